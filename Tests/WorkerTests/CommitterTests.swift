@@ -291,6 +291,6 @@ struct CommitterTests {
         let problems = scene.problems
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 0))])
         #expect(problems.first?.advice == "grant READ on topic requests")
-        #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)
+        #expect(scene.committer.problems(now: scene.now, of: [TopicPartition("requests", 1)]).isEmpty)
     }
 }

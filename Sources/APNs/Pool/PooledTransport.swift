@@ -297,7 +297,10 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             reportedCapacity = capacity
             last.append(.capacity(app: outbox.app, requests: capacity))
         }
-        var counts = plan.counts.sum(with: quarantinePlan.counts)
+        var counts = plan.counts
+        counts.dialing += quarantinePlan.counts.dialing
+        counts.open += quarantinePlan.counts.open
+        counts.draining += quarantinePlan.counts.draining
         counts.streams = streams
         if counts != reportedConnections {
             reportedConnections = counts
