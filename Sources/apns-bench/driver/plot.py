@@ -1,4 +1,4 @@
-"""`apns-bench plot FILE`: draws a history (`apns-bench --history FILE`) as SVG, run by run."""
+"""`apns-bench plot FILE`: draws a history (`apns-bench --history FILE`) as an SVG chart."""
 
 import json, sys
 
