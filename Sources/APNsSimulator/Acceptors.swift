@@ -2,20 +2,20 @@ import EventLoop
 import Network
 import TLS
 
-/// A connection of the simulator. Loop's thread.
+/// A connection of the simulator. Confined to the loop's thread.
 protocol AcceptedConnection: ByteChannelDelegate {
-    /// Set right after both are created.
+    /// Set right after the connection and the channel are created.
     var channel: SecureChannel? { get set }
-    /// Closes the connection gracefully, because the simulator stops.
+    /// Closes the connection gracefully when the simulator stops.
     func close()
 }
 
-/// Accepts connections on one port. Loop's thread.
+/// Accepts connections on one port. Confined to the loop's thread.
 final class Acceptor<Connection: AcceptedConnection> {
     /// Creates a connection, which must call `onClosed` once its channel is gone.
     typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
 
-    /// The most connections on a port.
+    /// The maximum number of connections on a port.
     private static var limit: Int { 1024 }
     let port: UInt16
     private(set) var connections: [Int: Connection] = [:]
@@ -23,9 +23,9 @@ final class Acceptor<Connection: AcceptedConnection> {
     private var listener: Listener?
     private var nextNumber = 0
 
-    /// Listens at once.
+    /// Starts to listen on the port.
     ///
-    /// - Throws: one line that names the port.
+    /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, port: UInt16, loop: Loop, context: ServerContext, books: Books,
         make: @escaping Make
@@ -69,8 +69,8 @@ final class Acceptor<Connection: AcceptedConnection> {
     }
 }
 
-/// The ports of a simulator: notifications, channel management, the binary gateway and the feedback service. Sends late
-/// answers and injects faults by time. Loop's thread.
+/// The ports of a simulator: notifications, channel management, the binary gateway and the feedback service. Sends
+/// delayed answers and injects timed faults. Confined to the loop's thread.
 final class Acceptors {
     let notifications: Acceptor<ServerConnection>
     let management: Acceptor<ServerConnection>?
@@ -81,12 +81,12 @@ final class Acceptors {
     private let loop: Loop
     private var alarm: Alarm?
 
-    /// Listens at once.
+    /// Starts to listen on all ports.
     ///
     /// - Parameters:
-    ///   - context: for HTTP/2.
-    ///   - binaryContext: for the services without ALPN.
-    /// - Throws: one line that names the port.
+    /// - context: The TLS context of the HTTP/2 ports.
+    /// - binaryContext: The TLS context of the services without ALPN.
+    /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,
         binaryContext: ServerContext, books: Books, channels: ChannelBook, feedback list: FeedbackList
@@ -142,7 +142,7 @@ final class Acceptors {
         alarm?.set(atNs: next)
     }
 
-    /// Injects a fault into every connection of notifications. Returns their number.
+    /// Injects a fault into every open notification connection and returns the number of connections.
     @discardableResult
     func inject(_ fault: Fault) -> Int {
         let all = Array(notifications.connections.values)
@@ -150,7 +150,7 @@ final class Acceptors {
         return all.count
     }
 
-    /// SETTINGS_MAX_CONCURRENT_STREAMS of present and new connections with a valid provider token.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token, open and new.
     var streams: UInt32 {
         get { service.options.streams }
         set {
@@ -159,7 +159,7 @@ final class Acceptors {
         }
     }
 
-    /// The faults of new connections of the gateway.
+    /// The faults of new gateway connections.
     var gatewayFaults: GatewayFaults {
         get { gatewayService.faults }
         set {
@@ -168,7 +168,7 @@ final class Acceptors {
         }
     }
 
-    /// Stops listening and ends every connection.
+    /// Stops listening and closes every connection.
     func close() {
         notifications.close()
         management?.close()

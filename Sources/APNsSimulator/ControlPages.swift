@@ -1,7 +1,7 @@
 import EventLoop
 import HTTPServer
 
-/// The control endpoint: the books to read, the faults to switch. Handlers run on the page server's thread.
+/// The control endpoint's pages, which read the books and set faults. Handlers run on the page server's thread.
 struct ControlPages: Sendable {
     let books: Books
     let switches: FaultSwitches
@@ -28,7 +28,7 @@ struct ControlPages: Sendable {
         ]
     }
 
-    /// Answers 400 with the error's text if the handler throws.
+    /// Wraps a handler so that a thrown error is answered with 400 and the error's text.
     private func route(
         _ method: HTTPRequest.Method, _ path: String,
         _ handler: @escaping @Sendable (HTTPRequest) throws -> HTTPResponse
@@ -41,25 +41,25 @@ struct ControlPages: Sendable {
     static let help = """
         GET  /totals     counts since the start or the last reset, as JSON; leniencies: provider tokens
                          in forms that the RFCs do not have and APNs accepts
-        GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
-        GET  /received   the same of all that was, or may have been, processed
+        GET  /accepted   lines "apns-id token count" of accepted notifications, in the order of first arrival
+        GET  /received   the same for all notifications that were or may have been processed
         GET  /tokens     lines "token arrived accepted"
-                         ?from=N leaves out the N notifications (or tokens) that came first
+                         ?from=N skips the first N notifications (or tokens)
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
                          policy: 0 stores nothing, 1 the most recent message
-        GET  /feedback   lines "token seconds" of what the feedback service has to tell
-        POST /feedback?token=HEX&seconds=N     adds a token, gone since N seconds after the epoch
-                         notifications of the binary gateway stand in the books with an apns-id of
-                         zeros: one whose count in /accepted is above 1 was accepted twice
-        POST /reset      forgets books and counts; channels and feedback stay
-        GET  /faults     latency, streams and faults as they are set
+        GET  /feedback   lines "token seconds" of tokens that the feedback service will report
+        POST /feedback?token=HEX&seconds=N     adds a token that lost the app N seconds after the epoch
+                         the books list notifications of the binary gateway with an apns-id of zeros;
+                         a count above 1 in /accepted means that one was accepted twice
+        POST /reset      clears books and counts; keeps channels and feedback
+        GET  /faults     the current latency, streams and faults
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
-                         sets those that are named; an empty fault= takes all away
-                         fault=blackhole@1, say, silences every connection, new ones too
+                         sets the named ones; an empty fault= removes all faults
+                         for example, fault=blackhole@1 silences every connection, including new ones
         POST /faults?gateway=close@1000&gateway=split
-                         the same of the binary gateway, from the next connection on
-        POST /now?fault=goaway          does that to every connection at once; tcp-reset and
-                         cut-before end those that a fault had silenced too
+                         the same for new connections of the binary gateway
+        POST /now?fault=goaway          injects the fault into every open connection; tcp-reset and
+                         cut-before also close connections silenced by a fault
 
         """
 
@@ -112,7 +112,7 @@ struct ControlPages: Sendable {
             if let streams = UInt32(text) { return streams }
             throw SimulatorError("streams '\(text)' is not a number")
         }
-        /// The values of a parameter that is given, without empty ones.
+        /// Returns the non-empty values of a parameter, or `nil` if it is absent.
         func names(_ name: String) -> [String]? {
             let values = request.parameters.filter { $0.name == name }.map(\.value)
             return values.isEmpty ? nil : values.filter { !$0.isEmpty }

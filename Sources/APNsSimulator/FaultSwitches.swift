@@ -1,12 +1,12 @@
 import EventLoop
 import Glibc
 
-/// Latency and faults of a running simulator, for any thread.
+/// Latency and faults of a running simulator. Thread-safe.
 ///
-/// `@unchecked Sendable`: the acceptors are only used on the loop's thread.
+/// `@unchecked Sendable`: the acceptors are used on the loop's thread only.
 final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
-    /// `nil` once it has stopped.
+    /// `nil` after `stop`.
     private var acceptors: Acceptors!
 
     init(_ acceptors: Acceptors, loop: Loop) {
@@ -14,7 +14,7 @@ final class FaultSwitches: @unchecked Sendable {
         self.acceptors = acceptors
     }
 
-    /// Runs on the loop's thread and waits for it. Not after `stop`.
+    /// Runs a closure on the loop's thread and waits for its result. Must not be called after `stop`.
     @discardableResult
     private func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R {
         let handoff = Handoff<R>()
@@ -22,14 +22,14 @@ final class FaultSwitches: @unchecked Sendable {
         return handoff.wait()
     }
 
-    /// The faults of new connections of the binary gateway. Open connections keep theirs, except that connections
-    /// that read nothing end.
+    /// The faults of new binary gateway connections. Open connections keep theirs, except that connections that read
+    /// nothing are closed.
     var gateway: GatewayFaults {
         get { with { $0.gatewayFaults } }
         set { with { $0.gatewayFaults = newValue } }
     }
 
-    /// SETTINGS_MAX_CONCURRENT_STREAMS. Every connection is sent a change at once.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS. A change is sent to every connection immediately.
     var streams: UInt32 {
         get { with { $0.streams } }
         set { with { $0.streams = newValue } }
@@ -40,7 +40,7 @@ final class FaultSwitches: @unchecked Sendable {
         set { with { $0.service.options.latency = newValue } }
     }
 
-    /// Setting them restarts every rule's count and clock.
+    /// The fault rules. Setting them resets every rule's count and timer.
     var rules: [FaultRule] {
         get { with { $0.service.schedule.rules } }
         set {
@@ -50,12 +50,12 @@ final class FaultSwitches: @unchecked Sendable {
         }
     }
 
-    /// Injects a fault into every open connection. A fault of a single request does nothing. Returns the number of
-    /// connections.
+    /// Injects a fault into every open connection and returns the number of connections. A fault of a single request
+    /// has no effect.
     @discardableResult
     func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } }
 
-    /// Ends all connections, then the loop. Waits at most a second for output to be sent.
+    /// Closes all connections, then stops the loop. Waits up to a second for output to be sent.
     func stop() {
         loop.perform { [self] in
             acceptors.close()
@@ -73,7 +73,7 @@ final class FaultSwitches: @unchecked Sendable {
     }
 }
 
-/// A value that one thread waits for and another one provides, once.
+/// A value that one thread provides once and another thread waits for.
 ///
 /// `@unchecked Sendable`: the semaphore orders the two accesses.
 final class Handoff<Value>: @unchecked Sendable {
@@ -92,7 +92,7 @@ final class Handoff<Value>: @unchecked Sendable {
         sem_post(given)
     }
 
-    /// Called once.
+    /// Blocks until the value is available. May be called once.
     func wait() -> Value {
         while sem_wait(given) != 0 {}
         guard let value = value.take() else { preconditionFailure("a handoff is waited for once") }

@@ -5,16 +5,16 @@ import PushRecords
 import Synchronization
 import TLS
 
-/// A local APNs: TLS, HTTP/2, Apple's checks and answers, and faults on request. Optionally Apple's retired binary
-/// gateway and feedback service, too.
+/// A local APNs server: TLS, HTTP/2, Apple's checks and answers, and faults on request. It optionally includes Apple's
+/// retired binary gateway and feedback service.
 ///
-/// It runs a thread of its own and one for the control endpoint; its methods may be called from any thread. Block the
-/// signals that other threads handle before you create it.
+/// It starts one thread for the service and one for the control endpoint. Thread-safe. Before creating it, block the
+/// signals that other threads handle.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
     let environment: PushEnvironment
-    /// The address for notifications. Other services are on the same host.
+    /// The address of the notification port. Other services use the same host.
     package let host: String
     package let port: UInt16
     package let managementPort: UInt16?
@@ -28,9 +28,9 @@ package final class Simulator: Sendable {
     private let control: PageServer?
     private let isStopped = Atomic(false)
 
-    /// Reads or creates certificates and keys, and starts to serve.
+    /// Reads or creates certificates and keys, and starts the servers.
     ///
-    /// - Throws: one line about a key or book that cannot be read, or a port in use.
+    /// - Throws: A one-line error about an unreadable key or book, or a port in use.
     package init(_ options: SimulatorOptions = SimulatorOptions()) throws(SimulatorError) {
         let books = if let path = options.book { try Books(path: path) } else { Books() }
         let credentials = try SimulatorCredentials(directory: options.directory)
@@ -58,7 +58,7 @@ package final class Simulator: Sendable {
                 }
             }
         } catch {
-            throw SimulatorError("no thread for the simulator: \(error)")
+            throw SimulatorError("cannot start the simulator's thread: \(error)")
         }
         let ports: [UInt16?]
         switch handoff.wait() {
@@ -82,25 +82,26 @@ package final class Simulator: Sendable {
         } catch {
             switches.stop()
             thread.join()
-            throw SimulatorError("the control endpoint: \(error)")
+            throw SimulatorError("cannot start the control endpoint: \(error)")
         }
         controlPort = control?.port
     }
 
-    /// Latency and faults.
+    /// The controls for latency and faults.
     let switches: FaultSwitches
 
     deinit { stop() }
 
-    /// Adds a device token, in hex, that lost the app at that time: the feedback service sends it to its next client.
+    /// Adds a token (hex) of a device that removed the app at that time. The feedback service sends it to its next
+    /// client.
     ///
-    /// - Throws: one line if it is no token.
+    /// - Throws: A one-line error if the token is invalid.
     package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
         feedback.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
     }
 
-    /// Stops listening, sends GOAWAY on every connection (status 10 on the gateway's) and closes it without waiting for
-    /// answers. Returns when all threads have ended. The books stay. Calling it again does nothing.
+    /// Stops listening, sends GOAWAY (status 10 on the gateway) and closes every connection without waiting for
+    /// answers. Returns after all threads have ended. The books remain readable. Further calls have no effect.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()
@@ -116,12 +117,12 @@ package final class Simulator: Sendable {
         for (keyID, path) in [own] + options.keys {
             let isOwn = keys.isEmpty
             guard let pem = isOwn ? credentials.providerKeyPEM : try Files.read(path) else {
-                throw SimulatorError("the key \(path): no such file")
+                throw SimulatorError("key \(path): no such file")
             }
             do {
                 let team = isOwn ? SimulatorCredentials.teamID : nil
                 keys.append(ProviderKey(keyID: keyID, teamID: team, key: try VerificationKey(pem: pem)))
-            } catch { throw SimulatorError("the key \(path): \(error)") }
+            } catch { throw SimulatorError("key \(path): \(error)") }
         }
         return keys
     }
@@ -133,7 +134,7 @@ package final class Simulator: Sendable {
             let identity = try credentials.authority.issueServer(names: options.names).identity()
             return try ServerContext(ServerOptions(identity: identity, alpn: alpn, clientCertificates: .requested))
         } catch {
-            throw SimulatorError("the server's certificate: \(error)")
+            throw SimulatorError("invalid server certificate: \(error)")
         }
     }
 }

@@ -1,30 +1,30 @@
 internal import Glibc
 package import TLS
 
-/// The certificates and keys of a simulator and its clients, kept in a directory if there is one.
+/// The certificates and keys of a simulator and its clients, stored in a directory if one is set.
 package struct SimulatorCredentials: Sendable {
-    /// The id of the provider key: ten characters, as Apple's.
+    /// The id of the provider key, ten characters as in Apple's ids.
     package static let keyID = "SIMULATOR1"
     package static let teamID = "TEAM123456"
     package static let bundleID = "com.example.app"
 
     package var authority: CertificateAuthority
-    /// The provider's private key, PKCS#8 in PEM, as Apple's `.p8`.
+    /// The provider's private key, PKCS#8 in PEM as in Apple's `.p8` files.
     package var providerKeyPEM: String
     /// A client certificate for `bundleID`.
     package var clientCertificatePEM: String
     package var clientKeyPEM: String
-    /// The absolute path of their directory, if they are not in memory only.
+    /// The absolute path of the directory, or `nil` if the credentials are in memory only.
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }
     package var providerKeyFile: String? { directory.map { "\($0)/AuthKey_\(Self.keyID).p8" } }
 
-    /// Reads them from the directory, and creates missing ones.
+    /// Reads the credentials from the directory and creates missing ones.
     package init(directory: String?) throws(SimulatorError) {
         do {
             self.directory = try directory.map { try Files.makeDirectory($0) }
-            // Two simulators that start in a new directory at once would replace each other's files.
+            // Without the lock, two simulators that start in a new directory at once would replace each other's files.
             let lock = try directory.map { try Files.lock($0) }
             defer { if let lock { close(lock) } }
             let (pair, isNew) = try Self.kept(in: directory, ["ca.pem", "ca-key.pem"]) {
@@ -33,7 +33,7 @@ package struct SimulatorCredentials: Sendable {
             }
             let authority = try CertificateAuthority(certificatePEM: pair[0], keyPEM: pair[1])
             let key = try Self.kept(in: directory, ["AuthKey_\(Self.keyID).p8"]) { [try SelfSigned.privateKey()] }
-            // Not valid with a new authority.
+            // Certificates of a previous authority are invalid.
             let client = try Self.kept(in: directory, ["client.pem", "client-key.pem"], isStale: isNew) {
                 let made = try authority.issueClient(bundleID: Self.bundleID)
                 return [made.certificatePEM, made.keyPEM]
@@ -48,7 +48,7 @@ package struct SimulatorCredentials: Sendable {
         }
     }
 
-    /// Returns the texts of these files. If one is missing, or if they are stale, creates and writes all of them.
+    /// Returns the contents of these files. If one is missing or they are stale, creates and writes all of them.
     private static func kept(
         in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
     ) throws -> (texts: [String], isNew: Bool) {
@@ -66,9 +66,9 @@ package struct SimulatorCredentials: Sendable {
     }
 }
 
-/// Reads and writes small text files.
+/// Functions to read and write small text files.
 enum Files {
-    /// Makes a directory unless it exists. Returns its absolute path without links.
+    /// Creates a directory unless it exists. Returns its absolute path with symbolic links resolved.
     static func makeDirectory(_ path: String) throws(SimulatorError) -> String {
         guard mkdir(path, 0o755) == 0 || errno == EEXIST, let found = realpath(path, nil) else {
             throw failure("cannot make the directory \(path)")
@@ -77,7 +77,7 @@ enum Files {
         return String(cString: found)
     }
 
-    /// Returns `nil` if there is no such file.
+    /// Returns the contents of a file, or `nil` if it does not exist.
     static func read(_ path: String) throws(SimulatorError) -> String? {
         guard let file = fopen(path, "re") else {
             if errno == ENOENT { return nil }
@@ -97,7 +97,7 @@ enum Files {
         return fd
     }
 
-    /// Replaces a file atomically. Only the owner can read a private one.
+    /// Replaces a file atomically. Private files are readable by the owner only.
     static func write(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
         let draft = "\(path).new"
         let fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)

@@ -1,57 +1,57 @@
 package import PushRecords
 
-/// The settings of a simulator; every one has a default.
+/// The settings of a simulator. Each has a default.
 package struct SimulatorOptions: Sendable {
     /// A numeric address, or `localhost`.
     package var host = "127.0.0.1"
-    /// 0 takes any free port, as for the other ports, which are on the same host.
+    /// The port for notifications. For this and the other ports, 0 selects a free port.
     package var port: UInt16 = 0
-    /// The port of channel management, if it is served.
+    /// The port of channel management. `nil` disables it.
     package var managementPort: UInt16?
-    /// The port of the retired binary gateway, if it is served.
+    /// The port of the retired binary gateway. `nil` disables it.
     package var gatewayPort: UInt16?
     package var gatewayFaults = GatewayFaults()
-    /// The longest payload at the gateway, in bytes; the default is Apple's since 2014.
+    /// The longest payload at the gateway, in bytes. The default is Apple's since 2014.
     package var gatewayPayloadLimit = 2048
-    /// The port of the feedback service, if it is served.
+    /// The port of the feedback service. `nil` disables it.
     package var feedbackPort: UInt16?
-    /// The items of the feedback service at the start.
+    /// The initial items of the feedback service.
     package var feedback: [FeedbackItem] = []
-    /// The port of the control endpoint, if it is served.
+    /// The port of the control endpoint. `nil` disables it.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which are created on the first start. Without one they are in memory.
+    /// The directory of certificates and keys, which are created on the first start. `nil` keeps them in memory.
     package var directory: String?
-    /// Further names and addresses of the server's certificate, beside localhost, 127.0.0.1 and ::1.
+    /// Additional names and addresses in the server certificate, besides localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
-    /// Further keys for provider tokens, of any team: the `.p8`, or its public half in PEM.
+    /// Additional keys for provider tokens of any team: a `.p8` file, or its public key in PEM.
     package var keys: [(keyID: String, path: String)] = []
     /// Whether `authorization` is checked.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The bundle ids that may be pushed to, with the suffixes of push types. Empty allows all.
+    /// The allowed bundle ids, including those with a push type suffix. Empty allows all.
     package var bundleIDs: [String] = []
     /// Whether a push type must match the suffix of its topic.
     package var checksTopicSuffixes = true
-    /// Bundle ids for which broadcast was not set up: FeatureNotEnabled.
+    /// Bundle ids without broadcast, which are answered with FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
-    /// SETTINGS_MAX_CONCURRENT_STREAMS before a connection showed a valid provider token; as seen at Apple: 1.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default, 1, was observed at Apple.
     package var firstStreams: UInt32 = 1
-    /// SETTINGS_MAX_CONCURRENT_STREAMS after it.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
     package var streams: UInt32 = 1000
     package var latency = Latency.zero
     package var faults: [FaultRule] = []
     /// The seed of latencies, new ids and split frames.
     package var seed: UInt64 = 1
-    /// A file that keeps the books after the process ends.
+    /// A file that preserves the books after the process ends.
     package var book: String?
 
-    /// A device token without the app.
+    /// A token of a device that removed the app.
     package struct FeedbackItem: Sendable, Hashable {
         package var token: DeviceToken
-        /// When the app was removed, since the epoch.
+        /// When the app was removed, in seconds since the epoch.
         package var seconds: UInt32
 
-        /// Throws one line if the text is no device token in hex.
+        /// Throws a one-line error if the text is not a device token in hex.
         package init(token: String, seconds: UInt32) throws(SimulatorError) {
             do { self.token = try DeviceToken(hex: token) } catch {
                 throw SimulatorError("'\(token)' is no device token: an even number of hex digits, at most 200")

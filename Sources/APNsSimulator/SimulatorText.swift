@@ -6,7 +6,7 @@ extension Simulator {
         var text = TokenTable.text()
         text += """
 
-            Faults by name, for --fault and the control endpoint: a reason of Apple's (TooManyRequests), or
+            Faults by name, for --fault and the control endpoint: one of Apple's reasons (TooManyRequests), or
 
             """
         for named in NamedFault.all {
@@ -15,11 +15,11 @@ extension Simulator {
         for family in FaultFamily.all { text += Self.line(family.start + family.rest, family.help) }
         text += """
 
-            FAULT@1000: every 1000th request; FAULT@5s: every 5 s, on all connections where it is a connection's.
-            Several at once are fine. Of two that meet in one request, a token's own comes first, then the rule that
-            stands first; an answer that comes with a fault does not wait for --latency.
+            FAULT@1000 applies to every 1000th request, FAULT@5s every 5 s (a fault of the connection to all connections).
+            Rules can be combined. If several apply to one request, a fault requested by the token takes precedence, then
+            the first rule. --latency does not delay an answer with a fault.
 
-            Faults of the binary gateway, for --gateway-fault; they apply to each of its connections:
+            Faults of the binary gateway, for --gateway-fault. They apply to each of its connections:
 
 
             """
@@ -37,9 +37,9 @@ extension Simulator {
         "  \(name)\(String(repeating: " ", count: max(1, 20 - name.count)))\(help)\n"
     }
 
-    /// The text printed after the start: the addresses, and the configuration of a worker that uses it.
+    /// The text printed after the start: the addresses, and the configuration for a worker.
     package var instructions: String {
-        // As URLs have it (RFC 3986, 3.2.2).
+        // IPv6 addresses in URLs need brackets (RFC 3986, 3.2.2).
         let host = host.contains(":") ? "[\(host)]" : host
         var text = "APNs simulator on \(host):\(port)\n"
         if let managementPort { text += "channel management on \(host):\(managementPort)\n" }
@@ -49,7 +49,7 @@ extension Simulator {
         guard let directory = credentials.directory, let keyFile = credentials.providerKeyFile else { return text }
         let (clientFile, clientKeyFile) = ("\(directory)/client.pem", "\(directory)/client-key.pem")
         let (keyID, teamID) = (SimulatorCredentials.keyID, SimulatorCredentials.teamID)
-        /// An app of the worker's configuration.
+        /// Returns the YAML of an app in the worker's configuration.
         func app(_ name: String, _ port: UInt16, _ credential: String, transport: String = "") -> String {
             """
               - name: \(name)

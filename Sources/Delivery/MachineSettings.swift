@@ -1,10 +1,10 @@
 package import PushRecords
 
-/// The two clocks as the caller's loop read them this turn; the machine never reads one itself.
+/// Both clocks as the caller's loop read them in this turn. The machine never reads a clock.
 package struct DeliveryTime: Sendable, Equatable {
-    /// Monotonic nanoseconds: for intervals.
+    /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
-    /// Wall clock, milliseconds since the epoch: for what is compared with records and Apple.
+    /// Wall clock in milliseconds since the epoch, for comparison with times of records and Apple.
     package var wallMs: Int64
 
     @inlinable package init(ns: Int64, wallMs: Int64) {
@@ -13,89 +13,87 @@ package struct DeliveryTime: Sendable, Equatable {
     }
 }
 
-/// The part of the configuration that the machine decides by: its sections `delivery` and `retry`, and what it needs of
-/// `results`, `unregistered` and `kafka.session_timeout`.
+/// The configuration of the machine: the sections `delivery` and `retry`, and parts of `results`, `unregistered` and
+/// `kafka.session_timeout`.
 package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }
 
-    /// One retry tier; its index in `tiers` is what `ProductionTarget.retry` names.
+    /// A retry tier. `ProductionTarget.retry` contains its index in `tiers`.
     package struct Tier: Sendable, Equatable {
         package var delayMs: Int64
         package init(delayMs: Int64) { self.delayMs = delayMs }
     }
 
     package var ordering = Ordering.device
-    /// `apns_id: derived`; otherwise Apple makes the id.
+    /// Whether ids are derived (`apns_id: derived`). Otherwise Apple creates them.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
-    /// Resends after an answer or in doubt, before a notification goes to the tier of 15 minutes as one attempt.
+    /// Resends after an answer or in doubt, before a notification is moved to the 15-minute tier as one attempt.
     package var resendMax = 5
-    /// Requests older than this when read are `expired`, unless it is 0.
+    /// The age at which requests are `expired` when read, or 0 for no limit.
     package var maxAgeMs: Int64 = 24 * 3_600_000
-    /// Requests whose `push-not-before` is further ahead than this when they are read are `invalid`.
+    /// The maximum lead of `push-not-before` when a request is read. Later ones are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
-    /// The largest `maxAheadMs`, and a day for clocks that differ.
+    /// The largest `maxAheadMs`, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
-    /// Notifications open at once, over all partitions, at most; fewer while the connections take fewer.
+    /// The maximum number of open notifications over all partitions. The limit is lower while connections allow fewer.
     package var maxOpen = 20_000
-    /// Bytes of records held at once, over all partitions.
+    /// The maximum size of open records in bytes, over all partitions.
     package var maxOpenBytes = 16 << 20
-    /// Notifications of one device open at once; what exceeds it is held.
+    /// The maximum number of open notifications per device. Further ones are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
-    /// How long an acknowledged commit proves, from when it was sent, that this worker is a member of its group: less
-    /// than the session timeout. Nothing is handed out on an older proof. `Int64.max`: for ever.
+    /// The duration for which an acknowledged commit proves, from its send time, that this worker is a member of its
+    /// group. Less than the session timeout. Nothing is sent without such a proof. `Int64.max` disables the lease.
     package var leaseNs = Int64.max
-    /// How long what a lost partition knew is kept.
+    /// How long the state of a lost partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
-    /// The least number of offsets by which the send horizon is kept ahead.
+    /// The minimum number of offsets between the send horizon and the highest record sent.
     package var horizonMargin: Int64 = 500
-    /// Characters of commit metadata.
+    /// The maximum length of commit metadata in characters.
     package var metadataLimit = 4_000
-    /// `results.publish: failures`: an `accepted` without doubt is only counted.
+    /// Whether `accepted` results that are not in doubt are only counted (`results.publish: failures`).
     package var publishesOnlyFailures = false
     /// `unregistered.include_bad_tokens`.
     package var includesBadTokens = false
-    /// `results.copy_headers`, beside `traceparent` and `tracestate`.
+    /// Headers copied to results besides `traceparent` and `tracestate` (`results.copy_headers`).
     package var copiedHeaders: [String] = []
-    /// Ascending by delay; at least one.
+    /// The tiers in ascending order of delay, at least one.
     package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
-    /// How many stays in a tier for a reason of its own (held ones are not counted) a notification has before it is
-    /// `abandoned`.
+    /// The number of stays in a tier, without deferrals, after which a notification is `abandoned`.
     package var maxAttempts = 5
-    /// `delivery.verdicts`: overrides by Apple's word.
+    /// Overrides by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]
-    /// Seeds the hash of the device queues (any number; chosen by the caller so that the machine has no chance of its
-    /// own).
+    /// The seed of the device queues' hash. The caller chooses it, so that the machine is deterministic.
     package var hashSeed: UInt64 = 0
 
     package init() {}
 
-    /// Also while there is no stream: what is held passes through.
+    /// Also applies without streams, so that deferred notifications can pass through.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
-    /// Notifications that may be open while the connections take so many requests at once.
+    /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
-    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
-    /// nothing, rather than in memory and in the caches. For each stream one is on it, one waits to follow it, and one
-    /// waits for Kafka to acknowledge its result. The last two are 4,000 at most: they come within the milliseconds
-    /// that a turn and Kafka take, however many streams there are. With more of them eight connections of 1,000 streams
-    /// carried less, in more memory ("What it costs", in the documentation of `Worker`).
+    /// It is only large enough to keep the connections busy, because records wait in Kafka without cost. For each
+    /// stream, one notification is on it, one follows, and one waits for Kafka's acknowledgement. The latter two are
+    /// limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a higher limit, eight
+    /// connections of 1,000 streams carried less and used more memory ("What it costs", in the documentation of
+    /// `Worker`).
     package func mostOpen(streams: Int) -> Int {
         min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
     }
 }
 
-/// What the machine knows of an app.
+/// The machine's view of an app.
 package struct AppRoute: Sendable {
-    /// What follows when Apple calls more than half of the last 1,000 device tokens bad, or all of the first 20, which
-    /// most often means that they belong to the other environment (`environment_guard`).
+    /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. They
+    /// usually belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
-        /// The app is slowed down, and an event is logged.
+        /// Slows the app down and logs an event.
         case warn
-        /// As `warn`; what is answered so meanwhile goes to the retry tiers instead of being rejected.
+        /// Also moves notifications with such answers to the retry tiers instead of rejecting them.
         case hold
         case off
     }
@@ -103,12 +101,12 @@ package struct AppRoute: Sendable {
     package var name: String
     package var environment: PushEnvironment
     package var bundleIDs: [String]
-    /// `paused`: nothing of it is sent, its notifications are held.
+    /// Whether its notifications are deferred instead of sent (`paused`).
     package var isPaused: Bool
-    /// Requests a second, resends included, or 0 for as many as the transport takes.
+    /// The maximum number of requests per second, including resends, or 0 for no limit.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
-    /// The app that has the same bundle ids in the other environment, to which what is BadDeviceToken here is sent
+    /// The app with the same bundle ids in the other environment, to which a notification with BadDeviceToken is sent
     /// once.
     package var otherEnvironment: String?
 
@@ -127,34 +125,34 @@ package struct AppRoute: Sendable {
     }
 }
 
-/// Which app is which after `DeliveryMachine.replaceApps`.
+/// The indexes of apps after `DeliveryMachine.replaceApps`.
 package struct AppMapping: Sendable, Equatable {
-    /// Of each route given, in its order.
+    /// The index of each given route, in order.
     package var indexes: [AppIndex]
-    /// Those of them that are new.
+    /// The indexes of new apps.
     package var added: [AppIndex]
-    /// Apps that are gone; no record finds them, and their indexes are never used again.
+    /// The indexes of removed apps. No record finds them, and they are never reused.
     package var removed: [AppIndex]
 }
 
-/// What a partition is read for.
+/// The kind of topic that a partition belongs to.
 package enum PartitionRole: Sendable, Equatable {
-    /// A request topic: its weight (at least 1), and the app, by name, of requests that name none.
+    /// A request topic with its weight (at least 1), and the name of the app for requests that name none.
     case requests(weight: Int, app: String? = nil)
-    /// A retry topic with the delay of its tier, which may be one that is no longer configured.
+    /// A retry topic with its tier's delay. The tier may no longer be configured.
     case retry(delayMs: Int64)
 
     var group: CommitGroup { if case .retry = self { .retries } else { .requests } }
 }
 
-/// The consumer group that a partition is read by. Each has commits of its own, so that a slow coordinator of the one
-/// does not delay the other.
+/// The consumer group that reads a partition. Each group commits separately, so that a slow coordinator does not delay
+/// the other group.
 package enum CommitGroup: Int, CaseIterable, Sendable {
     case requests
     case retries
 }
 
-/// An assignment of a partition: a new name each time, so that replies to an old one are recognized.
+/// An assignment of a partition. Each assignment has a new id, so that replies to previous ones are recognized.
 package struct PartitionID: Hashable, Sendable {
     package var slot: PartitionSlot
     package var generation: UInt32

@@ -2,14 +2,15 @@ internal import CLinux
 internal import Glibc
 internal import Synchronization
 
-/// A thread that runs a loop of its own. A thread that is not joined gives back what it holds when it ends.
+/// A thread that runs a loop. A thread that was not joined is detached, so that its resources are freed when it ends.
 package final class LoopThread: Sendable {
     /// The thread's loop: for mailboxes, `perform` and `stop`.
     package let loop: Loop
     private let thread: pthread_t
     private let isJoined = Atomic(false)
 
-    /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`. 15 bytes of the name are kept.
+    /// Starts the thread, which runs `prepare` with its loop, then the loop until `stop`. The name is truncated to 15
+    /// bytes.
     package init(name: String, prepare: @escaping @Sendable (Loop) -> Void = { _ in }) throws(SystemError) {
         let loop = try Loop()
         self.loop = loop
@@ -20,24 +21,24 @@ package final class LoopThread: Sendable {
     }
 
     deinit {
-        // Else its stack stays mapped to the process's end.
+        // Otherwise the stack would stay mapped until the process ends.
         if !isJoined.load(ordering: .relaxed) { pthread_detach(thread) }
     }
 
     package func stop() { loop.stop() }
 
-    /// Waits until the thread has ended; call it once, from another thread, after `stop`.
+    /// Waits until the thread has ended. Call it once, from another thread, after `stop`.
     package func join() {
         guard !isJoined.exchange(true, ordering: .relaxed) else { return }
         pthread_join(thread, nil)
     }
 }
 
-/// Starts a thread for a body. It is to be joined or detached. 15 bytes of the name are kept.
+/// Starts a thread for a body. The caller must join or detach it. The name is truncated to 15 bytes.
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
 ) throws(SystemError) -> UInt {
-    // `pthread_t`, which is of CLinux or of Glibc, whichever the compiler loads first.
+    // `pthread_t` is declared in CLinux or Glibc, whichever the compiler loads first.
     var thread: UInt = 0
     let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
     let code = unsafe pthread_create(&thread, nil, { unsafe run($0) }, start.toOpaque())

@@ -1,20 +1,20 @@
 package import Glibc
 
-/// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends
-/// the process even if the loop's thread hangs or has ended. Make it before any other thread is started, since a signal
-/// reaches that thread only while it is blocked in every other one. Child processes inherit the mask.
+/// Signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop ends the
+/// process even if the loop's thread hangs or has ended. Create it before any other thread, because a signal reaches
+/// that thread only if all others block it. Child processes inherit the mask.
 package final class Signals {
-    /// The thread that takes the signals. It lives until the process ends.
+    /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t
 
-    /// Blocks signals in the calling thread and in all threads it starts from now on.
+    /// Blocks signals in the calling thread and in all threads that it starts from now on.
     package static func block(_ signals: [Int32]) {
         var set = Self.set(signals)
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The
-    /// second of the `stopping` ones, all taken together, ends the process at once, with 128 and its number.
+    /// Blocks the signals in the calling thread, and passes each received one to the handler on the loop's thread. The
+    /// second `stopping` signal of any kind ends the process immediately, with exit code 128 plus its number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
@@ -31,7 +31,7 @@ package final class Signals {
             var signal: Int32 = 0
             guard unsafe sigwait(&set, &signal) == 0 else { continue }
             if stopping.contains(signal) {
-                // Before anything that takes a lock or memory.
+                // Exit before the code takes a lock or allocates memory.
                 if stops > 0 { _exit(128 + signal) }
                 stops += 1
             }

@@ -1,20 +1,21 @@
 import Glibc
 
-// nghttp2 never indexes `authorization`, whatever the flags: its 170 bytes would go out with every request. So the
-// field is submitted under a stand-in name of the same length, which nghttp2 does index, and in the one HEADERS frame
-// that introduces a value the literal name is replaced by the static table's `authorization`. Both tables hold an entry
-// of the same size at the same place, so every later reference means the same on both sides, and a renewed value that
-// refers to the stand-in's entry for its name already says `authorization` to the peer. Tried against nghttpd.
-// RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
+// nghttp2 never indexes `authorization`, whatever the flags, which would cost 170 bytes in every request. The field is
+// therefore submitted under a placeholder name of the same length, which nghttp2 does index. In the one HEADERS frame
+// that introduces a value, the literal name is replaced by the static table's `authorization`. Both tables then contain
+// an entry of the same size at the same index, so every later reference is valid on both sides. A renewed value that
+// refers to the placeholder's entry for its name refers to `authorization` at the peer. Tested against nghttpd. RFC
+// 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
 
 enum AuthorizationIndexing {
     static let name: StaticString = "authorization"
-    /// As long as `authorization`, and not in the static table.
+    /// A name as long as `authorization` that is not in the static table.
     static let standIn: StaticString = "authorisation"
-    /// `H` and length, then the stand-in in Huffman code (RFC 7541, appendix B): how nghttp2 writes a literal name.
+    /// nghttp2's encoding of the literal name: `H` and length, then Huffman code (RFC 7541, appendix B).
     static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
 
-    /// Appends a whole frame to `output`, its stand-in name replaced where it is a HEADERS frame that spells it out.
+    /// Appends a whole frame to `output`. Replaces the placeholder name in a HEADERS frame that contains it as a
+    /// literal.
     static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
         guard let found = unsafe find(frame, size) else { return unsafe output.append(frame, size) }
         let first = unsafe frame.load(fromByteOffset: found.offset, as: UInt8.self)
@@ -29,17 +30,17 @@ enum AuthorizationIndexing {
     }
 
     struct Found: Equatable {
-        /// Of the literal's first byte in the frame.
+        /// The offset of the literal's first byte in the frame.
         var offset: Int
-        /// Literal with incremental indexing: its index has 6 bits, and 23 fits; the other two have 4.
+        /// A literal with incremental indexing has a 6-bit index, which fits 23. The other two kinds have 4 bits.
         var usesShortPrefix: Bool
     }
 
-    /// Walks the representations of a HEADERS frame's block (RFC 7541, section 6) up to the stand-in's literal name.
+    /// Searches the block of a HEADERS frame (RFC 7541, section 6) for the placeholder's literal name.
     static func find(_ frame: UnsafeRawPointer, _ size: Int) -> Found? {
         let bytes = unsafe UnsafeRawBufferPointer(start: frame, count: size)
         let headersType: UInt8 = 1
-        // nghttp2's requests have neither padding nor priority.
+        // nghttp2 writes requests without padding and priority.
         guard size > 9, unsafe bytes[3] == headersType, unsafe bytes[4] & 0x28 == 0 else { return nil }
         var at = 9
         while at < size {
@@ -70,7 +71,7 @@ enum AuthorizationIndexing {
         return true
     }
 
-    /// RFC 7541, 5.1; `nil` when it does not end within the frame or is beyond any frame's size.
+    /// Decodes an integer (RFC 7541, 5.1). Returns `nil` if it is incomplete or exceeds any frame's size.
     private static func integer(_ bytes: UnsafeRawBufferPointer, _ at: inout Int, prefix: UInt8) -> Int? {
         guard at < bytes.count else { return nil }
         let mask = UInt8((1 << UInt16(prefix)) - 1)

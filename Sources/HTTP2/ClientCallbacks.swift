@@ -1,7 +1,7 @@
 internal import CNghttp2
 import Glibc
 
-// Trampolines: nghttp2 calls them on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
+// nghttp2 calls these functions on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
 // session's `ClientState` and append to its sink.
 
 private typealias State = UnsafeMutablePointer<ClientState>
@@ -11,7 +11,7 @@ private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
     unsafe user!.assumingMemoryBound(to: ClientState.self)
 }
 
-/// The slot of a stream, or `nil` if this side did not open it or it is gone.
+/// Returns the slot of a stream, or `nil` if this side did not open it or it is closed.
 @inline(__always)
 private func slotOf(
     _ session: OpaquePointer?, _ stream: Int32, _ state: State
@@ -24,11 +24,11 @@ private func slotOf(
 }
 
 enum ClientCallbacks {
-    /// Shared by all client sessions, never freed.
+    /// The callbacks shared by all client sessions. Never freed.
     nonisolated(unsafe) static let shared: OpaquePointer = unsafe make()
 
-    /// The same, and each frame is noted in `ClientState.frameHeads`. A table of its own, because callbacks that do
-    /// nothing would cost each frame of every connection.
+    /// The same callbacks, which also record each frame in `ClientState.frameHeads`. A separate table, because unused
+    /// callbacks would cost time for each frame of every connection.
     nonisolated(unsafe) static let tracing: OpaquePointer = {
         let callbacks = unsafe make()
         unsafe nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, head, user in
@@ -77,10 +77,10 @@ enum ClientCallbacks {
         return unsafe callbacks
     }
 
-    /// Says how much of the body fits this DATA frame; `sendData` then writes it without a copy in between.
+    /// Returns how much of the body fits this DATA frame. `sendData` then writes it without an intermediate copy.
     static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
-        // Settled meanwhile: the bytes may be gone; a RST_STREAM is on its way.
+        // The stream has settled, so the bytes may be invalid. A RST_STREAM is pending.
         guard unsafe slot.pointee.body != nil else { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
         let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
         let count = unsafe min(length, slot.pointee.bodyLeft, stateOf(user).pointee.untilHalf(window: window))
@@ -151,8 +151,8 @@ enum ClientCallbacks {
         return 0
     }
 
-    /// `:status` is the only pseudo-header of a response (RFC 9113, 8.3.2): three digits, the first one counts.
-    /// Anything else leaves it at 0: no answer.
+    /// Parses `:status`, the only pseudo-header of a response (RFC 9113, 8.3.2). An invalid value leaves the status at
+    /// 0, which means no answer.
     private static func setStatus(
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
         _ value: OpaquePointer?, _ state: State
@@ -203,7 +203,7 @@ enum ClientCallbacks {
             if status >= 200 {
                 unsafe state.pointee.settle(slot, .response(user: user, status: status))
             } else {
-                // The end without a final status: no answer.
+                // The stream ended without a final status, which is no answer.
                 unsafe state.pointee.settle(slot, .ended(user: user, code: .protocolError, status: 0))
             }
             if !bodyIsOut { unsafe state.pointee.early.append(head.stream_id) }
@@ -238,12 +238,12 @@ enum ClientCallbacks {
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, stream, state) else { return 0 }
         unsafe state.pointee.foundStream = 0
-        // `submit` is looking at it and gives it back.
+        // `submit` is still using the slot and releases it.
         if unsafe slot.pointee.flags.contains(.notSent) { return 0 }
         unsafe state.pointee.openStreams -= 1
         unsafe slot.pointee.flags.insert(.closed)
         if unsafe !slot.pointee.flags.contains(.settled) {
-            // An interim response (1xx) is none: what becomes of the request is open.
+            // An interim response (1xx) does not count: the outcome of the request is unknown.
             let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
             unsafe state.pointee.settle(
                 slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))

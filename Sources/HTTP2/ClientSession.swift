@@ -1,42 +1,45 @@
 internal import CNghttp2
 
-/// What a client session's peer did, in order. `user` is what `submit` was given.
+/// An event from a client session's peer, in order. `user` is the value passed to `submit`.
 package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
+    /// A complete response, and the last event of its stream. Its headers and body are valid until the next
+    /// `nextEvent`.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response; `status` is 0 when no final one came. The last event of its
-    /// stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was below it.
+    /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final one
+    /// arrived. `refusedStream` means never processed: the peer reset the stream, or a GOAWAY had a lower last stream
+    /// id.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
-    /// A body that had waited for flow control is in the output up to its END_STREAM, at this position of the output.
+    /// A body that waited for flow control is in the output, with its END_STREAM at this position.
     case bodySent(user: UInt32, end: Int64)
-    /// Streams above `lastStreamID` follow as `ended(refusedStream)`. `debugData` can be read until the next event.
+    /// GOAWAY. Streams above `lastStreamID` follow as `ended(refusedStream)`. `debugData` is valid until the next
+    /// event.
     case goAway(lastStreamID: Int32, code: ErrorCode)
-    /// The peer's settings changed: look at `isReady`, `freeStreams`.
+    /// The peer's settings changed: check `isReady` and `freeStreams`.
     case settings
     /// The answer to a PING of this side.
     case pong
 }
 
-/// What became of a submitted request.
+/// The result of submitting a request.
 package enum Submission: Sendable, Equatable {
-    /// HEADERS and body are in the output; END_STREAM ends at `end`, a position as `outputTotal` counts.
+    /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
     case written(stream: Int32, end: Int64)
-    /// HEADERS are in the output, the body waits for flow control; `bodySent` follows.
+    /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
     case waiting(stream: Int32)
     /// Nothing was written, and no event follows.
     case refused
 }
 
 package struct ClientSessionOptions: Sendable {
-    /// Never more streams than this, whatever the peer allows.
+    /// The maximum number of streams, even if the peer allows more.
     static let streamLimit = 1_000
-    /// No request is taken while this many bytes of output wait.
+    /// The size of pending output at which requests are refused.
     package var outputLimit = 256 << 10
-    /// Of a response's headers and body; the rest is dropped.
+    /// The maximum size of a response's headers and body. The rest is discarded.
     package var responseLimit = 4_096
-    /// Response headers that can be kept, at most 4, in lower case; `submit` says which of them it wants.
+    /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
     package var wantedHeaders: [StaticString] = []
-    /// Whether `takeFrameHeads` tells the frames that pass.
+    /// Whether `takeFrameHeads` records frames.
     package var tracesFrames = false
     /// See `AuthorizationIndexing`.
     package var indexAuthorization = true
@@ -44,10 +47,10 @@ package struct ClientSessionOptions: Sendable {
     package init() {}
 }
 
-/// The client side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out; no I/O, no clock.
+/// The client side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
 ///
-/// One thread at a time. Nothing is ever queued inside nghttp2: a request is written or refused at once. After
-/// `receive`, drain `nextEvent` until it is `nil`, and send the output.
+/// Not thread-safe. nghttp2 never queues a request: it is written or refused immediately. After `receive`, call
+/// `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
     private let state: UnsafeMutablePointer<ClientState>
@@ -62,8 +65,8 @@ package final class ClientSession {
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
-        // Checks of every byte of every response header, a tenth of a request's cost; what they guard we look at
-        // ourselves (`ClientCallbacks`): the status, and two headers of known form.
+        // Disables checks of every byte of response headers, a tenth of a request's cost. `ClientCallbacks` validates
+        // what is used: the status, and two headers of known form.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2.h: the callbacks, the option and the mem struct are copied.
         let code = unsafe nghttp2_session_client_new3(
@@ -72,7 +75,7 @@ package final class ClientSession {
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         self.options = options
-        // The connection preface; RFC 9113, 3.4. Pushes are never wanted.
+        // The connection preface (RFC 9113, 3.4). Disables server push.
         var entries = [nghttp2_settings_entry(settings_id: 2, value: 0)]
         _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entries, entries.count)
         try pump()
@@ -87,40 +90,40 @@ package final class ClientSession {
 
     // MARK: Requests
 
-    /// The peer's SETTINGS have come: before that nothing may be submitted.
+    /// Whether the peer's SETTINGS have arrived. Nothing can be submitted before that.
     package var isReady: Bool { unsafe state.pointee.isReady }
 
-    /// How many streams the peer allows, within `streamLimit`; 0 before its SETTINGS.
+    /// The number of streams that the peer allows, up to `streamLimit`. 0 before its SETTINGS.
     package var allowedStreams: Int { unsafe state.pointee.allowedStreams }
 
     package var openStreams: Int { unsafe state.pointee.openStreams }
 
-    /// How many requests can be submitted now.
+    /// The number of requests that can be submitted now.
     package var freeStreams: Int {
         (unsafe state.pointee.isClosing) ? 0 : max(0, allowedStreams - openStreams)
     }
 
-    /// Body bytes that the whole connection can take before the peer's next WINDOW_UPDATE.
+    /// The number of body bytes that can be sent before the peer's next WINDOW_UPDATE of the connection.
     package var connectionWindow: Int { unsafe max(0, Int(nghttp2_session_get_remote_window_size(session))) }
 
-    /// Whether the connection's window is worth a request with so many body bytes: they all fit, or as many of them as
-    /// make the peer give window back. Anything else would only hold up what is behind it.
+    /// Returns whether the connection's window suffices for a request with this body size: the body fits, or enough of
+    /// it to make the peer send WINDOW_UPDATE. Otherwise the request would delay those after it.
     package func hasWindow(for bodyCount: Int) -> Bool {
         let window = connectionWindow
         return unsafe window >= bodyCount || window >= state.pointee.untilHalf(window: window)
     }
 
-    /// The id the next stream will have; ids end at 2^31 - 1.
+    /// The id of the next stream, at most 2^31 - 1.
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 
-    /// Writes one request, or refuses it: before the peer's SETTINGS, without a free stream, with the output full, and
-    /// after GOAWAY. Throws when the session broke; then it is over.
+    /// Writes one request, or refuses it: before the peer's SETTINGS, without a free stream, with full output, and
+    /// after GOAWAY. Throws if the session failed and cannot be used further.
     ///
     /// - Parameters:
-    ///   - headers: lent for this call.
-    ///   - body: lent until the stream's last event, or `cancel`.
-    ///   - user: comes back with every event of this stream.
-    ///   - keep: bit n keeps the n-th of `wantedHeaders` of the response.
+    ///   - headers: The headers, borrowed for this call.
+    ///   - body: The body, borrowed until the stream's last event, or `cancel`.
+    ///   - user: A value that every event of this stream contains.
+    ///   - keep: A bit mask: bit n stores the n-th of `wantedHeaders` of the response.
     package func submit(
         _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, user: UInt32, keep: UInt8 = 0
     ) throws(HTTP2Error) -> Submission {
@@ -163,8 +166,8 @@ package final class ClientSession {
             ? .written(stream: stream, end: state.pointee.lastEnd) : .waiting(stream: stream)
     }
 
-    /// Resets a stream. No event about it follows, and its body is not read any more; its place stays taken until the
-    /// RST_STREAM is in the output.
+    /// Resets a stream. No event follows for it, and its body is no longer read. It counts as open until the RST_STREAM
+    /// is in the output.
     package func cancel(stream: Int32, code: ErrorCode = .cancel) throws(HTTP2Error) {
         guard let data = unsafe nghttp2_session_get_stream_user_data(session, stream) else { return }
         let slot = unsafe data.assumingMemoryBound(to: StreamSlot.self)
@@ -174,13 +177,13 @@ package final class ClientSession {
         try pump()
     }
 
-    /// Sends a PING; `pong` follows.
+    /// Sends a PING. `pong` follows.
     package func ping() throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
         try pump()
     }
 
-    /// Says GOAWAY: nothing more is submitted; streams already open go on.
+    /// Sends GOAWAY. Nothing more can be submitted, and open streams continue.
     package func goAway(_ code: ErrorCode = .noError) throws(HTTP2Error) {
         unsafe state.pointee.isClosing = true
         _ = unsafe nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, code.rawValue, nil, 0)
@@ -189,24 +192,24 @@ package final class ClientSession {
 
     // MARK: Bytes and events
 
-    /// Takes bytes of the peer, and copies what it keeps. Throws when the session broke beyond an answer. A peer that
-    /// merely broke the protocol leads to a GOAWAY in the output and `isFinished`.
+    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. A mere protocol
+    /// violation by the peer results in a GOAWAY in the output and `isFinished`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
         if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
-        // After an answer that came before the body was out, the peer wants no more of it, and only a RST_STREAM of
-        // this side frees the stream (RFC 9113, 8.1).
+        // The peer answered before the body was sent and wants no more of it. Only a RST_STREAM of this side frees the
+        // stream (RFC 9113, 8.1).
         while let stream = unsafe state.pointee.early.popFirst() {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // Acknowledgements wait in nghttp2 while the peer takes nothing; it refuses to hold more than 1,000.
+        // Acknowledgements are queued in nghttp2 while the peer does not read. It allows at most 1,000.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
     }
 
-    /// The oldest event not taken yet; what the one before it lent is gone.
+    /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
     package func nextEvent() -> ClientSessionEvent? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
@@ -214,55 +217,55 @@ package final class ClientSession {
         return unsafe next.event
     }
 
-    /// The frames that passed since the last call, if `tracesFrames` is set.
+    /// Returns the frames since the last call, if `tracesFrames` is set.
     package func takeFrameHeads() -> [FrameHead] {
         defer { unsafe state.pointee.frameHeads.removeAll() }
         return unsafe state.pointee.frameHeads
     }
 
-    /// A kept header of the response that `nextEvent` returned last; empty when it did not come.
+    /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer if it was absent.
     package func responseHeader(_ index: Int) -> UnsafeRawBufferPointer {
         unsafe state.pointee.lent { slot in unsafe slot.pointee.headers[index] }
     }
 
-    /// The body of the response, or what there was of it, that `nextEvent` returned last; at most `responseLimit`.
+    /// The body, complete or not, of the response that `nextEvent` returned last, up to `responseLimit` bytes.
     package var responseBody: UnsafeRawBufferPointer {
         unsafe state.pointee.lent { slot in unsafe slot.pointee.responseBody }
     }
 
-    /// What the last GOAWAY said besides its code, at most 1,024 bytes.
+    /// The debug data of the last GOAWAY, up to 1,024 bytes.
     package var goAwayData: [UInt8] { unsafe state.pointee.goAwayData }
 
-    /// What waits to be sent; valid until the next call.
+    /// The bytes to send, valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
-    /// The first `count` bytes of `output` were sent (or copied elsewhere).
+    /// Removes the first `count` bytes of `output`, which were sent or copied.
     package func consumeOutput(_ count: Int) throws(HTTP2Error) {
         unsafe state.pointee.output.consume(count)
         if unsafe nghttp2_session_want_write(session) != 0 { try pump() }
     }
 
-    /// Nothing more will be read or written: close the connection once the output is out.
+    /// Whether nothing more will be read or written. Close the connection once the output is sent.
     package var isFinished: Bool {
         unsafe nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }
 
-    /// What nghttp2 said about the peer's last error, for an operator's eyes.
+    /// nghttp2's text of the peer's last error, for logs.
     package var errorText: String? { unsafe state.pointee.errorText }
 
-    /// Moves what nghttp2 has to say into the output.
+    /// Moves nghttp2's pending frames into the output.
     private func pump() throws(HTTP2Error) {
         while true {
             var bytes: UnsafePointer<UInt8>?
-            // nghttp2.h: the bytes are valid until the next call; one call returns one frame.
+            // nghttp2.h: the bytes are valid until the next call, and each call returns one frame.
             let count = unsafe nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0, let bytes = unsafe bytes else {
                 throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(count)))
             }
-            // Only a frame that spells the credential out can be that long.
+            // Only a frame that contains the credential as a literal can be that long.
             if unsafe count > state.pointee.credentialFrameMinimum {
                 unsafe AuthorizationIndexing.append(bytes, count, to: &state.pointee.output)
             } else {
@@ -271,7 +274,7 @@ package final class ClientSession {
         }
     }
 
-    /// Sets what depends on this connection: names indexed once, the credential's stand-in.
+    /// Applies the state of this connection: names indexed once, and the credential's placeholder.
     private func prepare(_ headers: borrowing HeaderList) {
         unsafe headers.indexNames(&state.pointee.indexedNames)
         guard headers.credential >= 0 else { return }

@@ -1,16 +1,16 @@
 internal import CNghttp2
 
-/// What a client session's callbacks read and write, at an address of its own, so that no Swift object is accessed.
+/// The state that a client session's callbacks use. It has a fixed address, so that callbacks access no Swift object.
 @unsafe
 struct ClientState {
     @unsafe
     struct Entry {
         var event: ClientSessionEvent
-        /// The slot whose bytes the event lends.
+        /// The slot whose bytes the event borrows.
         var slot: UnsafeMutablePointer<StreamSlot>?
     }
 
-    /// A header of responses that can be kept; the name is a static string's.
+    /// A response header that can be stored. The name is a static string.
     @safe
     struct Wanted: BitwiseCopyable {
         var name: UnsafePointer<UInt8>?
@@ -19,13 +19,13 @@ struct ClientState {
 
     let responseLimit: Int
     let wanted: [4 of Wanted]
-    /// Bit n: some wanted name has n bytes (modulo 64).
+    /// A bit mask of the lengths of wanted names: bit n is set for a name of n bytes (modulo 64).
     let wantedLengths: UInt64
     let memory = unsafe MemoryPool()
     var slots = unsafe SlotPool<StreamSlot>()
     var output = unsafe OutputBuffer()
     var sink = unsafe EventSink<Entry>()
-    /// Streams answered before their body was out.
+    /// Streams answered before their body was sent.
     var early = EventSink<Int32>()
     var isReady = false
     var isClosing = false
@@ -33,17 +33,17 @@ struct ClientState {
     var openStreams = 0
     var indexedNames: UInt8 = 0
     var credentialFrameMinimum = Int.max
-    /// The peer's window for the whole connection when nothing is on its way: RFC 9113, 6.9.2, or what it raised it to.
+    /// The peer's full window for the connection (RFC 9113, 6.9.2), or a larger one if the peer raised it.
     var wholeWindow = 65_535
-    /// Where in the output the last END_STREAM ended.
+    /// The output position after the last END_STREAM.
     var lastEnd: Int64 = 0
-    /// The slot whose bytes are lent, by the event taken last.
+    /// The slot whose bytes the current event borrows.
     var current: UnsafeMutablePointer<StreamSlot>?
     var goAwayData: [UInt8] = []
     var errorText: String?
     var frameHeads: [FrameHead] = []
 
-    /// The stream looked up last, and its slot: callbacks of one frame come together.
+    /// A cache of the last lookup, because callbacks of one frame follow each other.
     var foundStream: Int32 = 0
     var foundSlot: UnsafeMutablePointer<StreamSlot>?
 
@@ -65,18 +65,19 @@ struct ClientState {
         unsafe output.free()
     }
 
-    /// Body bytes until the peer has taken a half of its window since it gave back last; `window` is what is left of
-    /// it.
+    /// Returns the number of body bytes until the peer has received half of its window since its last WINDOW_UPDATE.
+    /// `window` is the remaining window.
     ///
-    /// A peer gives window back once a half of it was used, and looks when a DATA frame ends (nghttp2 does; updates of
-    /// Apple's of 32,822 bytes say the same). A frame that crosses the half leaves less than the other half in the
-    /// window: the peer then waits, and only one half goes round in a round trip. So frames end at the halves.
+    /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this at the end of a DATA frame (nghttp2
+    /// does, and Apple's observed updates of 32,822 bytes suggest the same). A frame that crosses the half would leave
+    /// less than the other half in the window. The peer would then wait, and only half of the window would be used per
+    /// round trip. Frames therefore end at each half.
     func untilHalf(window: Int) -> Int {
         let half = unsafe wholeWindow / 2
         return unsafe half - (wholeWindow - window) % half
     }
 
-    /// Ends the loan of the event taken last.
+    /// Releases the bytes borrowed by the current event.
     mutating func releaseCurrent() {
         guard let slot = unsafe current else { return }
         unsafe current = nil

@@ -1,6 +1,6 @@
 internal import CNghttp2
 
-/// The head of an HTTP/2 frame that was sent or received, for the log. Source: RFC 9113, sections 4.1 and 6.
+/// The header of an HTTP/2 frame that was sent or received, for the log. Source: RFC 9113, sections 4.1 and 6.
 package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
     package var isSent: Bool
     package var type: UInt8
@@ -15,7 +15,7 @@ package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
 
     package var typeName: String { Int(type) < Self.types.count ? Self.types[Int(type)] : "type \(type)" }
 
-    /// The names of the flags that are set, with a space between, and the rest as a number.
+    /// The names of the set flags, separated by spaces, with unknown ones as a number.
     package var flagNames: String {
         let names: [(UInt8, String)] =
             switch type {
@@ -37,7 +37,7 @@ package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
     }
 }
 
-/// Why a stream or a connection ended. Source: RFC 9113, section 7; an open code.
+/// The reason for which a stream or a connection ended. Source: RFC 9113, section 7. Any code is allowed.
 package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable, CustomStringConvertible {
     package let rawValue: UInt32
     package init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -48,20 +48,20 @@ package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable,
     package static let refusedStream = ErrorCode(rawValue: 7)
     package static let cancel = ErrorCode(rawValue: 8)
 
-    /// The RFC's name, or the number of a code that it does not have.
+    /// The RFC's name, or the number of an unknown code.
     package var description: String {
         rawValue <= 13 ? unsafe String(cString: nghttp2_http2_strerror(rawValue)) : "error \(rawValue)"
     }
 }
 
-/// nghttp2 refused to work on: out of memory, or a peer that broke the protocol beyond an answer.
+/// A fatal error of nghttp2: out of memory, or a protocol violation that cannot be answered.
 package struct HTTP2Error: Error, Sendable, CustomStringConvertible {
     package var text: String
     package init(_ text: String) { self.text = text }
     package var description: String { text }
 }
 
-/// A setting of RFC 9113, section 6.5.2; an open code.
+/// A setting of RFC 9113, section 6.5.2. Any code is allowed.
 package struct Setting: Hashable, Sendable {
     let id: UInt16
     let value: UInt32

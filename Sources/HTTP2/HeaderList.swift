@@ -1,29 +1,29 @@
 internal import CNghttp2
 
-/// How a field enters the peer's table of headers (HPACK, RFC 7541).
+/// How a field is added to the peer's dynamic table (HPACK, RFC 7541).
 package enum HeaderIndexing: Sendable, Equatable {
-    /// Repeats: indexed with its value.
+    /// Indexed with its value, for repeated fields.
     case value
-    /// Changes with each message: its name is indexed once a connection, its value never, or it would flush the
-    /// 4,096-byte table. `slot` (0...7) names the field within its connection.
+    /// Changes with each message. The name is indexed once per connection, the value never, because it would flush the
+    /// 4,096-byte table. `slot` (0...7) identifies the field within its connection.
     case nameOnly(slot: UInt8)
-    /// Changes with each message, and its name is in HPACK's static table (`:path`).
+    /// Changes with each message, and the name is in HPACK's static table (`:path`).
     case never
-    /// `authorization`, which nghttp2 would never index: see `AuthorizationIndexing`.
+    /// The `authorization` field, which nghttp2 would never index. See `AuthorizationIndexing`.
     case credential
 }
 
-/// The header fields of one message, in a reused array. Names and values are lent until the call that takes the list
-/// returns. One thread at a time.
+/// The header fields of one message, in a reused array. Names and values are borrowed until the call that uses the list
+/// returns. Not thread-safe.
 @safe
 package struct HeaderList: ~Copyable {
     package static let limit = 32
 
     let fields: UnsafeMutablePointer<nghttp2_nv>
-    /// For each field: 0, or 1 + its `nameOnly` slot.
+    /// For each field, 0, or 1 plus its `nameOnly` slot.
     let nameSlots: UnsafeMutablePointer<UInt8>
     package private(set) var count = 0
-    /// The field that is the credential, or -1.
+    /// The index of the credential field, or -1.
     private(set) var credential = -1
 
     package init() {
@@ -36,7 +36,7 @@ package struct HeaderList: ~Copyable {
         unsafe nameSlots.deallocate()
     }
 
-    /// Adds a field; names in lower case, pseudo-headers first, at most 32.
+    /// Adds a field. Names are in lower case, pseudo-headers come first, at most 32 fields.
     package mutating func append(
         _ name: StaticString, _ value: UnsafeRawBufferPointer, _ indexing: HeaderIndexing = .value
     ) {
@@ -52,7 +52,7 @@ package struct HeaderList: ~Copyable {
             flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         case .credential: credential = count
         }
-        // nghttp2.h: name and value are not const for historical reasons; with NO_COPY they are only read.
+        // nghttp2.h: name and value are not const for historical reasons. With NO_COPY they are only read.
         unsafe fields[count] = nghttp2_nv(
             name: UnsafeMutablePointer(mutating: name.utf8Start),
             value: UnsafeMutablePointer(mutating: Self.bytes(value)),
@@ -80,7 +80,7 @@ package struct HeaderList: ~Copyable {
         if credential >= length { credential = -1 }
     }
 
-    /// Has `nameOnly` fields index their name, unless it is among the connection's `known` ones.
+    /// Marks the names of `nameOnly` fields for indexing, unless they are among the connection's `known` ones.
     func indexNames(_ known: inout UInt8) {
         let noIndex = UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         for index in 0..<count {
@@ -96,7 +96,7 @@ package struct HeaderList: ~Copyable {
         }
     }
 
-    /// nghttp2 wants a pointer even for no bytes.
+    /// Returns a non-null pointer, which nghttp2 requires even for zero bytes.
     @inline(__always)
     private static func bytes(_ value: UnsafeRawBufferPointer) -> UnsafePointer<UInt8> {
         guard let base = value.baseAddress else { return unsafe (" " as StaticString).utf8Start }

@@ -1,8 +1,8 @@
 import CNghttp2
 import Glibc
 
-// nghttp2 allocates about five times a request. A free list per session makes each of them a pop and a push:
-// blocks are never handed back to malloc before the session ends, and their number is bounded by the session's peak.
+// nghttp2 allocates about five times per request. With a free list per session, each allocation is a pop and a push.
+// Blocks are returned to malloc when the session ends, and their number is bounded by the session's peak.
 
 private enum Layout {
     static let classBytes = 64
@@ -10,12 +10,12 @@ private enum Layout {
     static let headerBytes = 16
 }
 
-/// The memory of one nghttp2 session: size classes of 64 bytes up to 1,024, malloc beyond.
+/// The memory of one nghttp2 session, in size classes of 64 bytes up to 1,024. Larger blocks use malloc.
 ///
-/// One thread at a time. Every block carries a 16-byte header with its size.
+/// Not thread-safe. Every block has a 16-byte header with its size.
 @unsafe
 struct MemoryPool {
-    /// Heads of the free lists; a free block's first word is the next one.
+    /// Heads of the free lists. The first word of a free block points to the next one.
     private let heads: UnsafeMutablePointer<UnsafeMutableRawPointer?>
 
     init() {
@@ -23,7 +23,7 @@ struct MemoryPool {
         unsafe heads.initialize(repeating: nil, count: Layout.classCount)
     }
 
-    /// Only after `nghttp2_session_del`: frees what is on the lists.
+    /// Frees the blocks on the lists. Call it only after `nghttp2_session_del`.
     func free() {
         for index in 0..<Layout.classCount {
             var next = unsafe heads[index]
@@ -35,7 +35,8 @@ struct MemoryPool {
         unsafe heads.deallocate()
     }
 
-    /// What nghttp2 is given. nghttp2.h: the struct is copied, `mem_user_data` must outlive the session.
+    /// Returns the allocator for nghttp2, which copies the struct. `mem_user_data` must outlive the session
+    /// (nghttp2.h).
     func callbacks() -> nghttp2_mem {
         unsafe nghttp2_mem(
             mem_user_data: heads,

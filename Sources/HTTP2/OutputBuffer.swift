@@ -1,12 +1,12 @@
 import Glibc
 
-/// Bytes gathered in memory that is kept for the next ones; grows by doubling. One thread at a time.
+/// A reusable output buffer, which grows by doubling. Not thread-safe.
 @unsafe
 struct OutputBuffer {
     private(set) var base: UnsafeMutableRawPointer?
     private var capacity = 0
     private(set) var count = 0
-    /// Every byte ever appended: a position in the connection's plaintext.
+    /// The total number of appended bytes: a position in the connection's plaintext.
     private(set) var total: Int64 = 0
 
     static var nothing: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -15,7 +15,7 @@ struct OutputBuffer {
 
     var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: base, count: count) }
 
-    /// Makes room for `more` bytes and returns where to write them.
+    /// Reserves space for `more` bytes and returns the address to write to.
     @inline(__always)
     mutating func reserve(_ more: Int) -> UnsafeMutableRawPointer {
         if unsafe base == nil || count &+ more > capacity { unsafe grow(more) }
@@ -61,7 +61,7 @@ struct OutputBuffer {
     }
 }
 
-/// What callbacks append while a C call runs, and the session's owner takes afterwards, in order. Its memory is kept.
+/// A reusable queue that callbacks append to during a C call, and the session's owner reads afterwards in order.
 struct EventSink<Element> {
     private var elements: ContiguousArray<Element> = []
     private var head = 0

@@ -1,45 +1,45 @@
 import Glibc
 
-/// A value among a slot's kept bytes.
+/// The range of a value among a slot's stored bytes.
 struct KeptRange {
     var start: UInt32 = 0
     var count: UInt32 = 0
 }
 
-/// What a client session keeps of one stream.
+/// The state of one stream in a client session.
 @unsafe
 struct StreamSlot {
     struct Flags: OptionSet {
         let rawValue: UInt8
-        /// The stream's last event waits in the sink and lends the slot's bytes.
+        /// The stream's last event is queued and borrows the slot's bytes.
         static let eventPending = Flags(rawValue: 1)
         static let closed = Flags(rawValue: 2)
         /// No further event follows: the stream was answered, cancelled, or never written.
         static let settled = Flags(rawValue: 4)
         static let endSent = Flags(rawValue: 8)
-        /// `submit` returned, so later progress of the body is reported by events.
+        /// `submit` has returned, so later progress of the body is reported by events.
         static let submitted = Flags(rawValue: 16)
         /// nghttp2 never wrote the HEADERS.
         static let notSent = Flags(rawValue: 32)
-        /// Body bytes have arrived: what follows are trailers.
+        /// Body bytes have arrived, so further headers are trailers.
         static let bodyBegan = Flags(rawValue: 64)
-        /// HEADERS came after those with the final status.
+        /// HEADERS arrived after those with the final status.
         static let trailersBegan = Flags(rawValue: 128)
     }
 
     var user: UInt32 = 0
     var status: UInt16 = 0
     var flags: Flags = []
-    /// Bit n: keep the session's n-th wanted header.
+    /// A bit mask: bit n stores the session's n-th wanted header.
     var keep: UInt8 = 0
     var body: UnsafePointer<UInt8>?
     var bodyLeft = 0
-    /// Headers and body of the response.
+    /// The stored headers and body of the response.
     var kept = unsafe OutputBuffer()
     var headers: [4 of KeptRange] = .init(repeating: KeptRange())
     var responseBody = KeptRange()
 
-    /// Copies `bytes` behind what is kept, as far as `limit` allows.
+    /// Appends a copy of `bytes` to the stored ones, up to `limit`.
     mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
         let start = unsafe kept.count
         let taken = max(0, min(count, limit - start))
@@ -49,7 +49,7 @@ struct StreamSlot {
 
     var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
 
-    /// Forgets the response so far, which was an interim one (1xx).
+    /// Discards the response so far, which was an interim one (1xx).
     mutating func forgetResponse() {
         unsafe status = 0
         unsafe flags.remove(.bodyBegan)
@@ -66,7 +66,8 @@ struct StreamSlot {
     }
 }
 
-/// Slots at addresses that never change, so that nghttp2 can carry them; the one given back last is taken first.
+/// Slots at fixed addresses, so that nghttp2 can store pointers to them. The most recently released slot is reused
+/// first.
 @unsafe
 struct SlotPool<Slot> {
     private(set) var all: [UnsafeMutablePointer<Slot>] = unsafe []

@@ -14,12 +14,12 @@ final class Pages: Sendable {
 
 /// The body of a request that has not arrived completely.
 private final class PendingBody {
-    /// `nil` once it was longer than the limit.
+    /// `nil` once it has exceeded the limit.
     var bytes: [UInt8]? = []
 }
 
-/// MHD_AccessHandlerCallback: called once when the headers are there (`*requestContext` is NULL), then for each piece
-/// of the body, then with a size of 0, when the response is due.
+/// MHD_AccessHandlerCallback. Called when the headers have arrived (`*requestContext` is NULL), then for each piece of
+/// the body, then with a size of 0, when the response is due.
 @c func answerRequest(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?, _ url: UnsafePointer<CChar>?,
     _ method: UnsafePointer<CChar>?, _ version: UnsafePointer<CChar>?, _ data: UnsafePointer<CChar>?,
@@ -45,7 +45,7 @@ private final class PendingBody {
     return unsafe queue(answer, on: connection!)
 }
 
-/// MHD_RequestCompletedCallback: the request is over, however it ended; releases what `answerRequest` retained.
+/// MHD_RequestCompletedCallback. The request has ended in any way. Releases what `answerRequest` retained.
 @c func requestCompleted(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
     _ requestContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ how: MHD_RequestTerminationCode
@@ -60,7 +60,7 @@ extension Pages {
         _ body: [UInt8]?, on connection: OpaquePointer, url: String, method: String
     ) -> HTTPResponse {
         guard let body else { return .text("the body is longer than \(bodyLimit) bytes\n", status: 413) }
-        // HEAD is GET without the body, which libmicrohttpd leaves out by itself.
+        // HEAD is GET without the body, which libmicrohttpd omits.
         guard let known = HTTPRequest.Method(rawValue: method == "HEAD" ? "GET" : method) else {
             return routes.methodNotAllowed(path: url)
         }
@@ -72,7 +72,7 @@ extension Pages {
     }
 }
 
-/// MHD_KeyValueIterator: gathers the query's parameters.
+/// MHD_KeyValueIterator: collects the query's parameters.
 private func gatherParameter(
     _ context: UnsafeMutableRawPointer?, _ kind: MHD_ValueKind, _ name: UnsafePointer<CChar>?,
     _ value: UnsafePointer<CChar>?
@@ -88,7 +88,7 @@ private func queue(_ answer: HTTPResponse, on connection: OpaquePointer) -> MHD_
     let response: OpaquePointer?
     switch answer.body {
     case .bytes(var bytes):
-        // MUST_COPY: libmicrohttpd copies the bytes, which end with this call.
+        // MUST_COPY: libmicrohttpd copies the bytes, which are only valid during this call.
         unsafe response = MHD_create_response_from_buffer(bytes.count, &bytes, .RESPMEM_MUST_COPY)
     case .stream(let next):
         let stream = unsafe Unmanaged.passRetained(BodyStream(next)).toOpaque()
@@ -98,12 +98,12 @@ private func queue(_ answer: HTTPResponse, on connection: OpaquePointer) -> MHD_
     let headers = [("Content-Type", answer.contentType), ("Cache-Control", "no-store")] + answer.headers
     for (name, value) in headers { _ = unsafe MHD_add_response_header(response, name, value) }
     let queued = unsafe MHD_queue_response(connection, UInt32(answer.status), response)
-    // Queued or not, our reference ends here; libmicrohttpd keeps its own until the response is sent.
+    // Release our reference in either case. libmicrohttpd retains the response until it is sent.
     unsafe MHD_destroy_response(response)
     return queued
 }
 
-/// The source of a streamed body, alive until libmicrohttpd frees the response.
+/// The source of a streamed body, which lives until libmicrohttpd frees the response.
 @safe private final class BodyStream {
     let next: @Sendable (UnsafeMutableRawBufferPointer) -> HTTPResponse.Step
 
@@ -124,7 +124,7 @@ private func readBody(
     }
 }
 
-/// MHD_ContentReaderFreeCallback: the response was destroyed.
+/// MHD_ContentReaderFreeCallback: the response is destroyed.
 private func freeBody(_ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<BodyStream>.fromOpaque(context!).release()
 }

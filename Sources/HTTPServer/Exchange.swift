@@ -5,9 +5,9 @@ package struct HTTPRequest: Sendable {
     }
 
     package var method: Method
-    /// Without the query, percent-decoded.
+    /// The path without the query, percent-decoded.
     package var path: String
-    /// The query's parameters in their order, percent-decoded; a parameter without `=` has an empty value.
+    /// The query's parameters in order, percent-decoded. A parameter without `=` has an empty value.
     package var parameters: [(name: String, value: String)] = []
     package var body: [UInt8] = []
 
@@ -15,7 +15,7 @@ package struct HTTPRequest: Sendable {
         parameters.first { $0.name == name }?.value
     }
 
-    /// Returns the first parameter whose name is not among `names`, for handlers that refuse unknown parameters.
+    /// Returns the first parameter whose name is not among `names`, for handlers that reject unknown parameters.
     package func unknownParameter(besides names: Set<String>) -> String? {
         parameters.first { !names.contains($0.name) }?.name
     }
@@ -26,13 +26,13 @@ package struct HTTPResponse: Sendable {
         /// The number of bytes that were filled; at least one.
         case wrote(Int)
         case end
-        /// The body cannot be finished. The connection is closed, so that the client sees that something is missing.
+        /// The body cannot be finished. The connection is closed, so that the client detects the truncation.
         case failed
     }
 
     @safe package enum Body: Sendable {
         case bytes([UInt8])
-        /// Called on the server's thread until it ends; it gets room for at least 1 KiB each time.
+        /// Called on the server's thread until the body ends, with a buffer of at least 1 KiB each time.
         case stream(@Sendable (UnsafeMutableRawBufferPointer) -> Step)
     }
 
@@ -64,7 +64,7 @@ package struct HTTPResponse: Sendable {
 package struct Route: Sendable {
     package var method: HTTPRequest.Method
     package var path: String
-    /// Called on the server's thread, one request at a time: it must not wait for long.
+    /// The handler, called on the server's thread, one request at a time. It must not block for long.
     package var answer: @Sendable (HTTPRequest) -> HTTPResponse
 
     package init(

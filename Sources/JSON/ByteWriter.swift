@@ -1,9 +1,9 @@
-/// Bytes appended to a raw buffer that is kept and reused: it grows, and never shrinks.
+/// A reused byte buffer, which grows and never shrinks.
 ///
-/// Not thread-safe. What `bytes` lends is valid until the next append or `removeAll`.
+/// Not thread-safe. `bytes` is valid until the next append or `removeAll`.
 ///
-/// Public, although nothing outside this package is meant to use it: Swift 6.3 inlines `@inlinable public` functions
-/// into other modules but not `@inlinable package` ones, and a result is made of some forty appends.
+/// It is public only for performance: Swift 6.3 inlines `@inlinable public` functions into other modules but not
+/// `@inlinable package` ones, and a result takes about forty appends.
 @safe public struct ByteWriter: ~Copyable {
     @usableFromInline var storage: UnsafeMutableRawPointer
     @usableFromInline var capacity: Int
@@ -27,13 +27,13 @@
 
     @inlinable public mutating func removeAll() { used = 0 }
 
-    /// Takes back what was written from there on.
+    /// Removes the bytes from this position on.
     public mutating func remove(from start: Int) {
         precondition(start >= 0 && start <= used, "a place in what was written")
         used = start
     }
 
-    /// Makes room for `more` bytes, so that appending them moves nothing.
+    /// Reserves space, so that appending `more` bytes does not reallocate.
     @inlinable public mutating func reserve(_ more: Int) {
         if more > capacity &- used { grow(more) }
     }
@@ -53,7 +53,7 @@
         used &+= 1
     }
 
-    /// Appends a fixed text; the compiler turns it into a few stores.
+    /// Appends a fixed text, which the compiler turns into a few stores.
     @inlinable @inline(__always) public mutating func append(_ literal: StaticString) {
         let size = literal.utf8CodeUnitCount
         reserve(size)
@@ -100,7 +100,7 @@
         store(ByteWriter.digits(UInt32(truncatingIfNeeded: value % 100_000_000)) | 0x3030_3030_3030_3030, 8)
     }
 
-    /// Appends without leading zeros; below 100,000,000.
+    /// Appends a number below 100,000,000 without leading zeros.
     @inline(__always)
     private mutating func appendTrimmed(_ value: UInt32) {
         let digits = ByteWriter.digits(value)
@@ -108,15 +108,15 @@
         store((digits | 0x3030_3030_3030_3030) &>> UInt64(zeros &* 8), 8 &- zeros)
     }
 
-    /// Stores eight bytes, of which `count` stay; there is room.
+    /// Stores eight bytes, of which the first `count` are used. The caller has reserved the space.
     @inline(__always)
     private mutating func store(_ word: UInt64, _ count: Int) {
         unsafe storage.storeBytes(of: word.littleEndian, toByteOffset: used, as: UInt64.self)
         used &+= count
     }
 
-    /// The eight decimal digits of a value below 100,000,000, the first in the lowest byte: halves, then quarters, then
-    /// single digits are divided side by side in one word.
+    /// Returns the eight decimal digits of a value below 100,000,000, the first in the lowest byte. It divides halves,
+    /// then quarters, then digits in parallel within one word.
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
         let fours = UInt64(value / 10_000) | UInt64(value % 10_000) &<< 32

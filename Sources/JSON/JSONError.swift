@@ -1,4 +1,4 @@
-/// Why bytes are not the JSON that was expected, and where.
+/// The reason why bytes are not the expected JSON, with its position.
 package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package enum Kind: UInt8, Sendable {
         case endOfInput
@@ -7,9 +7,9 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         /// Nested deeper than `JSONScanner.depthLimit`.
         case tooDeep
         case controlCharacter
-        /// A backslash followed by something else than RFC 8259 allows.
+        /// An invalid escape after a backslash (RFC 8259).
         case badEscape
-        /// Not UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
+        /// Invalid UTF-8 (RFC 3629): surrogates, overlong forms or code points above U+10FFFF.
         case badUTF8
         case wrongKind
         case notAnInteger
@@ -30,7 +30,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 
     package var kind: Kind
-    /// Bytes from the start of what was read.
+    /// The offset in bytes from the start of the input.
     package var offset: Int
 
     package init(_ kind: Kind, at offset: Int) {
@@ -41,7 +41,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package var description: String { "\(kind.text) at byte \(offset)" }
 }
 
-/// What a JSON value is.
+/// The type of a JSON value.
 package enum JSONKind: UInt8, Sendable {
     case object, array, string, number, bool, null
 }

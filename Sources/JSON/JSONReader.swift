@@ -1,7 +1,7 @@
-/// Reads JSON from lent bytes one value at a time, in the order in which it is there. Allocates nothing by itself.
+/// A pull parser for borrowed JSON bytes, which returns one value at a time in document order. It allocates no memory.
 ///
-/// All of it is checked first, so that what remains to go wrong is another kind of value than was asked for. The bytes
-/// must stay valid and unchanged while the reader is used.
+/// The initializer validates all bytes, so later calls can only fail because of a value's type. The bytes must stay
+/// valid and unchanged while the reader is used.
 ///
 /// ```swift
 /// var reader = try JSONReader(bytes)
@@ -15,13 +15,13 @@
     private let end: UnsafeRawPointer
     private var p: UnsafeRawPointer
 
-    /// Throws what is wrong with the bytes when they are not one JSON value.
+    /// Throws if the bytes are not exactly one JSON value.
     package init(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         if let error = unsafe JSONScanner.scan(bytes).error { throw error }
         unsafe self.init(checked: bytes)
     }
 
-    /// - Parameter bytes: one JSON value that `JSONScanner` accepted, whole or as a part of others.
+    /// - Parameter bytes: One JSON value that `JSONScanner` accepted, alone or as part of another.
     package init(checked bytes: UnsafeRawBufferPointer) {
         guard let start = bytes.baseAddress else { preconditionFailure("checked JSON is not empty") }
         unsafe base = unsafe start
@@ -29,14 +29,15 @@
         unsafe p = unsafe JSONScanner.skipSpace(start, start + bytes.count)
     }
 
-    /// Bytes from the start to what is read next.
+    /// The offset in bytes of the next value.
     package var offset: Int { unsafe p - base }
 
     package var kind: JSONKind { JSONScanner.kind(of: byte) }
 
     package mutating func enterObject() throws(JSONError) { try enter(.object) }
 
-    /// The name of the object's next member, whose value is read next; `nil` at its end, which leaves the object.
+    /// Returns the name of the object's next member, whose value must be read next, or `nil` after leaving the object
+    /// at its end.
     package mutating func nextMember() -> JSONText? {
         if byte == 0x2C { step(1) }
         if byte == 0x7D {
@@ -51,7 +52,7 @@
 
     package mutating func enterArray() throws(JSONError) { try enter(.array) }
 
-    /// Whether the array has another element, which is read next; `false` at its end, which leaves the array.
+    /// Returns whether the array has another element, which must be read next. At the end, it leaves the array.
     package mutating func nextElement() -> Bool {
         if byte == 0x2C { step(1) }
         if byte == 0x5D {
@@ -74,7 +75,7 @@
         return value
     }
 
-    /// A number as the nearest `Double`; infinite when it is too large.
+    /// Reads a number as the nearest `Double`, or infinity if it is too large.
     package mutating func double() throws(JSONError) -> Double {
         try expect(.number)
         let digits = unsafe String(decoding: skip(), as: UTF8.self)
@@ -88,14 +89,14 @@
         return value
     }
 
-    /// Reads a `null` if one comes next; whether it did.
+    /// Reads a `null` if it is the next value, and returns whether it was.
     package mutating func null() -> Bool {
         guard kind == .null else { return false }
         unsafe skip()
         return true
     }
 
-    /// Reads past a value of any kind; returns its bytes.
+    /// Skips a value of any type and returns its bytes.
     @discardableResult
     package mutating func skip() -> UnsafeRawBufferPointer {
         let start = unsafe p
@@ -128,7 +129,7 @@
         return unsafe q
     }
 
-    /// Whether a byte may be a part of a number, `true`, `false` or `null`.
+    /// Returns whether a byte can be part of a number, `true`, `false` or `null`.
     private static func isWord(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x61...0x7A, 0x45, 0x2B, 0x2D, 0x2E: true

@@ -1,14 +1,14 @@
-/// Lists of strings inside lent JSON that was checked: read from a position that can be kept, also on a copy.
+/// Iteration over lists of strings inside validated JSON, from a position that is also valid for a copy.
 package enum JSONStringList {
     /// Returns how many strings the list has, or `nil` if it has other values too.
     ///
-    /// - Parameter list: an array that `JSONScanner` accepted, brackets included.
+    /// - Parameter list: An array that `JSONScanner` accepted, including brackets.
     package static func count(in list: UnsafeRawBufferPointer) -> Int? {
         guard let base = list.baseAddress else { return nil }
         let end = unsafe base + list.count
         var p = unsafe JSONScanner.skipSpace(base + 1, end)
         var count = 0
-        // Runs for each token of a fan-out, so it does not go through `JSONReader`.
+        // This runs for each token of a fan-out, so it avoids `JSONReader`.
         while unsafe p < end && p.load(as: UInt8.self) == 0x22 {
             guard let next = unsafe JSONString.end(of: p + 1, end) else { return nil }
             count &+= 1
@@ -21,12 +21,12 @@ package enum JSONStringList {
 
     /// Returns the string after `position` (0 at first) without its quotes and with its escapes, or `nil` at the end.
     ///
-    /// - Parameter list: an array in which `count` found only strings, or a copy of it.
+    /// - Parameter list: An array in which `count` found only strings, or a copy of it.
     package static func next(in list: UnsafeRawBufferPointer, after position: inout Int) -> UnsafeRawBufferPointer? {
         guard let base = list.baseAddress else { return nil }
         let end = unsafe base + list.count
         var p = unsafe base + position
-        // Between two strings there are a bracket or comma, and white space.
+        // Between two strings there are brackets, commas and white space.
         while unsafe p < end && p.load(as: UInt8.self) != 0x22 { unsafe p += 1 }
         guard unsafe p < end, let next = unsafe JSONString.end(of: p + 1, end) else {
             position = list.count

@@ -1,14 +1,14 @@
-/// Writes JSON into a reused buffer (`ByteWriter`).
+/// A JSON writer with a reused buffer (`ByteWriter`).
 ///
-/// Two ways at once: the structured calls (`beginObject`, `name`, `value`…) put the commas; the hot path appends
-/// constant parts to `out` by itself and uses only `escaped`. Not thread-safe. Public for `ByteWriter`'s reason.
+/// The structured calls (`beginObject`, `name`, `value`, …) insert the commas. The hot path appends constant parts to
+/// `out` directly and uses only `escaped`. Not thread-safe. Public for the same reason as `ByteWriter`.
 @safe public struct JSONWriter: ~Copyable {
     public var out: ByteWriter
     private var needsComma = false
 
     package init(capacity: Int = 256) { out = ByteWriter(capacity: capacity) }
 
-    /// What was written, lent until the next call.
+    /// The written bytes, valid until the next call.
     package var bytes: UnsafeRawBufferPointer { unsafe out.bytes }
 
     package var text: String { unsafe String(decoding: out.bytes, as: UTF8.self) }
@@ -25,10 +25,10 @@
     package mutating func beginArray() { open(0x5B) }
     package mutating func endArray() { close(0x5D) }
 
-    /// The name of the member whose value comes next.
+    /// Writes the name of a member, whose value must follow.
     package mutating func name(_ name: StaticString) { unsafe self.name(UnsafeRawBufferPointer(lending: name)) }
 
-    /// The name of the member whose value comes next; anything but UTF-8 in it is replaced.
+    /// Writes the name of a member, whose value must follow. Invalid UTF-8 is replaced.
     package mutating func name(_ bytes: UnsafeRawBufferPointer) {
         unsafe value(string: bytes)
         out.append(byte: 0x3A)
@@ -40,7 +40,7 @@
         name.withUTF8 { unsafe self.name(UnsafeRawBufferPointer($0)) }
     }
 
-    /// A string; anything but UTF-8 in it is replaced.
+    /// Writes a string. Invalid UTF-8 is replaced.
     package mutating func value(string bytes: UnsafeRawBufferPointer) {
         separate()
         out.append(byte: 0x22)
@@ -67,7 +67,7 @@
         if bool { out.append("true") } else { out.append("false") }
     }
 
-    /// A number that is not an integer; what JSON has no word for (infinities, not-a-number) becomes `null`.
+    /// Writes a floating-point number. Infinities and NaN, which JSON cannot represent, become `null`.
     package mutating func value(_ double: Double) {
         guard double.isFinite else { return null() }
         separate()
@@ -79,13 +79,13 @@
         out.append("null")
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     package mutating func value(json bytes: UnsafeRawBufferPointer) {
         separate()
         unsafe out.append(bytes: bytes)
     }
 
-    // MARK: Members, name and value at once
+    // MARK: Members with name and value
 
     package mutating func member(_ name: String, _ double: Double) {
         self.name(name)
@@ -102,22 +102,22 @@
         value(text)
     }
 
-    /// `null` where there is no text.
+    /// Writes a member, with `null` for `nil`.
     package mutating func member(_ name: String, _ text: String?) {
         self.name(name)
         if let text { value(text) } else { null() }
     }
 
-    /// `null` where there is no number.
+    /// Writes a member, with `null` for `nil`.
     package mutating func member(_ name: String, _ integer: Int64?) {
         self.name(name)
         if let integer { value(integer) } else { null() }
     }
 
-    /// `null` where there is no number.
+    /// Writes a member, with `null` for `nil`.
     package mutating func member(_ name: String, _ integer: Int?) { member(name, integer.map { Int64($0) }) }
 
-    /// An object; `members` writes what is in it.
+    /// Writes an object, with the contents that `members` writes.
     package mutating func member(_ name: String, _ members: (inout JSONWriter) -> Void) {
         self.name(name)
         beginObject()
@@ -141,8 +141,8 @@
         needsComma = true
     }
 
-    /// The inside of a string, without its quotes: escaped where JSON asks for it, and each piece that is not UTF-8
-    /// (a maximal one, as Unicode recommends) replaced by U+FFFD.
+    /// Writes the contents of a string without quotes, with the necessary escapes. Each maximal invalid UTF-8 sequence,
+    /// as defined by Unicode, is replaced by U+FFFD.
     package mutating func escaped(_ bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress else { return }
         out.reserve(6 * bytes.count + 8)
@@ -152,7 +152,7 @@
             if unsafe end - p >= 16 {
                 let marked = unsafe JSONString.marks16(p)
                 if marked[0] | marked[1] == 0 {
-                    // Sixteen bytes that stay as they are; the reserve has room for six times as many.
+                    // These sixteen bytes need no escapes. The reserved space suffices for six times as many.
                     unsafe (out.storage + out.used).copyMemory(from: p, byteCount: 16)
                     out.used &+= 16
                     unsafe p += 16
@@ -171,7 +171,7 @@
             }
             let marked = JSONString.marks(word)
             let clean = min(marked == 0 ? 8 : marked.trailingZeroBitCount &>> 3, length)
-            // Eight bytes are stored, `clean` of them stay; the reserve has room for the rest.
+            // Stores eight bytes, of which the first `clean` are used. The reserved space suffices.
             unsafe out.storage.storeBytes(of: word.littleEndian, toByteOffset: out.used, as: UInt64.self)
             out.used &+= clean
             unsafe p += clean
@@ -179,7 +179,7 @@
         }
     }
 
-    /// The same, ended before the character with which it would take more than `limit` bytes.
+    /// Writes the same, but stops before the character that would exceed `limit` bytes.
     @inline(__always)
     package mutating func escaped(_ bytes: UnsafeRawBufferPointer, limit: Int) {
         let start = out.count
@@ -202,7 +202,7 @@
         }
     }
 
-    /// Writes the one character at `p`, which cannot stay as it is or is not ASCII; returns what follows it.
+    /// Writes the character at `p`, which needs an escape or is not ASCII. Returns the position after it.
     private mutating func special(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer {
         let byte = unsafe p.load(as: UInt8.self)
         switch byte {
@@ -233,7 +233,7 @@
 }
 
 extension UnsafeRawBufferPointer {
-    /// A fixed text's bytes, which live as long as the program.
+    /// Borrows a fixed text, which is valid for the life of the process.
     init(lending text: StaticString) {
         unsafe self.init(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }

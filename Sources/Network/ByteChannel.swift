@@ -1,39 +1,42 @@
 package import TLS
 
-/// Bytes to and from one peer, in order, on one loop. `SecureChannel` is the one over TLS and TCP; tests and the guard
-/// of `apns-bench` have one in memory. Loop's thread. Call `close` or `abort` before dropping one.
+/// A bidirectional byte stream to one peer, on one loop. `SecureChannel` implements it over TLS and TCP; tests and the
+/// guard of `apns-bench` have in-memory implementations. Confined to the loop's thread. Call `close` or `abort` before
+/// releasing a channel.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
-    /// The peer's address, once connected; `nil` where there is none.
+    /// The peer's address once connected, or `nil` if there is none.
     var peerAddress: SocketAddress? { get }
-    /// Bytes that `send` has taken, in all. The mark to compare with `writtenBytes`.
+    /// The total number of bytes accepted by `send`, comparable with `writtenBytes`.
     var sentBytes: Int64 { get }
-    /// How many of them the kernel has; the peer cannot have read more. Also valid after the channel was closed.
+    /// The number of these bytes that the kernel has accepted. The peer cannot have read more. Valid after the channel
+    /// was closed.
     var writtenBytes: Int64 { get }
-    /// Bytes that the kernel still keeps since the peer's has not acknowledged them; of TLS, those of its records.
+    /// The number of bytes that the peer's kernel has not acknowledged. With TLS, they are bytes of TLS records.
     var unacknowledgedBytes: Int { get }
-    /// Queues bytes; they leave at the end of the turn at the latest, unless the kernel takes no more.
+    /// Queues bytes. They are written at the end of the turn at the latest, unless the kernel's buffer is full.
     ///
-    /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.
+    /// - Returns: The number of bytes accepted, or 0 if the channel is not open. If fewer than all, `channelWritable`
+    ///   follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
     func flush()
-    /// Closes in order: what was sent leaves before. `channelClosed` follows.
+    /// Closes gracefully after all queued bytes are sent. `channelClosed` follows.
     func close()
-    /// Closes at once, dropping what is unsent. `channelClosed` follows at the end of the turn.
+    /// Closes immediately and discards unsent bytes. `channelClosed` follows at the end of the turn.
     func abort()
 }
 
-/// The delegate of one channel. All calls come on the loop's thread, never from inside a call of the channel's own
-/// methods, and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
+/// The delegate of one channel. All calls are on the loop's thread, never inside a call of the channel's methods, and
+/// may call any of them, including `close`. The channel retains its delegate until `channelClosed`.
 package protocol ByteChannelDelegate: AnyObject {
-    /// The handshake is complete. Called once, before anything else but `channelClosed`.
+    /// The handshake is complete. Called once, before any other call except `channelClosed`.
     func channelOpened(applicationProtocol: String?)
-    /// Plaintext from the peer, lent for the call: all that one read brought, usually many frames.
+    /// Plaintext from one read, usually many frames. Borrowed for the call.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
-    /// There is room again after `send` took less than all bytes or left little room.
+    /// There is space again after `send` accepted fewer than all bytes or the buffer was nearly full.
     func channelWritable()
-    /// Called once, last, whatever happened.
+    /// The channel has closed for any reason. The last call, made once.
     func channelClosed(_ end: ChannelEnd)
 }
 
@@ -41,9 +44,10 @@ extension ByteChannelDelegate {
     package func channelWritable() {}
 }
 
-/// Opens channels. `Dialer` opens them over TLS and TCP.
+/// A factory of channels. `Dialer` opens them over TLS and TCP.
 package protocol ChannelDialer: AnyObject {
-    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. Loop's thread.
+    /// Opens a channel. `channelOpened` or `channelClosed` follows, after this call returns. Call it on the loop's
+    /// thread.
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
         delegate: any ByteChannelDelegate

@@ -1,45 +1,46 @@
 package struct ChannelOptions: Sendable {
-    /// Most bytes that wait in the channel: gathered plaintext and ciphertext the kernel did not take. At least 32 KiB.
+    /// The maximum size of queued output: plaintext, and ciphertext not yet written. At least 32 KiB.
     package var outputLimit = 256 * 1024
-    /// From the start to the connection, all addresses and the proxy included.
+    /// The timeout for connecting, including all addresses and the proxy.
     package var dialTimeoutNs: Int64 = 10_000_000_000
     package var handshakeTimeoutNs: Int64 = 10_000_000_000
-    /// From `close` until unsent bytes are dropped.
+    /// The time after `close` until unsent bytes are discarded.
     package var closeTimeoutNs: Int64 = 5_000_000_000
-    /// TCP_USER_TIMEOUT: how long written data may stay unacknowledged.
+    /// TCP_USER_TIMEOUT: how long written data may remain unacknowledged.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT: how many bytes the kernel takes beyond what it has sent; 0 for as many as it has room for.
+    /// TCP_NOTSENT_LOWAT: how many unsent bytes the kernel buffers. 0 for its default.
     package var unsentLimit: Int32 = 0
 
     package init() {}
 }
 
-/// Why a channel ended, or never opened.
+/// The reason why a channel closed or never opened.
 package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         /// `close`, `abort` or `reset` was called.
         case closedHere
-        /// The peer closed in order (close_notify).
+        /// The peer closed gracefully (close_notify).
         case closedByPeer
-        /// The connection was lost: reset, timed out, ended without close_notify.
+        /// The connection was lost: reset, timed out, or ended without close_notify.
         case lost
-        /// The name has no address, or no answer came in time.
+        /// The host name has no address, or the resolver timed out.
         case unresolved
-        /// No address accepted a connection (the text names the last failure).
+        /// No address accepted a connection. The text describes the last failure.
         case unreachable
-        /// The proxy could not be reached or would not connect.
+        /// The proxy could not be reached or refused to connect.
         case proxyRefused
-        /// Certificate, ALPN or protocol; TLS failures of an open channel too.
+        /// An error of certificate, ALPN or protocol, also on an open channel.
         case tlsFailed
-        /// The server refused the client certificate, which TLS 1.3 servers do after the handshake.
+        /// The server rejected the client certificate, which TLS 1.3 servers do after the handshake.
         case certificateRefused
         case handshakeTimedOut
     }
 
     package var kind: Kind
-    /// For log lines: names host, address and cause.
+    /// A text for logs with host, address and cause.
     package var text: String
-    /// The peer ended an open channel's stream without close_notify, as a server that only closes its socket does.
+    /// Whether the peer ended an open channel's stream without close_notify, as a server does that only closes its
+    /// socket.
     package var isEndOfStream = false
 
     package init(_ kind: Kind, _ text: String) {

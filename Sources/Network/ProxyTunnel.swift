@@ -1,9 +1,9 @@
 internal import Bytes
 internal import EventLoop
 
-/// An HTTP CONNECT over a fresh connection to a proxy (RFC 9110, 9.3.6). Loop's thread.
+/// An HTTP CONNECT tunnel over a new connection to a proxy (RFC 9110, 9.3.6). Confined to the loop's thread.
 package final class ProxyTunnel {
-    /// A longer answer is none.
+    /// The maximum size of an answer to CONNECT.
     private static let answerLimit = 8 * 1024
 
     private let descriptor: Descriptor
@@ -15,7 +15,7 @@ package final class ProxyTunnel {
     private var request: ArraySlice<UInt8>
     private var answer: [UInt8] = []
 
-    /// `then` gets nil when the tunnel stands, else what is wrong; never from inside this call.
+    /// Starts the tunnel. Calls `then` with `nil` once it is established or with an error, after this call returns.
     init(
         _ descriptor: Descriptor, to target: DialTarget, proxy: DialTarget.Proxy, loop: Loop,
         then: @escaping (_ failure: String?) -> Void
@@ -62,7 +62,7 @@ package final class ProxyTunnel {
         read()
     }
 
-    /// Reads a byte at a time, since what follows the answer belongs to the tunnel and has to stay in the socket.
+    /// Reads one byte at a time, because bytes after the answer belong to the tunnel and must stay in the socket.
     private func read() {
         while then != nil {
             var byte: UInt8 = 0
@@ -79,7 +79,7 @@ package final class ProxyTunnel {
         }
     }
 
-    /// Returns what is wrong with an answer to CONNECT and what to do about it; `nil` for a 2xx.
+    /// Returns the error of an answer to CONNECT with advice, or `nil` for a 2xx.
     package static func verdict(_ answer: [UInt8], to target: DialTarget, hasCredentials: Bool) -> String? {
         let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
         let words = line.split(separator: " ", maxSplits: 2)
@@ -93,7 +93,7 @@ package final class ProxyTunnel {
         return "refused to connect to \(target.text): \(said)\(advice)"
     }
 
-    /// What a refusal means, where tinyproxy and squid mean the same by it.
+    /// Returns the meaning of a rejection, as used by tinyproxy and squid.
     private static func advice(_ status: Int, _ target: DialTarget, hasCredentials: Bool) -> String? {
         switch status {
         case 401, 407:
@@ -106,7 +106,7 @@ package final class ProxyTunnel {
         }
     }
 
-    /// The first 200 characters, without control characters: for a log line.
+    /// Returns the first 200 characters without control characters, for a log line.
     private static func printable(_ text: String) -> String {
         var line = String.UnicodeScalarView()
         for scalar in text.unicodeScalars.prefix(200) {

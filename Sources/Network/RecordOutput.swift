@@ -1,21 +1,21 @@
 internal import Glibc
 internal import TLS
 
-/// A channel's output: plaintext gathered to whole TLS records, and how much of it the kernel has.
+/// A channel's output: collects plaintext into whole TLS records, and tracks how much the kernel has accepted.
 @safe struct RecordOutput: ~Copyable {
     private let limit: Int
     private(set) var sentBytes: Int64 = 0
-    /// Ciphertext the kernel did not take yet.
+    /// The number of ciphertext bytes not yet written to the kernel.
     private(set) var pending = 0
 
-    /// Plaintext not encrypted yet, less than one record.
+    /// Plaintext not yet encrypted, less than one record.
     private let gathering: UnsafeMutableRawBufferPointer
     private var gathered = 0
-    /// Plaintext of which the kernel has every record.
+    /// The number of plaintext bytes whose records the kernel has accepted completely.
     private(set) var writtenBytes: Int64 = 0
-    /// Ciphertext that the kernel took, in all.
+    /// The total number of ciphertext bytes written.
     private var ciphertextWritten: Int64 = 0
-    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
+    /// The ends of plaintext and ciphertext of each encryption that is not completely written.
     private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
     init(limit: Int) {
@@ -35,7 +35,7 @@ internal import TLS
         sentBytes += Int64(count)
     }
 
-    /// Takes what one record holds from `position` on; a full one is encrypted, without a copy when it can be.
+    /// Takes up to one record from `position` on. Encrypts a full record, without a copy if possible.
     mutating func takeRecord(
         of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
     ) throws(TLSError) {
@@ -58,21 +58,21 @@ internal import TLS
         try unsafe encrypt(plaintext, session)
     }
 
-    /// The last of `sentBytes`.
+    /// Encrypts plaintext, which ends at `sentBytes`.
     private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
         try unsafe session.write(plaintext)
         pending = unsafe session.pendingOutput.count
         marks.append((sentBytes, ciphertextWritten + Int64(pending)))
     }
 
-    /// What the session has to write now: its own messages, too.
+    /// Returns the ciphertext to write, including the session's own messages.
     mutating func pendingOutput(_ session: Session) -> UnsafeRawBufferPointer {
         let output = unsafe session.pendingOutput
         pending = output.count
         return unsafe output
     }
 
-    /// The kernel took the first bytes of the pending output.
+    /// Removes the first bytes of the pending output, which were written.
     mutating func wrote(_ count: Int, _ session: Session) {
         session.consumeOutput(count)
         pending -= count
@@ -83,7 +83,7 @@ internal import TLS
         }
     }
 
-    /// Drops unsent bytes. The counts stay.
+    /// Discards unsent bytes. The counts are preserved.
     mutating func drop() {
         gathered = 0
         pending = 0

@@ -1,18 +1,18 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent. Each name that
-/// is looked up has a thread of its own, so that one that hangs delays no other. Any thread.
+/// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
+/// separate thread, so that a slow lookup delays no other. Thread-safe.
 ///
-/// Where name servers are silent about a name that they knew, its last addresses are used.
+/// If name servers do not answer for a known name, its last addresses are used.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
     package enum Lookup: Sendable {
         case found([SocketAddress])
-        /// There is no such name, or it has no address.
+        /// The name does not exist or has no address.
         case nothing(String)
-        /// A name server is silent or in trouble.
+        /// A name server did not answer or failed.
         case unknown(String)
     }
 
@@ -30,17 +30,17 @@ package final class Resolver: Sendable {
     /// The system's resolver, for all loops of the process.
     package static let system = Resolver(lookUp: getAddresses)
 
-    /// Most addresses of a name that are kept.
+    /// The maximum number of stored addresses of a name.
     private static let addressLimit = 64
 
     private let lookUp: @Sendable (String) -> Lookup
     private let state = Guarded(State())
 
-    /// - Parameter lookUp: called on a thread of its own; may block.
+    /// - Parameter lookUp: A function that may block. Called on a separate thread.
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
-    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s when name servers are
-    /// silent. The answer comes once, on the loop's thread, never from inside this call. Literals need no lookup.
+    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s if name servers do not
+    /// answer. Calls `then` once on the loop's thread, after this call returns. Literals need no lookup.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {
@@ -80,7 +80,7 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// `EAI_NODATA` of netdb(3), which is hidden from Swift as GNU's own.
+    /// `EAI_NODATA` of netdb(3), a GNU extension that Swift does not import.
     private static let noData: Int32 = -5
 
     private static func getAddresses(_ host: String) -> Lookup {

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// An IPv4 or IPv6 address with its port.
 package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
-    /// `sockaddr_in` or `sockaddr_in6`, the kernel's form, in which the port follows the family.
+    /// `sockaddr_in` or `sockaddr_in6`. The port follows the family.
     private var bytes: [UInt8]
 
     package var port: UInt16 {
@@ -22,7 +22,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         return address
     }
 
-    /// From a literal: `127.0.0.1`, `::1`, `fe80::1%eth0`; nil when it is none. Never looks anything up.
+    /// Parses a literal: `127.0.0.1`, `::1`, `fe80::1%eth0`. Returns `nil` for a host name, without a lookup.
     package init?(literal: String, port: UInt16) {
         var hints = unsafe addrinfo()
         unsafe hints.ai_flags = AI_NUMERICHOST
@@ -35,7 +35,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// From the kernel's or the resolver's form; nil for other families.
+    /// Copies an address of the kernel or the resolver. Returns `nil` for other families.
     init?(_ address: UnsafePointer<sockaddr>) {
         family = unsafe Int32(address.pointee.sa_family)
         guard family == AF_INET || family == AF_INET6 else { return nil }
@@ -49,7 +49,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// `127.0.0.1:443`, `[::1]:443`.
+    /// A text such as `127.0.0.1:443` or `[::1]:443`.
     package var description: String { isIPv6 ? "[\(hostText)]:\(port)" : "\(hostText):\(port)" }
 
     package var hostText: String {

@@ -17,7 +17,7 @@ package enum Level: String, CaseIterable, Comparable, Sendable {
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
 
-/// The part of the worker a line comes from; each can have a level of its own (`log.parts`).
+/// The component of the worker that a line comes from. Each can have a separate level (`log.parts`).
 package enum Part: String, CaseIterable, Sendable {
     /// Start, stop, signals and the configuration.
     case worker
@@ -41,9 +41,9 @@ package enum Part: String, CaseIterable, Sendable {
     }
 }
 
-/// The lowest level that is written, for each part.
+/// The lowest level to write for each part.
 package struct LevelTable: Hashable, Sendable {
-    /// Four bits a part: its level's rank, so that a logger reads all of it in one atomic load.
+    /// Four bits per part with its level's rank, so that a logger reads all levels in one atomic load.
     private(set) var bits: UInt64 = 0
 
     init(bits: UInt64) { self.bits = bits }
@@ -57,16 +57,16 @@ package struct LevelTable: Hashable, Sendable {
     }
 }
 
-/// The `name=value` pairs of a log line, in the order they were given.
+/// The `name=value` pairs of a log line, in the given order.
 ///
-/// A name is never `time`, `level`, `part`, `event`, `message`, or one that begins with `repeated`: JSON lines hold
-/// those beside the fields.
+/// The names `time`, `level`, `part`, `event`, `message`, and those that begin with `repeated`, are reserved for the
+/// other members of JSON lines.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
-        /// Cut to 1,000 bytes; control characters are escaped.
+        /// A text, truncated to 1,000 bytes. Control characters are escaped.
         case text(String)
         case integer(Int64)
-        /// A number of things that the event is about. Where lines are folded, their sums are added up.
+        /// A count that the event is about. If lines are folded, the counts are added up.
         case summed(Int64)
         case boolean(Bool)
     }
@@ -77,7 +77,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs = elements.map { (name: $0.0, value: $0.1) }
     }
 
-    /// The fields without those that count from the line's own time (`retry_in_ms`), for a line that is written later.
+    /// The fields without those relative to the line's time (`retry_in_ms`), for a line that is written later.
     var withoutCountdowns: Fields {
         var fields = self
         fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }
@@ -88,7 +88,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs.append((name: name, value: value))
     }
 
-    /// Adds the sums of an earlier line of the same event, which was left out.
+    /// Adds the counts of an earlier line of the same event, which was omitted.
     mutating func add(_ earlier: Fields) {
         for (index, pair) in pairs.enumerated() {
             guard case .summed(let number) = pair.value,

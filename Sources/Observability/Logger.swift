@@ -1,14 +1,14 @@
 import Glibc
 import Synchronization
 
-/// Writes log lines; any thread may use it.
+/// Writes log lines. Thread-safe.
 ///
-/// A line below its part's level costs one atomic load: its fields are not even made. A line at `warning` and above
-/// is written at most once in ten seconds for the same part, message and subject; the next one has the number of those
-/// left out (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
+/// A line below its part's level costs one atomic load, and its fields are not evaluated. Lines at `warning` and above
+/// are written at most once in ten seconds for the same part, message and subject. The next one contains the number of
+/// omitted lines (`repeated`) and their times. Lower levels are limited in this way only if they name a subject.
 ///
-/// Lines that the sink does not take are lost. Before the next line that it takes, the logger writes how many were
-/// lost, and since when.
+/// Lines that the sink rejects are lost. Before the next line that it accepts, the logger writes how many were lost,
+/// and since when.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
@@ -20,7 +20,7 @@ package final class Logger: Sendable {
 
     private static let lostCount = Atomic(0)
 
-    /// Lost lines of all loggers since the process began. Any thread.
+    /// The number of lost lines of all loggers since the process started. Thread-safe.
     package static var linesLost: Int { lostCount.load(ordering: .relaxed) }
 
     private let levels: Atomic<UInt64>
@@ -29,7 +29,7 @@ package final class Logger: Sendable {
     private let clock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64)
     private let state = Mutex(State())
 
-    /// - Parameter clock: is read once for each line that is written.
+    /// - Parameter clock: The clock, read once for each written line.
     package init(
         levels: LevelTable = LevelTable(), format: LineFormat = .text,
         sink: any LogSink = DescriptorSink.standardError,
@@ -53,7 +53,7 @@ package final class Logger: Sendable {
         LevelTable(bits: levels.load(ordering: .relaxed)).writes(level, of: part)
     }
 
-    /// - Parameter subject: tells like events apart for the limit (an app, a host); it is not written.
+    /// - Parameter subject: The app or host that distinguishes similar events for the limit. Not written.
     package func log(
         _ level: Level, _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]
@@ -62,7 +62,7 @@ package final class Logger: Sendable {
         submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil))
     }
 
-    /// Warns of a condition that lasts. The line is always written: the caller keeps a pace of its own.
+    /// Warns of a persistent condition. The line is always written: the caller limits the rate.
     package func remind(_ part: Part, _ message: StaticString, _ fields: @autoclosure () -> Fields = [:]) {
         guard writes(.warning, of: part) else { return }
         submit(.warning, part, message, fields(), about: nil)
@@ -81,8 +81,8 @@ package final class Logger: Sendable {
         }
     }
 
-    /// Writes what was left out and has had no successor for ten seconds, or with `all` at the end all of it. To be
-    /// called every few seconds.
+    /// Writes omitted lines that had no successor for ten seconds, or all of them at the end (`all`). Call it every few
+    /// seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

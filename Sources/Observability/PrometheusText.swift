@@ -11,7 +11,7 @@ package struct PrometheusText: Sendable {
 
     package init() {}
 
-    /// Begins a metric; `help` is one line.
+    /// Starts a metric. `help` is one line.
     package mutating func family(_ name: String, _ kind: Kind, _ help: StaticString) {
         self.name = name
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
@@ -26,9 +26,9 @@ package struct PrometheusText: Sendable {
     package mutating func sample(_ value: Double) { sample([:], value) }
 
     /// - Parameters:
-    ///   - buckets: ascending upper bounds, each with the number of values at or below it and above the one before.
-    ///   - above: the number of values above the last bound.
-    ///   - sum: the sum of all values, in the bounds' unit.
+    ///   - buckets: Ascending upper bounds, each with the number of values up to it and above the previous one.
+    ///   - above: The number of values above the last bound.
+    ///   - sum: The sum of all values, in the unit of the bounds.
     package mutating func histogram(
         _ labels: Labels = [:], buckets: some Sequence<(bound: Double, count: Int)>, above: Int, sum: Double
     ) {

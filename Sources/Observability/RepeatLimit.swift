@@ -1,18 +1,18 @@
-/// Admits one of many equal events every ten seconds and counts the others.
+/// A limit that admits one of many equal events every ten seconds and counts the others.
 ///
-/// Events are equal if they have the same part, message and subject. The limit tells at most `capacity` kinds apart;
-/// beyond them, new subjects share one kind per message.
+/// Events are equal if they have the same part, message and subject. The limit distinguishes at most `capacity` kinds.
+/// Beyond that, new subjects share one kind per message.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
-        /// The message's address: a literal has one.
+        /// The message's address, which a literal has.
         var message: UInt
         var subject: String
     }
 
     private struct State {
         var writtenAtNs: Int64
-        /// The last line that was left out, with the count and the sums of all of them.
+        /// The last omitted line, with the count and the sums of all omitted ones.
         var last: Line?
     }
 
@@ -20,11 +20,11 @@ struct RepeatLimit {
     private static let capacity = 500
     private var states: [Key: State] = [:]
 
-    /// Returns the line to write now, with the count of those left out before it, or `nil` if this one is left out.
+    /// Returns the line to write now, with the count of the omitted ones before it, or `nil` to omit this one.
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
-        // The shared kinds are as many as the product has messages.
+        // The number of shared kinds is bounded by the number of messages.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
             let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
@@ -40,8 +40,8 @@ struct RepeatLimit {
         return nil
     }
 
-    /// Returns the last of each kind that was left out and whose ten seconds are over (with `all`, of every kind), with
-    /// their count and the time of now: the lines of a log stand in the order of their times.
+    /// Returns the last line of each kind whose ten seconds are over (with `all`, of every kind) and that had omitted
+    /// lines. Each has their count and the current time, because the lines of a log are ordered by time.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

@@ -1,24 +1,24 @@
 internal import COpenSSL
 internal import Glibc
 
-/// The parts of a certificate that matter to operators and to the simulator.
+/// The parts of a certificate that operators and the simulator need.
 package struct CertificateDetails: Hashable, Sendable {
-    /// `UID=` of the subject: the bundle id in Apple's provider certificates.
+    /// `UID` of the subject: the bundle id in Apple's provider certificates.
     package var userID: String?
-    /// In milliseconds since the epoch.
+    /// The start of validity, in milliseconds since the epoch.
     package var notBeforeMs: Int64
     package var notAfterMs: Int64
-    /// The days of both, in UTC: `2026-01-31`.
+    /// The dates of validity in UTC: `2026-01-31`.
     package var notBeforeDay: String
     package var notAfterDay: String
-    /// Apple's extension 1.2.840.113635.100.6.3.6. If it is empty, `userID` is the one topic.
+    /// The topics in Apple's extension 1.2.840.113635.100.6.3.6. If empty, `userID` is the only topic.
     package var topics: [String]
-    /// Apple marks a provider certificate as one for development (extension …6.3.1), production (…6.3.2), or both.
+    /// Whether the certificate is for development (extension …6.3.1) and for production (…6.3.2).
     package var isForDevelopment: Bool
     package var isForProduction: Bool
 
     init(_ certificate: Certificate) {
-        // X509_get_subject_name(3): internal, not to be freed.
+        // X509_get_subject_name(3) returns an internal pointer, which must not be freed.
         userID = unsafe Self.entry(X509_get_subject_name(certificate.raw), NID_userId)
         (notBeforeMs, notBeforeDay) = unsafe Self.moment(X509_get0_notBefore(certificate.raw))
         (notAfterMs, notAfterDay) = unsafe Self.moment(X509_get0_notAfter(certificate.raw))
@@ -27,25 +27,25 @@ package struct CertificateDetails: Hashable, Sendable {
         isForProduction = Self.appleExtension(2, of: certificate) != nil
     }
 
-    /// The DER of 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate has none.
+    /// Returns the DER of 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate lacks it.
     private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
-        // OBJ_txt2obj(3): ours to free; 1: only the numerical form.
+        // OBJ_txt2obj(3): the caller must free it. 1 allows only the numerical form.
         let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)
         defer { unsafe ASN1_OBJECT_free(identifier) }
         let index = unsafe X509_get_ext_by_OBJ(certificate.raw, identifier, -1)
         guard index >= 0 else { return nil }
-        // Both internal, not to be freed.
+        // Both functions return internal pointers, which must not be freed.
         let data = unsafe X509_EXTENSION_get_data(X509_get_ext(certificate.raw, index))
         return unsafe Array(
             UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(ASN1_STRING_length(data))))
     }
 
-    /// The UTF8Strings of a SEQUENCE: Apple's topics, each followed by a SEQUENCE that says what kind it is.
+    /// Returns the UTF8Strings of a SEQUENCE: Apple's topics, each followed by a SEQUENCE with its kind.
     private static func texts(_ der: [UInt8]) -> [String] {
         var texts: [String] = []
         unsafe der.withUnsafeBufferPointer { der in
             var start = der.baseAddress
-            // d2i_ASN1_SEQUENCE_ANY(3): ours to free.
+            // d2i_ASN1_SEQUENCE_ANY(3): the caller must free it.
             guard let elements = unsafe d2i_ASN1_SEQUENCE_ANY(nil, &start, der.count) else { return ErrorQueue.clear() }
             defer { unsafe openssl_elements_free(elements) }
             for index in unsafe 0..<openssl_elements_count(elements) {
@@ -63,7 +63,7 @@ package struct CertificateDetails: Hashable, Sendable {
         guard index >= 0 else { return nil }
         let data = unsafe X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, index))
         var utf8: UnsafeMutablePointer<UInt8>?
-        // ASN1_STRING_to_UTF8(3): allocates; to be freed with OPENSSL_free.
+        // ASN1_STRING_to_UTF8(3) allocates a string, which must be freed with OPENSSL_free.
         let count = unsafe ASN1_STRING_to_UTF8(&utf8, data)
         guard count >= 0, let bytes = unsafe utf8 else { return nil }
         defer { unsafe CRYPTO_free(bytes, nil, 0) }

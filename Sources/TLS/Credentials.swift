@@ -1,18 +1,18 @@
 internal import COpenSSL
 
-/// One owner of an `X509`. Immutable once made; any thread.
+/// An owned reference to an `X509`. Immutable and thread-safe.
 @safe final class Certificate: @unchecked Sendable {
     let raw: OpaquePointer
 
-    /// Takes over the caller's reference.
+    /// Takes ownership of the caller's reference.
     init(adopting raw: OpaquePointer) { unsafe self.raw = raw }
 
     deinit { unsafe X509_free(raw) }
 
-    /// One in DER, as Apple's `.cer` files are.
+    /// Parses a certificate in DER, such as Apple's `.cer` files.
     convenience init(der: [UInt8], name: String) throws(TLSError) {
         ErrorQueue.clear()
-        // d2i_X509(3): the certificate is the caller's to free; NULL: it is none.
+        // d2i_X509(3): the caller must free the certificate. NULL if the bytes are not a certificate.
         let raw = unsafe der.withUnsafeBufferPointer { der in
             var start = der.baseAddress
             return unsafe d2i_X509(nil, &start, der.count)
@@ -25,17 +25,18 @@ internal import COpenSSL
         unsafe self.init(adopting: raw)
     }
 
-    /// Whether these can be DER, and no PEM: a SEQUENCE longer than 127 bytes, whose length is no ASCII.
+    /// Returns whether the bytes can be DER rather than PEM: a SEQUENCE longer than 127 bytes, whose length is not
+    /// ASCII.
     static func isDER(_ bytes: [UInt8]) -> Bool { bytes.count > 1 && bytes[0] == 0x30 && bytes[1] > 0x80 }
 
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_X509($0, raw) } }
 }
 
-/// One owner of an `EVP_PKEY`. Immutable once made; any thread (EVP_PKEY(3): reading is thread-safe).
+/// An owned reference to an `EVP_PKEY`. Immutable and thread-safe (EVP_PKEY(3): reading is thread-safe).
 @safe final class PrivateKey: @unchecked Sendable {
     let raw: OpaquePointer
 
-    /// Takes over the caller's reference.
+    /// Takes ownership of the caller's reference.
     init(adopting raw: OpaquePointer) { unsafe self.raw = raw }
 
     deinit { unsafe EVP_PKEY_free(raw) }
@@ -47,12 +48,12 @@ internal import COpenSSL
         return unsafe PrivateKey(adopting: raw)
     }
 
-    /// From DER: PKCS#8 that is not encrypted, or the traditional form of its algorithm.
+    /// Parses DER: unencrypted PKCS#8, or the traditional form of its algorithm.
     convenience init?(der: [UInt8]) {
         guard der.first == 0x30 else { return nil }
         ErrorQueue.clear()
         defer { ErrorQueue.clear() }
-        // d2i_AutoPrivateKey(3): the key is the caller's to free; NULL if it is none.
+        // d2i_AutoPrivateKey(3): the caller must free the key. NULL if the bytes are not a key.
         let raw = unsafe der.withUnsafeBufferPointer { der in
             var start = der.baseAddress
             return unsafe d2i_AutoPrivateKey(nil, &start, der.count)
@@ -65,7 +66,7 @@ internal import COpenSSL
 
     var publicPEM: String? { unsafe writtenText { unsafe PEM_write_bio_PUBKEY($0, raw) } }
 
-    /// `EC`, `RSA`, `ED25519`.
+    /// The name of the algorithm: `EC`, `RSA`, `ED25519`.
     var algorithm: String { unsafe EVP_PKEY_get0_type_name(raw).map { unsafe String(cString: $0) } ?? "unknown" }
 
     var curve: String? {
@@ -76,30 +77,30 @@ internal import COpenSSL
     }
 }
 
-/// The bytes of a credential. Errors begin with `name` and never have the bytes.
+/// The bytes of a credential. Errors begin with `name` and never contain the bytes.
 package struct CredentialSource: Hashable, Sendable {
     let bytes: [UInt8]
     let name: String
 
-    /// PEM, or base64 of PKCS#12.
+    /// Creates a source from PEM, or base64 of PKCS#12.
     package static func text(_ text: String, name: String) -> CredentialSource {
         CredentialSource(bytes: Array(text.utf8), name: name)
     }
 
-    /// The contents of a file: PEM, DER or PKCS#12.
+    /// Creates a source from the contents of a file: PEM, DER or PKCS#12.
     package static func bytes(_ bytes: [UInt8], name: String) -> CredentialSource {
         CredentialSource(bytes: bytes, name: name)
     }
 }
 
-/// A certificate, its chain and its private key. Immutable; any thread.
+/// A certificate, its chain and its private key. Immutable and thread-safe.
 package final class Identity: Sendable {
     let certificate: Certificate
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// From PEM. The first certificate is the own one, the rest is its chain. Without `key`, the key stands in the same
-    /// text. A certificate may also be in DER, which has neither a chain nor a key.
+    /// Parses PEM. The first certificate is the leaf, the others are its chain. Without `key`, the same text contains
+    /// the key. A certificate may also be in DER, which has neither a chain nor a key.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
@@ -124,8 +125,8 @@ package final class Identity: Sendable {
             passphrase: passphrase)
     }
 
-    /// From PKCS#12 (RFC 7292) as Keychain exports it, or base64 of it. What OpenSSL 3 only decrypts with its legacy
-    /// provider is decrypted in a library context of its own.
+    /// Parses PKCS#12 (RFC 7292) as exported by Keychain, or base64 of it. If OpenSSL 3 needs its legacy provider to
+    /// decrypt it, a separate library context is used.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)

@@ -1,20 +1,20 @@
 internal import COpenSSL
 internal import Glibc
 
-/// One TLS connection without a socket: ciphertext goes in and comes out as memory. One thread at a time.
+/// A TLS connection without a socket: ciphertext is passed as memory. Not thread-safe.
 @safe package final class Session {
     private let raw: OpaquePointer
-    /// Kept alive because OpenSSL's callbacks read what it owns.
+    /// Retained because OpenSSL's callbacks use its members.
     private let context: AnyObject
-    /// OpenSSL's memory BIOs, which `raw` owns: ciphertext of the peer, and ciphertext for it.
+    /// OpenSSL's memory BIOs, owned by `raw`: ciphertext from the peer, and ciphertext to it.
     private let input: OpaquePointer
     private let output: OpaquePointer
-    /// The peer for errors: the host name, or "the client".
+    /// The peer's name in errors: the host name, or "the client".
     private let peer: String
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// Makes a session with a DNS name (also sent as SNI) or an IP address, for which the certificate must be valid.
+    /// Creates a session with a DNS name (also sent as SNI) or an IP address, for which the certificate must be valid.
     package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
         let session = unsafe try Session(context, context.raw, peer: hostName, expectsProtocol: context.alpn)
         unsafe SSL_set_connect_state(session.raw)
@@ -35,7 +35,7 @@ internal import Glibc
         guard let raw = unsafe SSL_new(context), let input = unsafe BIO_new(BIO_s_mem()),
             let output = unsafe BIO_new(BIO_s_mem())
         else { throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())") }
-        // SSL_set_bio(3) takes over both.
+        // SSL_set_bio(3) takes ownership of both.
         unsafe SSL_set_bio(raw, input, output)
         unsafe self.raw = raw
         unsafe self.input = input
@@ -51,7 +51,7 @@ internal import Glibc
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
         guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name has no NUL") }
         let parameters = unsafe SSL_get0_param(raw)
-        // X509_VERIFY_PARAM_set1_ip_asc(3): 0 when it is no address.
+        // X509_VERIFY_PARAM_set1_ip_asc(3) returns 0 if it is not an address.
         if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }
         ErrorQueue.clear()
         unsafe X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
@@ -63,7 +63,7 @@ internal import Glibc
 
     // MARK: Ciphertext
 
-    /// Takes ciphertext from the peer, which is copied.
+    /// Copies ciphertext from the peer into the session.
     package func receive(_ ciphertext: UnsafeRawBufferPointer) {
         unsafe BIO_write(input, ciphertext.baseAddress, Int32(clamping: ciphertext.count))
     }
@@ -75,7 +75,7 @@ internal import Glibc
         return unsafe UnsafeRawBufferPointer(start: start, count: count)
     }
 
-    /// Drops the first bytes of `pendingOutput`, which were written.
+    /// Removes the first bytes of `pendingOutput`, which were written.
     package func consumeOutput(_ count: Int) {
         // BIO_reset(3) would clear the whole buffer instead.
         unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 16) { buffer in
@@ -90,7 +90,7 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Goes on with the handshake; returns whether it is complete. After an error there may be an alert to write.
+    /// Continues the handshake. Returns whether it is complete. After an error there may be an alert to write.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()
@@ -119,7 +119,7 @@ internal import Glibc
     package var version: String { unsafe String(cString: SSL_get_version(raw)) }
 
     package var peerCertificate: CertificateDetails? {
-        // SSL_get1_peer_certificate(3): a reference of ours.
+        // SSL_get1_peer_certificate(3) returns a reference that the caller must free.
         unsafe SSL_get1_peer_certificate(raw).map { unsafe CertificateDetails(Certificate(adopting: $0)) }
     }
 
@@ -127,13 +127,13 @@ internal import Glibc
 
     package enum ReadResult: Hashable, Sendable {
         case bytes(Int)
-        /// All ciphertext was used up.
+        /// All ciphertext was consumed.
         case wantsMore
-        /// The peer's close_notify: it will send nothing more.
+        /// The peer sent close_notify and will send nothing more.
         case closed
     }
 
-    /// Decrypts at most one record into the buffer, which must not be empty.
+    /// Decrypts up to one record into the buffer, which must not be empty.
     package func read(into plaintext: UnsafeMutableRawBufferPointer) throws(TLSError) -> ReadResult {
         ErrorQueue.clear()
         var count = 0
@@ -146,13 +146,13 @@ internal import Glibc
         }
     }
 
-    /// Encrypts all of it, in records of at most 16,384 bytes, into the pending output.
+    /// Encrypts all bytes into the pending output, in records of up to 16,384 bytes.
     package func write(_ plaintext: UnsafeRawBufferPointer) throws(TLSError) {
         guard unsafe !plaintext.isEmpty else { return }
         ErrorQueue.clear()
         var count = 0
         let result = unsafe SSL_write_ex(raw, plaintext.baseAddress, plaintext.count, &count)
-        // A memory BIO takes all, so there is no partial write.
+        // A memory BIO accepts everything, so there are no partial writes.
         guard result == 1 else { throw failure(during: "connection") }
     }
 
@@ -160,7 +160,8 @@ internal import Glibc
     package func closeNotify() {
         guard isHandshakeComplete else { return }
         ErrorQueue.clear()
-        // SSL_shutdown(3): not after a fatal error; 0 means sent and the peer's not yet received, which is all we want.
+        // SSL_shutdown(3) must not be called after a fatal error. 0 means that close_notify is sent and the peer's not
+        // yet received, which suffices.
         _ = unsafe SSL_shutdown(raw)
         ErrorQueue.clear()
     }
@@ -170,7 +171,7 @@ internal import Glibc
     private func failure(during phase: String) -> TLSError {
         let error = ErrorQueue.take()
         let reason = openssl_error_library(error) == ERR_LIB_SSL ? openssl_error_reason(error) : 0
-        // ssl.h: the reason of an alert from the peer is SSL_AD_REASON_OFFSET plus its number (RFC 8446, 6.2).
+        // ssl.h: the reason of the peer's alert is SSL_AD_REASON_OFFSET plus its number (RFC 8446, 6.2).
         let alert = reason - SSL_AD_REASON_OFFSET
         if 42...49 ~= alert || alert == 116, unsafe SSL_is_server(raw) == 0 && SSL_get_certificate(raw) != nil {
             return TLSError(.clientCertificate, "\(peer) refuses the client certificate (\(ErrorQueue.text(error)))")
@@ -188,7 +189,7 @@ internal import Glibc
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
             return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:
-            // A signature that is not the authority's stands before the verdict on the chain in the queue.
+            // In the queue, an error about an invalid signature of the authority precedes the verdict on the chain.
             if unsafe SSL_get_verify_mode(raw) & SSL_VERIFY_PEER != 0,
                 unsafe SSL_get_verify_result(raw) != Int(X509_V_OK)
             {
@@ -204,7 +205,7 @@ internal import Glibc
         switch Int32(truncatingIfNeeded: result) {
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
             return "the certificate of \(peer) is for another name (\(why))"
-        // Trust in the signer is missing, as for a simulator's or a proxy's own authority.
+        // The signer is not trusted, such as the authority of a simulator or a proxy.
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:

@@ -1,15 +1,15 @@
 internal import COpenSSL
 
-/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as in Apple's `.p8` files. Any thread.
+/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as in Apple's `.p8` files. Thread-safe.
 package final class SigningKey: Sendable {
-    /// Bytes of a signature: r and s, 32 big-endian bytes each.
+    /// The size of a signature: r and s, 32 big-endian bytes each.
     package static let signatureCount = 64
 
     private let key: PrivateKey
 
     package convenience init(pem text: String) throws(TLSError) { try self.init(.text(text, name: "signing key")) }
 
-    /// Errors begin with the source's name.
+    /// Parses a key. Errors begin with the source's name.
     package init(_ source: CredentialSource) throws(TLSError) {
         let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
@@ -26,11 +26,11 @@ package final class SigningKey: Sendable {
         }
     }
 
-    /// ES256 over the message: SHA-256, ECDSA, r || s as JOSE has them. Some 25 us.
+    /// Signs a message with ES256: SHA-256, ECDSA, r || s as in JOSE. Takes about 25 us.
     package func sign(_ message: UnsafeRawBufferPointer) -> [UInt8] {
         let context = unsafe EVP_MD_CTX_new()
         defer { unsafe EVP_MD_CTX_free(context) }
-        // A P-256 signature in DER has at most 72 bytes.
+        // A P-256 signature in DER has up to 72 bytes.
         var der = [UInt8](repeating: 0, count: 80)
         var count = der.count
         let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
@@ -47,7 +47,7 @@ package final class SigningKey: Sendable {
         return unsafe VerificationKey(PrivateKey(adopting: key.raw))
     }
 
-    /// ECDSA-Sig-Value (RFC 3279, 2.2.3) to r || s.
+    /// Converts an ECDSA-Sig-Value (RFC 3279, 2.2.3) to r || s.
     private static func jose(_ der: [UInt8]) -> [UInt8] {
         unsafe der.withUnsafeBufferPointer { der in
             var start = der.baseAddress
@@ -55,7 +55,7 @@ package final class SigningKey: Sendable {
             defer { unsafe ECDSA_SIG_free(signature) }
             var bytes = [UInt8](repeating: 0, count: signatureCount)
             unsafe bytes.withUnsafeMutableBufferPointer { bytes in
-                // BN_bn2binpad(3): big-endian, zeros in front, -1 if it does not fit, which 256 bits do.
+                // BN_bn2binpad(3): big-endian with leading zeros. -1 if it does not fit, which 256 bits always do.
                 unsafe BN_bn2binpad(ECDSA_SIG_get0_r(signature), bytes.baseAddress, 32)
                 unsafe BN_bn2binpad(ECDSA_SIG_get0_s(signature), bytes.baseAddress! + 32, 32)
             }
@@ -64,13 +64,13 @@ package final class SigningKey: Sendable {
     }
 }
 
-/// The public half, with which a server checks provider tokens. Immutable; any thread.
+/// The public key that verifies provider tokens. Immutable and thread-safe.
 package final class VerificationKey: Sendable {
     private let key: PrivateKey
 
     fileprivate init(_ key: PrivateKey) { self.key = key }
 
-    /// From PEM: `PUBLIC KEY`, or a private key, whose public half is taken.
+    /// Parses PEM: `PUBLIC KEY`, or a private key, of which the public half is used.
     package init(pem text: String) throws(TLSError) {
         let pem = PEM(text: text, name: "public key")
         if pem.labels.contains("PUBLIC KEY") {
@@ -85,11 +85,11 @@ package final class VerificationKey: Sendable {
         guard key.curve == "prime256v1" else { throw pem.failure("is not on P-256") }
     }
 
-    /// Whether the signature is this key's of the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in
-    /// DER (RFC 3279, 2.2.3), as ECDSA libraries give them.
+    /// Returns whether the signature matches the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in
+    /// DER (RFC 3279, 2.2.3), as ECDSA libraries return them.
     package func isValid(signature: UnsafeRawBufferPointer, of message: UnsafeRawBufferPointer) -> Bool {
         let isPlain = signature.count == SigningKey.signatureCount
-        // DER of two numbers of 256 bits takes 8 to 72 bytes.
+        // DER of two 256-bit numbers has 8 to 72 bytes.
         guard isPlain || 8...72 ~= signature.count,
             let der = isPlain ? unsafe Self.der(signature) : unsafe Array(signature)
         else { return false }
@@ -115,12 +115,12 @@ package final class VerificationKey: Sendable {
         let signature = unsafe ECDSA_SIG_new()
         defer { unsafe ECDSA_SIG_free(signature) }
         let bytes = unsafe jose.baseAddress!.assumingMemoryBound(to: UInt8.self)
-        // ECDSA_SIG_set0(3) takes over both numbers.
+        // ECDSA_SIG_set0(3) takes ownership of both numbers.
         guard unsafe ECDSA_SIG_set0(signature, BN_bin2bn(bytes, 32, nil), BN_bin2bn(bytes + 32, 32, nil)) == 1 else {
             return nil
         }
         var der: UnsafeMutablePointer<UInt8>?
-        // i2d_ECDSA_SIG(3): allocates when given a NULL; to be freed with OPENSSL_free.
+        // i2d_ECDSA_SIG(3) allocates if given NULL. The result must be freed with OPENSSL_free.
         let count = unsafe i2d_ECDSA_SIG(signature, &der)
         guard count > 0, let start = unsafe der else { return nil }
         defer { unsafe CRYPTO_free(start, nil, 0) }

@@ -1,15 +1,15 @@
 internal import COpenSSL
 
-/// What went wrong with a credential, a handshake or a session, in words for an operator.
+/// An error of a credential, a handshake or a session, with a text for operators.
 package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
-        /// A certificate, key or CA file cannot be used: missing, not PEM, of another kind, encrypted, not matching.
+        /// A certificate, key or CA file cannot be used: missing, not PEM, of the wrong type, encrypted, not matching.
         case credential
-        /// The peer's certificate is not acceptable; the text names the host.
+        /// The peer's certificate is not acceptable. The text names the host.
         case verification
         case clientCertificate
         case applicationProtocol
-        /// The handshake or the session failed: an alert of the peer, something that is no TLS.
+        /// The handshake or the session failed: an alert from the peer, or data that is not TLS.
         case protocolFailure
         case connectionLost
     }
@@ -27,17 +27,17 @@ package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// The calling thread's OpenSSL error queue.
 enum ErrorQueue {
-    /// OpenSSL leaves errors of earlier calls in the queue, where SSL_get_error(3) would take them for its own.
+    /// OpenSSL leaves errors of earlier calls in the queue, which SSL_get_error(3) would misinterpret.
     static func clear() { ERR_clear_error() }
 
-    /// The oldest error, which is the cause; the queue is empty afterwards. 0: none.
+    /// Returns the oldest error, which is the cause, and clears the queue. 0 if there is none.
     static func take() -> UInt {
         defer { ERR_clear_error() }
         return ERR_get_error()
     }
 
     static func text(_ code: UInt) -> String {
-        // ERR_reason_error_string(3): static text, or NULL when there is none for the code.
+        // ERR_reason_error_string(3) returns static text, or NULL if there is none for the code.
         guard code != 0, let reason = unsafe ERR_reason_error_string(code) else { return "no reason given" }
         return unsafe String(cString: reason)
     }

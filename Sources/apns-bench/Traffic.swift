@@ -1,6 +1,6 @@
 import Glibc
 
-/// An error that ends the bench; one line that says what to do.
+/// A one-line error that ends the bench and says what to do.
 struct BenchFailure: Error, CustomStringConvertible {
     let description: String
 
@@ -12,16 +12,16 @@ func say(_ text: String) {
     text.withCString { _ = write(STDOUT_FILENO, $0, strlen($0)) }
 }
 
-/// The requests of the floors and the parts, equal to those that the driver writes to topics.
+/// The requests of the floors and the parts, equal to those that the driver produces.
 enum Traffic {
     static let bundleID = "com.example.bench"
     static let pushType = "alert"
 
-    /// A placeholder for a provider token, about as long as the worker's: header, claims and 64 bytes of signature in
+    /// A placeholder for a provider token, about as long as a real one: header, claims and a 64-byte signature in
     /// base64url.
     static let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
 
-    /// Has the same size for every number below a billion.
+    /// Returns a payload, which has the same size for every number below a billion.
     static func payload(_ number: Int) -> String {
         let text = String(number)
         let order = String(repeating: "0", count: 9 - text.utf8.count) + text
@@ -31,8 +31,7 @@ enum Traffic {
     }
 }
 
-/// Makes device tokens, the same ones each time. They are random to HPACK, whose Huffman code sees 64 hex digits, as
-/// with Apple's.
+/// A generator of device tokens, the same in each run. They look random to HPACK's Huffman code, as Apple's tokens do.
 struct TokenSource {
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
 

@@ -5,9 +5,9 @@ import Glibc
 import Kafka
 import TLS
 
-// This program measures what Python would distort: the worker's parts in memory, and the floors. The
-// commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this file, which
-// starts this program again for each process that it measures.
+// This program measures what Python would distort: the worker's parts in memory, and the floors. The user's commands,
+// `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python files in `driver`, which start this program again for
+// each measured process.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))
@@ -50,7 +50,7 @@ private func kafkaFloor(_ words: [String]) throws -> Int64 {
     guard words.count == 5, let partitions = Int32(words[3]), let count = Int64(words[4]) else {
         throw BenchFailure("kafka-floor takes five arguments")
     }
-    // The worker's own properties, so that both wait and compress alike.
+    // Use the worker's properties, so that linger time and compression are the same.
     let properties =
         ProducerSettings(cluster: ClusterSettings(bootstrapServers: words[0])).all
         .filter { $0.name != "log.queue" }.flatMap { [$0.name, $0.value] } + ["log_level", "0"]
@@ -58,8 +58,8 @@ private func kafkaFloor(_ words: [String]) throws -> Int64 {
     return kafka_floor(words[0], words[1], words[2], partitions, count, &texts, Int32(texts.count))
 }
 
-/// `certificates DIRECTORY` writes certificates of a server and of a client of the binary protocol, and a key that the
-/// worker signs its provider tokens with.
+/// Runs `certificates DIRECTORY`, which writes server and client certificates for the binary protocol, and a signing
+/// key for provider tokens.
 private func writeCertificates(to directory: String) throws {
     let authority = try CertificateAuthority(commonName: "apns-bench")
     let server = try authority.issueServer()
@@ -77,7 +77,7 @@ private func writeCertificates(to directory: String) throws {
     }
 }
 
-/// Replaces this process by the driver. `APNS_BENCH` tells it where this program is.
+/// Replaces this process by the driver, which finds this program by `APNS_BENCH`.
 private func becomeDriver(_ words: [String]) throws {
     let folder = #filePath.dropLast("main.swift".count)
     let driver = "\(folder)driver/\(words.first == "guard" ? "guard.py" : "bench.py")"
@@ -86,7 +86,7 @@ private func becomeDriver(_ words: [String]) throws {
     }
     guard let program = realpath("/proc/self/exe", nil) else { throw BenchFailure("/proc is not mounted") }
     setenv("APNS_BENCH", program, 1)
-    // Debian's own Python has confluent-kafka (`Docker/setup`); another one that comes first on PATH may not.
+    // Debian's Python has confluent-kafka (`Docker/setup`). Another Python earlier in PATH may not.
     let python = getenv("APNS_WORKER_PYTHON").map { String(cString: $0) } ?? "/usr/bin/python3"
     let rest = words.first == "guard" ? Array(words.dropFirst()) : words
     var arguments = ([python, driver] + rest).map { strdup($0) } + [nil]

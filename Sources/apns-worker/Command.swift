@@ -5,10 +5,10 @@ import Worker
 struct Command: Sendable {
     var name: String
     var summary: String
-    /// Gets the arguments after the command's name.
+    /// Runs the command with the arguments after its name.
     var run: @Sendable ([String]) throws -> ExitCode
 
-    /// In the order of the help.
+    /// All commands in the order of the help.
     static let all: [Command] = [
         Command(name: "run", summary: "run the worker: from Kafka to APNs and back", run: runWorker),
         Command(
@@ -23,7 +23,7 @@ struct Command: Sendable {
         Command(name: "simulate", summary: "run an APNs server for tests, with faults on demand", run: simulate),
     ]
 
-    /// Runs the command that the arguments (without the program's name) begin with.
+    /// Runs the command named by the first argument (without the program's name).
     static func dispatch(_ arguments: [String]) -> ExitCode {
         switch arguments.first {
         case nil:
@@ -94,7 +94,7 @@ enum ExitCode: Int32 {
     case wrongConfiguration = 78
 }
 
-/// Ends a command early: the lines to print on standard error, and the exit code.
+/// Ends a command early, with lines for standard error and the exit code.
 struct Exit: Error {
     var code: ExitCode
     var lines: [String] = []

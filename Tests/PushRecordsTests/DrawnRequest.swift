@@ -6,13 +6,13 @@ import Foundation
 /// A rule that the worker has and JSON Schema cannot express, by its words in the schema's description.
 enum BeyondSchemas: String, CaseIterable {
     /// To a schema an object has each name once, and a header one text.
-    case twice = "stands twice"
+    case twice = "is repeated"
     /// JSON Schema counts characters.
-    case bytes = "100 bytes in UTF-8 at most"
+    case bytes = "up to 100 bytes in UTF-8"
     /// A schema does not see the text, so it cannot measure it.
-    case size = "4096 bytes at most, 5120 of voip and of a broadcast"
-    case depth = "levels deep at most"
-    case halfSurrogate = #"no escape of half a surrogate pair (\ud83d alone)"#
+    case size = "up to 4096 bytes, 5120 for voip and broadcasts"
+    case depth = "levels of nesting"
+    case halfSurrogate = #"no escape of an unpaired surrogate (\ud83d alone)"#
     /// JSON Schema calls 10, 10.0 and 1e1 one integer.
     case digits = "a number is written in digits alone"
     /// A schema cannot compare two values.

@@ -1,12 +1,12 @@
 package import Kafka
 
-/// How much topics hold, and how much of it groups have committed.
+/// Waits for the sizes of topics and the committed offsets of groups.
 extension KafkaBroker {
     /// Waits until a topic holds at least `count` records.
     package func await(_ topic: String, holds count: Int, seconds: Double = ChildProcess.patience) throws {
         let reader = try OffsetReader(ClusterSettings(bootstrapServers: bootstrapServers), fetchKilobytes: 1)
         var held: Int64?
-        // A broker that was just started may not answer yet.
+        // A broker that has just started may not answer yet.
         let isFull = waitUntil(seconds: seconds, everyMs: 100) {
             held = (try? reader.ranges(of: topic))?.values.reduce(0) { $0 + $1.upperBound }
             return held.map { $0 >= count } ?? false
@@ -16,7 +16,7 @@ extension KafkaBroker {
         }
     }
 
-    /// Waits until the groups have committed everything that their topics hold.
+    /// Waits until the groups have committed all records of their topics.
     ///
     /// - Parameter seconds: The longest time without progress.
     package func awaitCommits(
@@ -27,7 +27,7 @@ extension KafkaBroker {
         var last: [Standing?] = []
         repeat {
             let before = last
-            // A retry record can cause another one, so what a topic holds counts as progress too.
+            // A retry record can cause another one, so a growing topic counts as progress too.
             let hasMoved = waitUntil(seconds: seconds, everyMs: 150) {
                 last = zip(pairs, readers).map { try? Standing(of: $0.topic, $1) }
                 return last != before
@@ -40,12 +40,12 @@ extension KafkaBroker {
     }
 }
 
-/// A group's lag on a topic, and how much the topic holds.
+/// A group's lag on a topic, and the topic's size.
 private struct Standing: Equatable {
     var lag: Int64 = 0
     var end: Int64 = 0
 
-    /// Asks for the commits first, so the lag may be too large, never too small.
+    /// Reads the committed offsets first, so the lag may be too large but never too small.
     init(of topic: String, _ reader: OffsetReader) throws {
         let committed = try reader.committed(try reader.partitions(of: topic), timeoutMs: 5_000)
         let ranges = try reader.ranges(of: topic)
@@ -69,7 +69,7 @@ extension OffsetReader {
     }
 }
 
-/// The offsets that a partition's log has now.
+/// Returns the current offset range of a partition's log.
 package func logRange(of partition: TopicPartition, _ servers: String) throws -> Range<Int64> {
     let reader = try OffsetReader(ClusterSettings(bootstrapServers: servers), fetchKilobytes: 1)
     _ = try reader.topics(named: [partition.topic], timeoutMs: 10_000)

@@ -1,7 +1,7 @@
 import CRdkafka
 package import Kafka
 
-/// ACLs of `User:worker` at the broker's protected listener, and topics that change.
+/// ACLs of `User:worker` at the broker's protected listener, and changes to topics.
 extension KafkaBroker {
     package enum Resource: Hashable, Sendable {
         case topic(String)
@@ -30,13 +30,13 @@ extension KafkaBroker {
         }
     }
 
-    /// librdkafka's properties of a client that is `User:worker` at `protectedServers`.
+    /// The librdkafka properties of a client that authenticates as `User:worker` at `protectedServers`.
     package static let workerProperties = [
         KafkaProperty("security.protocol", "SASL_PLAINTEXT"), KafkaProperty("sasl.mechanism", "PLAIN"),
         KafkaProperty("sasl.username", "worker"), KafkaProperty("sasl.password", "worker-secret"),
     ]
 
-    /// The same as a flow mapping of YAML.
+    /// The same properties as a YAML flow mapping.
     package static let workerPropertiesText =
         "{" + workerProperties.map { "\($0.name): \($0.value)" }.joined(separator: ", ") + "}"
 
@@ -44,7 +44,7 @@ extension KafkaBroker {
         try create(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW)
     }
 
-    /// Denies a right, also for open connections. A denial takes precedence over every permission.
+    /// Denies a permission, also for open connections. A denial takes precedence over every permission.
     package func deny(_ operation: Operation, _ resource: Resource) throws {
         try create(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY)
     }
@@ -82,7 +82,7 @@ extension KafkaBroker {
             text.count)
     }
 
-    /// Waits until the broker applies a change: the controller answers when it has stored the change, before the broker
+    /// Waits until the broker applies a change. The controller answers when it has stored the change, before the broker
     /// has read it.
     private func awaitRules(matching filter: OpaquePointer?, count: Int) throws {
         let isDone = try waitUntil(everyMs: 20) {
@@ -91,8 +91,8 @@ extension KafkaBroker {
         guard isDone else { throw Failure.refused("the broker does not apply an ACL") }
     }
 
-    /// Allows `User:worker` to use every transactional id. librdkafka 2.0.2 has no ACLs for them, so Kafka's own
-    /// program does it.
+    /// Allows `User:worker` to use every transactional id. Kafka's own program creates the ACL, because librdkafka
+    /// 2.0.2 does not support this resource type.
     package func allowTransactions() throws {
         let command = try ChildProcess(
             "java",
@@ -121,10 +121,9 @@ extension KafkaBroker {
         try awaitTopics("topics are not deleted: \(topics)") { all in topics.allSatisfy { all[$0] == nil } }
     }
 
-    /// Sends an admin request, and waits for its answer. Callers wait for the effect, so that single results are not
-    /// looked at.
+    /// Sends an admin request and waits for its answer. It ignores single results, because callers wait for the effect.
     ///
-    /// - Returns: The number of ACLs that the answer describes.
+    /// - Returns: The number of ACLs in the answer.
     @discardableResult
     private func administer(_ request: (OpaquePointer, OpaquePointer) -> Void) throws -> Int {
         let configuration = rd_kafka_conf_new()

@@ -2,10 +2,10 @@ package import Foundation
 import Glibc
 import Synchronization
 
-/// A process that a test starts, whose output it can wait for. The kernel kills it when the test process ends.
+/// A child process with captured output. The kernel kills it when the test process ends.
 package final class ChildProcess: @unchecked Sendable {
     package enum Failure: Error, CustomStringConvertible {
-        /// With the whole output.
+        /// Contains the whole output.
         case timedOut(waitingFor: String, output: String)
 
         package var description: String {
@@ -20,8 +20,8 @@ package final class ChildProcess: @unchecked Sendable {
         case signalled(Int32)
     }
 
-    /// The longest time that a wait takes, in seconds. Generous, because it only decides how long a broken test hangs,
-    /// and a working one must not fail on a busy machine.
+    /// The maximum duration of a wait, in seconds. It is generous because it only limits a failing test, and a passing
+    /// test must not fail on a busy machine.
     package static let patience = 180.0
 
     package private(set) var processID: pid_t = 0
@@ -31,15 +31,15 @@ package final class ChildProcess: @unchecked Sendable {
     private var isOutputOpen = true
     private let input: Mutex<Int32>
 
-    /// Starts a program found in PATH, with this environment in addition to the test's own. Standard output and error
-    /// are gathered; standard input is a pipe.
+    /// Starts a program found in PATH, with additions to the test's environment. Captures standard output and error.
+    /// Standard input is a pipe.
     package init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
-        // Read and write end of each pipe; closed in other children (FD_CLOEXEC).
+        // The read and write ends of each pipe, closed in other children (FD_CLOEXEC).
         let inPipe = Self.pipe()
         let outPipe = Self.pipe()
         input = Mutex(inPipe.1)
         let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }.map { "\($0)=\($1)" }
-        // util-linux: the kernel kills the child when the thread that started it ends.
+        // With setpriv (util-linux), the kernel kills the child when the thread that started it ends.
         let words = ["setpriv", "--pdeathsig", "KILL", "--", program] + arguments
         let started = DispatchSemaphore(value: 0)
         Thread.detachNewThread {
@@ -97,7 +97,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// Ends the process's standard input.
+    /// Closes the process's standard input.
     package func closeInput() {
         input.withLock {
             if $0 >= 0 { close($0) }
@@ -105,7 +105,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// Waits until the output contains `text`, and returns the whole output; throws when the process ended without it.
+    /// Waits until the output contains `text`, and returns the whole output. Throws if the process ends without it.
     @discardableResult
     package func waitFor(_ text: String, seconds: Double = ChildProcess.patience) throws -> String {
         try wait(for: "“\(text)”", seconds: seconds) {
@@ -120,18 +120,18 @@ package final class ChildProcess: @unchecked Sendable {
 
     // MARK: The end
 
-    /// How it ended, or `nil` while it runs.
+    /// How the process ended, or `nil` while it runs.
     package var ended: Ending? { state.withLock { ending } }
 
     package func signal(_ number: Int32) { if ended == nil { kill(processID, number) } }
 
-    /// Waits for the end and for all output.
+    /// Waits for the process to end and for all of its output.
     @discardableResult
     package func wait(seconds: Double = ChildProcess.patience) throws -> Ending {
         try wait(for: "its end", seconds: seconds) { self.isOutputOpen ? nil : self.ending }
     }
 
-    /// Asks it to end (SIGTERM), then kills it; returns how it ended.
+    /// Stops the process with SIGTERM, then SIGKILL. Returns how it ended.
     @discardableResult
     package func stop(seconds: Double = ChildProcess.patience) throws -> Ending {
         signal(SIGTERM)
@@ -140,16 +140,16 @@ package final class ChildProcess: @unchecked Sendable {
         return try wait()
     }
 
-    /// Kills it (SIGKILL), and waits until it and a worker that it supervises are gone.
+    /// Kills the process (SIGKILL), and waits until it and a worker that it supervises have ended.
     package func killNow() throws {
         let isSupervisor = (try? workerID).map { $0 != processID } ?? false
         signal(SIGKILL)
-        // A worker dies a moment after its supervisor, and closes the output then.
+        // A worker dies shortly after its supervisor, and closes the output then.
         try wait(for: "its end", seconds: Self.patience) { isSupervisor && self.isOutputOpen ? nil : self.ending }
     }
 
-    /// The process that does the work: the supervised child of `apns-worker run`, the process itself for other
-    /// programs.
+    /// The id of the process that does the work: the child of the supervisor for `apns-worker run`, otherwise the
+    /// process itself.
     package var workerID: pid_t {
         get throws {
             let children = try String(
@@ -160,7 +160,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// The highest resident memory of the working process so far, in KiB (proc(5), VmHWM).
+    /// The peak resident memory of the working process so far, in KiB (proc(5), VmHWM).
     package var peakKilobytes: Int {
         get throws {
             let status = try String(contentsOfFile: "/proc/\(workerID)/status", encoding: .utf8)
@@ -203,7 +203,7 @@ package final class ChildProcess: @unchecked Sendable {
         for (from, to) in [(standardInput, 0), (standardOutput, 1), (standardOutput, 2)] as [(Int32, Int32)] {
             posix_spawn_file_actions_adddup2(&actions, from, to)
         }
-        // A test runner may have blocked or ignored signals; the child starts with the defaults.
+        // A test runner may have blocked or ignored signals. Start the child with the defaults.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }

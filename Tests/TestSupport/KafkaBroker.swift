@@ -3,10 +3,10 @@ import Glibc
 package import Kafka
 import Synchronization
 
-/// A real Kafka broker for tests: the one that KAFKA_BOOTSTRAP_SERVERS names, or one started from KAFKA_HOME
-/// (`Docker/broker`), which lives as long as the test process.
+/// A real Kafka broker for tests: the one in KAFKA_BOOTSTRAP_SERVERS, or one started from KAFKA_HOME (`Docker/broker`)
+/// for the lifetime of the test process.
 package final class KafkaBroker: @unchecked Sendable {
-    /// The broker that all tests of this process share, or `nil` where there is none (`reason`).
+    /// The broker shared by all tests of this process, or `nil` if none is available (`reason`).
     package static let shared: KafkaBroker? = {
         if let servers = environment("KAFKA_BOOTSTRAP_SERVERS") { return KafkaBroker(servers: servers) }
         guard let home else { return nil }
@@ -17,8 +17,8 @@ package final class KafkaBroker: @unchecked Sendable {
         }
     }()
 
-    /// A broker that tests stop and freeze, one test after the other. Each leaves it as it found it, because starting a
-    /// broker takes longer than most of these tests.
+    /// A broker that tests stop and freeze, one test at a time. Each test restores it, because starting a broker takes
+    /// longer than most of these tests.
     package static let expendable = Result<KafkaBroker, any Error> {
         guard let home else { throw Failure.notStarted("it needs KAFKA_HOME") }
         return try KafkaBroker(home: home)
@@ -27,7 +27,7 @@ package final class KafkaBroker: @unchecked Sendable {
     /// Whether tests that need a real broker can run.
     package static var isAvailable: Bool { environment("KAFKA_BOOTSTRAP_SERVERS") != nil || home != nil }
 
-    /// Why such tests are skipped when it is not available.
+    /// The reason for skipping tests when no broker is available.
     package static let reason =
         "needs a real Kafka broker: set KAFKA_HOME (to start one) or KAFKA_BOOTSTRAP_SERVERS (to use one)"
 
@@ -39,10 +39,10 @@ package final class KafkaBroker: @unchecked Sendable {
     }
 
     package let bootstrapServers: String
-    /// The listener at which clients are `User:worker` (`workerProperties`), whose rights tests deny. `nil` for a
-    /// broker that was not started here. Clients of `bootstrapServers` may do everything.
+    /// The listener at which clients authenticate as `User:worker` (`workerProperties`), whose permissions tests deny.
+    /// `nil` for a broker that was not started here. Clients of `bootstrapServers` have all permissions.
     package let protectedServers: String?
-    /// The data, and what the broker is started with.
+    /// The data folder and the command line of the broker.
     private let launch: (folder: URL, words: [String])?
     private let process = Mutex<ChildProcess?>(nil)
 
@@ -52,7 +52,7 @@ package final class KafkaBroker: @unchecked Sendable {
         launch = nil
     }
 
-    /// Starts a broker that ends with the object. `User:worker` has every right.
+    /// Starts a broker that ends with the object. `User:worker` has all permissions.
     package init(home: String) throws {
         let folder = FileManager.default.temporaryDirectory.appending(
             path: "kafka-\(getpid())-\(UUID().uuidString.prefix(8))")
@@ -88,7 +88,7 @@ package final class KafkaBroker: @unchecked Sendable {
 
     // MARK: Stopping and starting
 
-    /// Starts the broker on the ports and data it had, and waits until it answers.
+    /// Starts the broker with its previous ports and data, and waits until it answers.
     package func start() throws {
         guard let launch else { return }
         let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
@@ -100,13 +100,13 @@ package final class KafkaBroker: @unchecked Sendable {
         guard isThere, broker.ended == nil else { throw Failure.notStarted(broker.text) }
     }
 
-    /// Ends the broker: at once (kill -9), or after it wrote its data and told its clients.
+    /// Stops the broker: with SIGKILL, or gracefully.
     package func stop(kill: Bool) throws {
         guard let broker = process.withLock({ $0 }) else { return }
         if kill { try broker.killNow() } else { try broker.stop() }
     }
 
-    /// Stops the process (SIGSTOP): connections stay open, and nothing answers.
+    /// Stops the process (SIGSTOP). Connections stay open without answers.
     package func freeze() { process.withLock { $0?.signal(SIGSTOP) } }
 
     package func unfreeze() { process.withLock { $0?.signal(SIGCONT) } }
@@ -115,13 +115,13 @@ package final class KafkaBroker: @unchecked Sendable {
 
     private static let counter = Atomic(0)
 
-    /// A topic's or group's name that no other test uses.
+    /// Returns a topic or group name that no other test uses.
     package static func uniqueName(_ prefix: String) -> String {
         let number = counter.add(1, ordering: .relaxed).newValue
         return "\(prefix).\(getpid()).\(UInt32.random(in: 0..<UInt32.max)).\(number)"
     }
 
-    /// Creates a topic with a unique name, and returns the name.
+    /// Creates a topic with a unique name and returns the name.
     package func newTopic(
         _ prefix: String, partitions: Int = 1, configuration: [KafkaProperty] = []
     ) throws -> String {
@@ -130,7 +130,7 @@ package final class KafkaBroker: @unchecked Sendable {
         return name
     }
 
-    /// Creates topics, and waits until every part of the broker knows them.
+    /// Creates topics, and waits until every component of the broker knows them.
     package func create(_ new: [NewTopic]) throws {
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
         for (_, result) in try topics.create(new, timeoutMs: 20_000) where result.code != .none { throw result }

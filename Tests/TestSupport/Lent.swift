@@ -1,4 +1,4 @@
-/// Bytes that stay where they are as long as this object lives.
+/// A buffer at a fixed address that lives as long as this object.
 package final class Lent {
     package let bytes: UnsafeRawBufferPointer
     private let memory: UnsafeMutableRawBufferPointer

@@ -1,16 +1,16 @@
 import Foundation
 import Glibc
 
-/// Requests to pages of this machine: the admin pages of a worker, the control endpoint of the simulator.
+/// An HTTP client for local pages: the admin pages of a worker, the control endpoint of the simulator.
 package enum LocalHTTP {
-    /// Returns the status and the body; status 0: no answer, because nothing listens or the connection ended.
+    /// Returns the status and the body. The status is 0 if nothing listens or the connection ended without an answer.
     ///
     /// - Parameter url: `http://127.0.0.1:2198/totals`.
     package static func request(_ url: String, method: String = "GET") -> (status: Int, body: String) {
         guard let parts = url.firstMatch(of: /http:\/\/127\.0\.0\.1:(\d+)(\/.*)?/), let port = UInt16(parts.1) else {
             return (0, "")
         }
-        // HTTP/1.0: the body ends with the connection.
+        // With HTTP/1.0, the end of the connection ends the body.
         let head = "\(method) \(parts.2 ?? "/") HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 0\r\n\r\n"
         let text = String(decoding: ask(port, Array(head.utf8)) ?? [], as: UTF8.self)
         guard let end = text.firstRange(of: "\r\n\r\n"), let status = text.firstMatch(of: /^HTTP\/1\.[01] (\d{3})/)
@@ -20,8 +20,8 @@ package enum LocalHTTP {
         return (Int(status.1) ?? 0, String(text[end.upperBound...]))
     }
 
-    /// Sends bytes to a port of this machine, and returns the first `count` bytes of the answer, or all that come
-    /// before the connection ends. `nil`: nothing listens.
+    /// Sends bytes to a local port. Returns the first `count` bytes of the answer, or fewer if the connection ends
+    /// before, or `nil` if nothing listens.
     package static func ask(_ port: UInt16, _ request: [UInt8], count: Int = .max) -> [UInt8]? {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(descriptor) }

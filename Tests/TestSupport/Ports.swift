@@ -2,16 +2,16 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// Ports of this machine that belong to this test process until it ends.
+/// Local ports that are reserved for this test process until it ends.
 ///
-/// Most servers of the tests bind port 0 and report which port they got. A claimed port is for those that cannot
-/// (Kafka, nghttpd, proxies), for servers that come back at the port they had, and for ports at which nothing listens.
+/// Most test servers bind port 0 and report their port. Claim a port for servers that cannot do so (Kafka, nghttpd,
+/// proxies), for servers that restart on the same port, and for ports on which nothing listens.
 package enum Ports {
-    /// Claims a port that no other process gets meanwhile.
+    /// Claims a port that no other test process uses.
     ///
-    /// It lies outside of the range from which the kernel takes ports for clients and for servers that bind port 0
-    /// (ip(7), ip_local_port_range). Other test processes keep away from it because of a socket with an abstract name
-    /// (unix(7)), which the kernel removes with this process, however that ends.
+    /// It lies outside the range from which the kernel assigns ports to clients and to servers that bind port 0 (ip(7),
+    /// ip_local_port_range). Other test processes avoid it because of an abstract socket name (unix(7)), which the
+    /// kernel removes when this process ends.
     package static func claim() -> Int {
         let claimed = next.withLock { next in
             for _ in candidates {
@@ -33,7 +33,7 @@ package enum Ports {
         return limits[0] > 11_000 ? 10_000..<limits[0] : limits[1] + 1..<65_536
     }()
 
-    /// The socket stays open on purpose: it is the claim.
+    /// Tries to claim the name of a port. The socket stays open on purpose: it is the claim.
     private static func holdsName(of port: Int) -> Bool {
         let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
@@ -48,7 +48,7 @@ package enum Ports {
         return isBound
     }
 
-    /// Whether no server of another kind listens there, on whatever address.
+    /// Returns whether no other server listens on the port, on any address.
     private static func isFree(_ port: Int) -> Bool {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(descriptor) }

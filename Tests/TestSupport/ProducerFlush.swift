@@ -2,12 +2,14 @@ import Foundation
 package import Kafka
 
 extension Producer {
-    /// Serves until nothing is outstanding or `timeoutMs` is over; returns how many records are still outstanding.
+    /// Serves the producer until nothing is outstanding or `timeoutMs` has passed. Returns the number of outstanding
+    /// records.
     @discardableResult
     package func flush(
         timeoutMs: Int64, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
     ) -> Int {
-        // Not rd_kafka_flush: with reports as events it waits for somebody else to serve them (rdkafka.h).
+        // rd_kafka_flush would wait for another thread to serve the reports, because they are delivered as events
+        // (rdkafka.h).
         let deadline = Date(timeIntervalSinceNow: Double(timeoutMs) / 1_000)
         while outstanding > 0, Date() < deadline { serve(timeoutMs: 10, report: report, event: event) }
         return outstanding

@@ -1,8 +1,9 @@
 import Foundation
 
-/// The Python that `Docker/setup` saw to.
+/// The Python interpreter that `Docker/setup` prepared.
 package enum Python {
-    /// One that has these modules, or without any named those that the tests need; `nil`: there is none.
+    /// Returns the path of an interpreter with these modules (by default those that the tests need), or `nil` if none
+    /// exists.
     package static func place(with modules: [String] = []) -> String? {
         let chooser = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "Docker/python").path

@@ -1,7 +1,7 @@
 import Foundation
 package import Testing
 
-/// Asks again and again until something holds; `false` if it does not within the time.
+/// Polls until a condition is true. Returns `false` if it is not true in time.
 package func waitUntil(
     seconds: Double = ChildProcess.patience, everyMs: UInt32 = 50, _ holds: () throws -> Bool
 ) rethrows -> Bool {
@@ -13,17 +13,18 @@ package func waitUntil(
     return true
 }
 
-/// A trait of tests that wait for a broker, a process or the clock rather than compute: each runs on a thread of its
-/// own.
+/// A trait for tests that wait for a broker, a process or the clock rather than compute. Each runs on a separate
+/// thread.
 ///
-/// Tests share as many threads as there are cores, and a test that blocks its thread would keep it from all others.
+/// Tests share as many threads as there are cores, and a test that blocks its thread would delay all others.
 package struct Waiting: SuiteTrait, TestTrait, TestScoping {
-    /// For tests of modules, which also compute: client libraries and mock brokers have threads beside them.
+    /// The trait for module tests, which also compute, because client libraries and mock brokers have additional
+    /// threads.
     fileprivate static let modules = Waiting(atOnce: 18)
 
     private let places: DispatchSemaphore
 
-    /// - Parameter limit: How many tests of this very trait run at once.
+    /// - Parameter limit: The maximum number of concurrent tests with this trait value.
     package init(atOnce limit: Int) { places = DispatchSemaphore(value: limit) }
 
     package var isRecursive: Bool { true }
@@ -38,10 +39,10 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
         }
     }
 
-    /// Blocks the test's own thread. Not inline, because `wait` is unavailable in asynchronous functions.
+    /// Blocks the test's thread. A separate function, because `wait` is unavailable in asynchronous functions.
     private func enter() { places.wait() }
 
-    /// Runs each job of a task on a new thread.
+    /// An executor that runs each job of a task on a new thread.
     private final class ThreadForEach: TaskExecutor {
         static let shared = ThreadForEach()
 
@@ -53,6 +54,6 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == Waiting {
-    /// The tests wait more than they compute.
+    /// The trait for tests that wait more than they compute.
     package static var waiting: Self { .modules }
 }

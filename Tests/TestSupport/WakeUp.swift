@@ -2,7 +2,7 @@ import CLinux
 package import Foundation
 import Glibc
 
-/// An eventfd(2) that clients write to when they have something, for tests to wait for.
+/// An eventfd(2) that clients write to when they have events, and that tests wait for.
 package final class WakeUp {
     package let descriptor: Int32
 
@@ -13,7 +13,7 @@ package final class WakeUp {
 
     deinit { close(descriptor) }
 
-    /// Waits until something was written, and takes it; `false`: not before the deadline.
+    /// Waits for a write and resets the counter. Returns `false` if the deadline passes first.
     package func wait(until deadline: Date) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         let ms = max(0, deadline.timeIntervalSinceNow * 1000)

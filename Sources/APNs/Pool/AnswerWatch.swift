@@ -1,23 +1,23 @@
 internal import HTTP2
 
-/// Whether an app's host answers at all, whatever its connections look like: a value machine.
+/// Detects a host that does not answer, whatever the state of its connections. A value type.
 ///
-/// An answer is a response with a status. A host is unanswering once something has been in flight for `limitNs` without
-/// an answer (it is silent), or once it ended three streams in a row without one, the first of them `limitNs` ago (it
-/// resets them, or sends no status). The next answer ends both. An idle host is never unanswering, but for a while
-/// after ended streams: what was on them may wait in a tier meanwhile.
+/// An answer is a response with a status. A host is unanswering if something has been in flight for `limitNs` without
+/// an answer (it is silent). It is also unanswering if it ended three streams in a row without an answer, the first of
+/// them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle host is
+/// not unanswering, except for a while after ended streams, because their notifications may wait in a tier.
 struct AnswerWatch: Sendable, Equatable {
-    /// Streams that the peer ended, with no answer in between.
+    /// The number of consecutive streams ended by the peer without an answer.
     static let endsLimit = 3
-    /// What is in flight after such a pause is asked anew. What is tried again comes sooner.
+    /// The idle time after which the wait for an answer starts over. Resends come sooner.
     static let pauseNs: Int64 = 5_000_000_000
-    /// After such a pause ended streams show nothing any more. What waits in a tier mostly comes sooner.
+    /// The idle time after which ended streams are forgotten. Notifications usually return from a tier sooner.
     static let endsPauseNs: Int64 = 1_200_000_000_000
 
     private let limitNs: Int64
-    /// Since when something is in flight and nothing is answered, short pauses included.
+    /// The start of the wait for an answer, including short pauses.
     private var askedNs: Int64?
-    /// Since when nothing is in flight, or `nil` while something is.
+    /// When the last request completed, or `nil` while something is in flight.
     private var idleNs: Int64? = 0
     private var ends = 0
     private var endedNs: Int64 = 0
@@ -28,10 +28,10 @@ struct AnswerWatch: Sendable, Equatable {
 
     private var hasEnded: Bool { ends >= Self.endsLimit }
 
-    /// How the peer ended the stream that made them enough, or `nil` while they are not.
+    /// The error code of the stream that reached the limit, or `nil` below it.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// When `update` may find something else than now, or `Int64.max`.
+    /// When `update` may change the state, or `Int64.max`.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {
@@ -49,7 +49,7 @@ struct AnswerWatch: Sendable, Equatable {
         isUnanswering = false
     }
 
-    /// The peer ended a stream without an answer, while its connection goes on.
+    /// Records that the peer ended a stream without an answer on a living connection.
     mutating func ended(_ code: ErrorCode, nowNs: Int64) {
         guard !hasEnded else { return }
         if ends == 0 { endedNs = nowNs }
@@ -57,7 +57,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// Call it at the end of a turn. `isAsked`: something is in flight.
+    /// Updates the state at the end of a turn. `isAsked` is whether something is in flight.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

@@ -1,11 +1,11 @@
 internal import PushTransport
 
-/// Requests that no connection can take right now, in order; storage is reused.
+/// Requests that no connection can accept now, in order. The storage is reused.
 struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
-    /// Storage beyond this, some megabytes after a burst, is given back.
+    /// Storage beyond this capacity, some megabytes after a burst, is freed.
     private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }
@@ -31,7 +31,7 @@ struct RequestQueue {
         }
     }
 
-    /// Takes out those that `matches` names, in order.
+    /// Removes and returns the requests with matching ids, in order.
     mutating func removeAll(where matches: (NotificationID) -> Bool) -> [NotificationID] {
         var removed: [NotificationID] = []
         elements.removeFirst(head)
@@ -45,14 +45,14 @@ struct RequestQueue {
     }
 }
 
-/// Suspects that wait for the quarantine connection. When it dies, it is unknown which of those on it did that: over
-/// the next one each of them goes alone. Suspects that were not on it go together.
+/// Suspects that wait for the quarantine connection. When it is lost, the culprit among its requests is unknown, so
+/// each of them is sent alone on the next connection. Other suspects are sent together.
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
-    /// Those that are to go alone when they come back.
+    /// Requests to send alone when they return.
     private var marked: Set<NotificationID> = []
-    /// One that must go alone is on the connection.
+    /// Whether a request that must be alone is on the connection.
     private var isTaken = false
 
     var isEmpty: Bool { together.isEmpty && alone.isEmpty }
@@ -65,20 +65,20 @@ struct SuspectQueue {
         }
     }
 
-    /// The connection died under these.
+    /// Marks the requests that were in flight when the connection was lost.
     mutating func died(under ids: [NotificationID]) { marked.formUnion(ids) }
 
     mutating func forget() {
         if alone.isEmpty { marked = [] }
     }
 
-    /// Takes out those that `matches` names.
+    /// Removes and returns the requests with matching ids.
     mutating func removeAll(where matches: (NotificationID) -> Bool) -> [NotificationID] {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands over the requests that may go now: `fill` gives the front of a queue to the connection, at most until
-    /// `most` requests are on it.
+    /// Hands over requests that may be sent now. `fill` moves the front of a queue to the connection, up to `most`
+    /// requests on it.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

@@ -1,5 +1,5 @@
-/// Whether the thread spent its time waiting with every stream taken: a value machine. Then more connections help; a
-/// thread that has no time to wait gains nothing by them.
+/// Detects that the thread waited while every stream was in use. A value type. Further connections then help, unlike
+/// for a saturated thread.
 struct Saturation: Sendable {
     private static let periodNs: Int64 = 100_000_000
 
@@ -8,8 +8,8 @@ struct Saturation: Sendable {
     private var wasFull = false
     private var waitedFullNs: Int64 = 0
 
-    /// Records a turn, after which every stream was taken or not. Returns true at the end of a period of which over
-    /// half was spent waiting with every stream taken.
+    /// Records a turn and whether every stream was in use after it. Returns `true` at the end of a period of which over
+    /// half was spent waiting with every stream in use.
     mutating func turned(isFull: Bool, beganNs: Int64, endedNs: Int64) -> Bool {
         if periodBeganNs == 0 { periodBeganNs = max(1, beganNs) }
         if wasFull { waitedFullNs += max(0, beganNs - lastEndedNs) }

@@ -1,16 +1,15 @@
 import Glibc
 import PushRecords
 
-/// The books' file: every request in order, so that a restarted simulator has its books.
+/// The log of every request in arrival order, from which a restarted simulator restores its books.
 ///
-/// Each entry is one write(2), which survives the death of the process, not of the machine. After a head of eight bytes
-/// each entry has outcome, reason, length of the token, `apns-id`, and the token's bytes: about 50 bytes. One thread at
-/// a time.
+/// Each entry is one write(2), which survives the death of the process but not of the machine. After an 8-byte header,
+/// each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
         var id: NotificationUUID
-        /// Lent until the next call.
+        /// Valid until the next call.
         var token: UnsafeRawBufferPointer
     }
 
@@ -22,12 +21,12 @@ final class BookFile {
     private var entry: [UInt8] = []
     private var used: Int
 
-    /// Opens or creates it for this process alone.
+    /// Opens or creates the file and locks it for this process.
     ///
-    /// - Throws: one line that names the file.
+    /// - Throws: A one-line error that names the file.
     init(path: String) throws(SimulatorError) {
         self.path = path
-        // It has device tokens: only the owner may read it.
+        // The file contains device tokens: only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
         guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
@@ -46,9 +45,9 @@ final class BookFile {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Passes every entry to `body`. An incomplete last one, which a full disk may leave, is cut off.
+    /// Passes every entry to `body`. Truncates an incomplete last entry, which a full disk may leave.
     ///
-    /// - Throws: one line if an entry is damaged.
+    /// - Throws: A one-line error if an entry is damaged.
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
@@ -73,7 +72,7 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Appends a request, whose token has at most 100 bytes. Returns false if the disk is full.
+    /// Appends a request, whose token has up to 100 bytes. Returns `false` if the disk is full.
     func append(_ request: Entry) -> Bool {
         let (code, reason) = request.outcome.code
         entry.removeAll(keepingCapacity: true)
@@ -108,13 +107,14 @@ final class BookFile {
 
 /// The outcome of a request, as the books record it.
 enum RequestOutcome: Equatable {
-    /// The client knows: REFUSED_STREAM, a GOAWAY below it, or a frame after the gateway's answer. It is in no book.
+    /// Not processed, as the client knows from REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
+    /// earlier frame. The books omit these requests.
     case notProcessed
     case accepted
     case refused(ReasonCode)
     case unanswered
 
-    /// As the file has it.
+    /// The encoding in the file.
     fileprivate var code: (UInt8, ReasonCode) {
         switch self {
         case .notProcessed: (0, .none)

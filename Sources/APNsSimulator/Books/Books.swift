@@ -3,22 +3,22 @@ internal import HTTPServer
 internal import JSON
 package import PushRecords
 
-/// The record of requests that the simulator received, for any thread.
+/// The record of requests that the simulator received. Thread-safe.
 ///
-/// Loops write one request at a time under a lock that is held for well under a microsecond; readers hold it for one
-/// piece of a dump at a time.
+/// Loops write one request at a time, for well under a microsecond under the lock. Readers lock it for one chunk of a
+/// dump at a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 
     struct State {
         var book: NotificationBook
         var totals = Totals()
-        /// Changes with every reset, so that a dump in progress notices.
+        /// Incremented by every reset, which a dump in progress detects.
         var generation = 0
-        /// The file that keeps the books after the process ends, if there is one.
+        /// The file that preserves the books after the process ends, if one is set.
         var file: BookFile?
 
-        /// Records the outcome of a request whose arrival was recorded, by the token's bytes and index in the book.
+        /// Records the outcome of a request whose arrival was recorded as `index`.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -39,21 +39,22 @@ package final class Books: Sendable {
             }
         }
 
-        /// Requests that the file has no room for.
+        /// The number of requests that did not fit into the file.
         var fileOverflow = 0
     }
 
-    /// - Parameter limit: the most distinct pairs of apns-id and token; the rest is counted as overflow. A pair takes
-    ///   about 110 bytes, and each distinct token about 150 more (measured with a million of each).
+    /// - Parameter limit: The maximum number of distinct pairs of apns-id and token. Further pairs are counted as
+    ///   overflow. A pair takes about 110 bytes, and each distinct token about 150 more (measured with a million of
+    ///   each).
     package init(limit: Int = 64_000_000) {
         state = Guarded(State(book: NotificationBook(limit: limit)))
     }
 
-    /// Reads the books from a file, if it exists, and records all further requests in it.
+    /// Reads the books from a file, if it exists, and appends all further requests to it.
     ///
-    /// The file survives a kill -9. Counts of connections, GOAWAYs and cuts are not in it.
+    /// The file survives `kill -9`. Counts of connections, GOAWAYs and cuts are not stored.
     ///
-    /// - Throws: one line that names the file.
+    /// - Throws: A one-line error that names the file.
     package convenience init(path: String) throws(SimulatorError) {
         self.init()
         let file = try BookFile(path: path)
@@ -79,7 +80,7 @@ package final class Books: Sendable {
         }
     }
 
-    /// Forgets all rows and counts; open connections stay counted.
+    /// Clears all rows and counts, except the count of open connections.
     package func reset() {
         write { state in
             let open = state.totals.openConnections
@@ -93,8 +94,7 @@ package final class Books: Sendable {
         }
     }
 
-    /// Passes every pair with its counts to `body`, in the order of first arrival. Holds the lock, which stops the
-    /// loops.
+    /// Passes every pair with its counts to `body`, in the order of first arrival. The lock blocks the loops meanwhile.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
@@ -106,13 +106,13 @@ package final class Books: Sendable {
         }
     }
 
-    /// The numbers of requests for a token (in hex) that arrived and were accepted.
+    /// Returns how many requests for a token (hex) arrived and how many were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
         guard let bytes = (try? DeviceToken(hex: wanted))?.bytes else { return (0, 0) }
         return write { $0.book.counts(of: bytes) }
     }
 
-    /// The numbers of broadcasts on a channel that arrived and were accepted.
+    /// Returns how many broadcasts on a channel arrived and how many were accepted.
     package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
         let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
         return write { $0.book.counts(of: bytes) }
@@ -131,16 +131,16 @@ package final class Books: Sendable {
     /// The position of a dump.
     struct Cursor {
         var listing: Listing
-        /// The next row: a token, or a notification, accepted or not.
+        /// The next row's index among tokens, or among notifications whether accepted or not.
         var index = 0
         var generation: Int?
     }
 
-    /// A line at its longest: an id, 200 digits, two counts, separators.
+    /// The maximum length of a line: an id, 200 digits, two counts, separators.
     static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
 
-    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes. Fails if the books were
-    /// reset since the dump began.
+    /// Writes as many whole lines as fit into the buffer of at least 300 bytes. Fails if the books were reset since the
+    /// dump began.
     func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> HTTPResponse.Step {
         write { state in
             if let generation = cursor.generation, generation != state.generation { return .failed }
@@ -179,20 +179,20 @@ func hexText(_ bytes: [UInt8]) -> String {
 
 /// Counts since the start or the last reset.
 package struct Totals: Sendable, Equatable {
-    /// Complete requests that were processed: accepted, refused, or left unanswered by a fault.
+    /// Complete requests that were processed: accepted, rejected, or left unanswered by a fault.
     package var requests = 0
-    /// Requests answered with 200, or that would have been if the connection had not been cut.
+    /// Requests answered with 200, including those whose answer was cut off with the connection.
     package var accepted = 0
-    /// Distinct pairs of apns-id and device token among them.
+    /// Distinct pairs of apns-id and device token among the accepted requests.
     package var acceptedDistinct = 0
-    /// Acceptances beyond the first of their pair: duplicates.
+    /// Acceptances beyond the first of a pair: duplicates.
     package var acceptedAgain = 0
-    /// Refused with a reason.
+    /// Requests rejected with a reason.
     package var refused = 0
-    /// Requests that got no answer because of a fault.
+    /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, refused with REFUSED_STREAM,
-    /// or after the notification that ended a connection of the gateway. They are not in the books.
+    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, rejected with REFUSED_STREAM,
+    /// or after the notification that ended a gateway connection. The books omit them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -201,14 +201,14 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0
-    /// Requests that the full book could not record.
+    /// Requests that did not fit into the full books.
     package var overflow = 0
-    /// Distinct provider tokens in a form that the RFCs do not have and APNs accepts, by form.
+    /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
     package var leniencies: [String: Int] = [:]
-    /// By reason, indexed by `ReasonCode`'s raw value.
+    /// Rejected requests, indexed by `ReasonCode.rawValue`.
     package var byReason = [Int](repeating: 0, count: 256)
 
-    /// The number of requests refused with a reason.
+    /// The number of requests rejected with a reason.
     package subscript(reason: ReasonCode) -> Int { byReason[Int(reason.rawValue)] }
 
     package var json: String {

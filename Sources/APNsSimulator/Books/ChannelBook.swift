@@ -1,12 +1,11 @@
 internal import Bytes
 internal import EventLoop
 
-/// The broadcast channels of every app, as its requests made and deleted them; they end with the process. For any
-/// thread.
+/// The broadcast channels of every app, in memory only. Thread-safe.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 package final class ChannelBook: Sendable {
-    /// `message-storage-policy`, which stays as the channel was made.
+    /// `message-storage-policy`, fixed when the channel is created.
     package enum Policy: Int, Sendable {
         case nothing = 0
         case mostRecent = 1
@@ -20,7 +19,7 @@ package final class ChannelBook: Sendable {
     }
 
     private struct State {
-        /// By bundle id, in the order in which they were made.
+        /// Channels by bundle id, in creation order.
         var channels: [String: [Channel]] = [:]
         var random: SplitMix64
     }
@@ -28,7 +27,7 @@ package final class ChannelBook: Sendable {
     /// "You can maintain up to 10,000 channels for your app in the development and production environment,
     /// respectively."
     package static let appleLimit = 10_000
-    /// Most channels of one app; a simulator is of one environment.
+    /// The maximum number of channels of one app. A simulator represents one environment.
     let limit: Int
     private let state: Guarded<State>
 
@@ -37,7 +36,7 @@ package final class ChannelBook: Sendable {
         state = Guarded(State(random: SplitMix64(seed: seed ^ 0xC4A7)))
     }
 
-    /// Makes a channel and returns its id, or `nil` if the app has reached the limit.
+    /// Creates a channel and returns its id, or `nil` if the app has reached the limit.
     package func make(bundleID: String, policy: Policy) -> String? {
         state.withLock { state in
             guard state.channels[bundleID, default: []].count < limit else { return nil }
@@ -46,7 +45,7 @@ package final class ChannelBook: Sendable {
                 let word = state.random.next()
                 for index in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(index * 8))) }
             }
-            // None of them asks for a fault (`TokenTable`).
+            // A first byte of 0xFA could request a fault (`TokenTable`).
             if bytes[0] == 0xFA { bytes[0] = 0 }
             let id = String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
             state.channels[bundleID, default: []].append(Channel(bundleID: bundleID, id: id, policy: policy))
@@ -54,12 +53,12 @@ package final class ChannelBook: Sendable {
         }
     }
 
-    /// The policy of a channel, if the app has it.
+    /// Returns the policy of a channel, or `nil` if the app has no such channel.
     func policy(of id: String, bundleID: String) -> Policy? {
         state.withLock { $0.channels[bundleID]?.first { $0.id == id }?.policy }
     }
 
-    /// Deletes a channel, and returns whether the app had it.
+    /// Deletes a channel and returns whether it existed.
     func delete(_ id: String, bundleID: String) -> Bool {
         state.withLock { state in
             guard let index = state.channels[bundleID]?.firstIndex(where: { $0.id == id }) else { return false }
@@ -76,8 +75,8 @@ package final class ChannelBook: Sendable {
     }
 }
 
-/// The bytes of a channel id; `nil` when it is not base64, or longer than a device token may be, which is the
-/// simulator's own limit ("don't make assumptions on the channel ID size").
+/// Decodes a channel id. Returns `nil` if it is not base64 or is longer than a device token. This length limit is the
+/// simulator's own ("don't make assumptions on the channel ID size").
 func channelBytes(_ id: UnsafeRawBufferPointer) -> [UInt8]? {
     guard let bytes = Base64.standard.decode(id), (1...100).contains(bytes.count) else { return nil }
     return bytes

@@ -6,17 +6,17 @@ import PushRecords
 struct NotificationBook {
     struct Row {
         var id: NotificationUUID
-        /// The token's index.
+        /// The index of the device token.
         var token: Int
-        /// Requests with this pair that were, or may have been, processed.
+        /// Requests with this pair that were or may have been processed.
         var received: UInt32 = 0
-        /// Those that were accepted.
+        /// Accepted requests with this pair.
         var accepted: UInt32 = 0
     }
 
     struct Token {
         var bytes: [UInt8]
-        /// Requests for it, including those that were not processed.
+        /// Requests for this token, including those that were not processed.
         var arrived: UInt32 = 0
         var accepted: UInt32 = 0
     }
@@ -26,7 +26,7 @@ struct NotificationBook {
         var token: Int
     }
 
-    /// The most rows, and the most tokens. The rest is counted in `overflow`.
+    /// The maximum number of rows and of tokens. `overflow` counts the rest.
     let limit: Int
     private(set) var overflow = 0
     /// Acceptances beyond the first of their row.
@@ -40,8 +40,8 @@ struct NotificationBook {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index, `nil` if it
-    /// is empty or the book is full, and the number of earlier requests for it.
+    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index (`nil` if it
+    /// is empty or the book is full) and the number of earlier requests for it.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)
@@ -79,12 +79,12 @@ struct NotificationBook {
         tokens[token].accepted &+= 1
     }
 
-    /// The number of requests with this pair that were, or may have been, processed.
+    /// Returns how many requests with this pair were or may have been processed.
     func received(id: NotificationUUID, token: Int?) -> UInt32 {
         token.flatMap { rowPlaces[Pair(id: id, token: $0)] }.map { rows[$0].received } ?? 0
     }
 
-    /// The counts of a token, by its bytes.
+    /// Returns the counts of a token, given as bytes.
     func counts(of token: [UInt8]) -> (arrived: Int, accepted: Int) {
         guard let index = tokenPlaces[token] else { return (0, 0) }
         return (Int(tokens[index].arrived), Int(tokens[index].accepted))

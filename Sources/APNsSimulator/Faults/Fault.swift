@@ -2,19 +2,19 @@ import PushRecords
 
 /// A way to end a connection with GOAWAY.
 enum GoAway: Hashable, Sendable {
-    /// GOAWAY with the highest stream received; everything up to it is answered, then the connection closes. Its debug
-    /// data is `{"reason": …}` if there is one.
+    /// GOAWAY with the highest received stream id. Streams up to it are answered, then the connection closes. The debug
+    /// data is `{"reason": …}` if a reason is given.
     case graceful(ReasonCode? = nil)
-    /// The same, its debug data plain text.
+    /// As `graceful`, with plain text as debug data.
     case text
-    /// Two: the first with the largest stream id there is, the second as `graceful`.
+    /// Two GOAWAY frames: the first with last stream id 2^31-1, the second as `graceful`.
     case twice
-    /// GOAWAY with a last stream id just below this request's: it and all later ones are not processed.
+    /// GOAWAY with a last stream id just below this request's: this and all later requests are not processed.
     case below
-    /// GOAWAY with the highest stream received, and the connection closes at once, answers outstanding. Its debug data
-    /// is `{"reason": …}` if there is one.
+    /// GOAWAY with the highest received stream id, then an immediate close without outstanding answers. The debug data
+    /// is `{"reason": …}` if a reason is given.
     case immediate(ReasonCode? = nil)
-    /// GOAWAY, NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`; then it closes.
+    /// GOAWAY with NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`, then a close.
     case badEnvironment
 
     var debugData: String {
@@ -26,7 +26,7 @@ enum GoAway: Hashable, Sendable {
         }
     }
 
-    /// Whether a request that meets it is answered first.
+    /// Whether the request that triggers the GOAWAY is answered first.
     var isAnswered: Bool {
         switch self {
         case .graceful, .text, .twice: true
@@ -36,51 +36,51 @@ enum GoAway: Hashable, Sendable {
 }
 
 extension ReasonCode {
-    /// Apple's word, or nothing for one that Apple does not have.
+    /// Apple's name of the reason, or empty if Apple has none.
     var name: String { text?.description ?? "" }
 }
 
-/// Where a connection is cut.
+/// The point at which a connection is cut.
 enum Cut: UInt8, CaseIterable, Sendable {
-    /// Closed in place of the answer; the request is not processed.
+    /// Closed instead of the answer. The request is not processed.
     case before
-    /// Closed in the middle of the answer's frames; the request is processed.
+    /// Closed in the middle of the answer's frames. The request is processed.
     case inside
-    /// Closed right after the answer; the request is processed.
+    /// Closed right after the answer. The request is processed.
     case after
-    /// TCP reset in place of the answer.
+    /// TCP reset instead of the answer.
     case reset
 }
 
-/// A fault of a request or its connection, in place of the plain answer 200.
+/// A fault of a request or its connection, instead of a 200 answer.
 enum Fault: Hashable, Sendable {
     case answer(Answer)
-    /// Accepted, and answered later than others.
+    /// Accepted and answered after an additional delay.
     case late(Latency)
-    /// Swallowed: never processed, never answered.
+    /// Never processed and never answered.
     case noAnswer
-    /// RST_STREAM with INTERNAL_ERROR (RFC 9113, 7) in place of the answer.
+    /// RST_STREAM with INTERNAL_ERROR (RFC 9113, 7) instead of the answer.
     case resetStream
     /// RST_STREAM with REFUSED_STREAM: not processed.
     case refuseStream
     case goAway(GoAway)
     case cut(Cut)
-    /// From now on the connection takes all bytes and sends nothing.
+    /// From now on the connection reads all bytes and sends nothing.
     case blackhole
-    /// Accepted; from now on the connection sends no window updates, so that bodies stop after 65,535 bytes.
+    /// Accepted. From now on the connection sends no WINDOW_UPDATE, so that bodies stop after 65,535 bytes.
     case stall
-    /// SETTINGS_MAX_CONCURRENT_STREAMS of the connection becomes this.
+    /// Changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection.
     case streams(UInt32)
-    /// 64 bytes that are no frame, and nothing after them.
+    /// 64 bytes that form no valid frame, and no output after them.
     case garbage
-    /// Accepted; from now on the connection sends pieces of 1 to 7 bytes.
+    /// Accepted. From now on the connection sends 1 to 7 bytes at a time.
     case splitFrames
-    /// Accepted; from now on the connection sends such a piece every 2 ms.
+    /// Accepted. From now on the connection sends 1 to 7 bytes every 2 ms.
     case slowFrames
-    /// Accepted; from now on answers to requests within 20 ms go out together, last first.
+    /// Accepted. From now on, answers to requests that arrive within 20 ms are sent together in reverse order.
     case outOfOrder
 
-    /// The outcome of a request that meets it, as the books record it. Apple would have shown accepted ones.
+    /// The recorded outcome of a request with this fault. Apple would have delivered accepted ones.
     var outcome: RequestOutcome {
         switch self {
         case .answer(let answer): answer.outcome
@@ -92,7 +92,7 @@ enum Fault: Hashable, Sendable {
         }
     }
 
-    /// Whether it concerns the connection rather than one request, so that a timer can set it off.
+    /// Whether the fault affects the whole connection rather than one request, so that a timer can trigger it.
     var isOfConnection: Bool {
         switch self {
         case .goAway(let kind): kind != .below

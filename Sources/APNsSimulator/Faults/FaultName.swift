@@ -1,56 +1,56 @@
 import PushRecords
 
-/// Faults with a fixed name, which the command line and the control endpoint take, and a fixed device token.
+/// Faults with a fixed name for the command line and the control endpoint, and a fixed device token.
 enum NamedFault {
-    /// Without Apple's reasons, which are names, too, and those of `FaultFamily`. The code is the four digits after
-    /// `fa17` in device tokens that request the fault.
+    /// The named faults, without Apple's reasons (also valid names) and those of `FaultFamily`. `code` is the four
+    /// digits after `fa17` in device tokens that request the fault.
     static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
-        ("no-answer", "f001", .noAnswer, "swallowed, never answered"),
+        ("no-answer", "f001", .noAnswer, "never processed, never answered"),
         ("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
         ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
-        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; what was received is answered, then it closes"),
+        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; answers what was received, then closes"),
         ("goaway-shutdown", "f011", .goAway(.graceful(.shutdown)), "the same with {\"reason\":\"Shutdown\"}"),
-        ("goaway-text", "f016", .goAway(.text), "the same with plain text in place of a reason"),
+        ("goaway-text", "f016", .goAway(.text), "the same with plain text instead of a reason"),
         ("goaway-twice", "f012", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
         ("goaway-below", "f013", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
-        ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and closed at once, answers outstanding"),
+        ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and an immediate close, without outstanding answers"),
         (
             "goaway-environment", "f015", .goAway(.badEnvironment),
             "GOAWAY, last-stream-id 0, BadCertificateEnvironment"
         ),
-        ("cut-before", "f020", .cut(.before), "connection closed in place of the answer"),
+        ("cut-before", "f020", .cut(.before), "connection closed instead of the answer"),
         ("cut-inside", "f021", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
         ("cut-after", "f022", .cut(.after), "connection closed after the answer (accepted)"),
-        ("tcp-reset", "f023", .cut(.reset), "TCP RST in place of the answer"),
-        ("blackhole", "f030", .blackhole, "the connection takes bytes and answers nothing any more"),
-        ("stall", "f031", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
-        ("garbage", "f050", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
+        ("tcp-reset", "f023", .cut(.reset), "TCP RST instead of the answer"),
+        ("blackhole", "f030", .blackhole, "from now on the connection reads all bytes and sends nothing"),
+        ("stall", "f031", .stall, "accepted; from now on no WINDOW_UPDATE is sent, so bodies stop after 65,535 bytes"),
+        ("garbage", "f050", .garbage, "64 bytes of 0xff instead of the answer, and nothing after them"),
         (
             "split-frames", "f051", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"
         ),
         ("slow-frames", "f052", .slowFrames, "accepted; from now on it sends 1 to 7 bytes every 2 ms"),
         (
-            "out-of-order", "f053", .outOfOrder, "accepted; from now on it answers what comes within 20 ms last first"
+            "out-of-order", "f053", .outOfOrder, "accepted; from now on, requests within 20 ms are answered last first"
         ),
     ]
 }
 
-/// Faults whose name holds a number, a time or a reason.
+/// Faults whose name contains a number, a time or a reason.
 struct FaultFamily: Sendable {
-    /// The common start of their names.
+    /// The common prefix of their names.
     var start: String
-    /// The rest, as the help writes it: `TIME`.
+    /// The placeholder after the prefix in help texts: `TIME`.
     var rest: String
     var help: String
-    /// Returns the fault whose name has this rest, if there is one.
+    /// Parses the part of the name after the prefix. Returns `nil` if it is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// The first of the four digits of device tokens that request them, and the meaning of the other three.
+    /// The first of the four digits of device tokens that request these faults, and the meaning of the other three.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [
         .init(
             start: "late-", rest: "TIME",
-            help: "accepted, and answered so much later; late-~TIME: by chance (exponential), with this mean",
+            help: "accepted and answered after this delay; late-~TIME: exponential with this mean",
             read: { text in
                 switch Latency(text: String(text)) {
                 case .uniform?, nil: nil
@@ -61,7 +61,7 @@ struct FaultFamily: Sendable {
         .init(
             start: "status-", rest: "NNN", help: "that status (400-599) with a reason that is unknown",
             read: { number($0, 400...599).map { answer($0, .unknownReason) } },
-            tokens: (0xE, "status NNN with a reason that is unknown (e418: status-418)")),
+            tokens: (0xE, "status NNN with an unknown reason (e418: status-418)")),
         .init(
             start: "empty-", rest: "NNN", help: "that status (400-599) without a body",
             read: { number($0, 400...599).map { answer($0, .missing) } },
@@ -94,7 +94,7 @@ struct FaultFamily: Sendable {
 }
 
 extension Fault {
-    /// A fault by name: one of `NamedFault.all`, one of Apple's reasons, or one of a family.
+    /// Looks up a fault by name: one of `NamedFault.all`, one of Apple's reasons, or one of a family.
     init?(name: String) {
         guard
             let fault = NamedFault.all.first(where: { $0.name == name })?.fault
@@ -104,7 +104,7 @@ extension Fault {
         self = fault
     }
 
-    /// The name that `init(name:)` takes.
+    /// The name that `init(name:)` accepts.
     var name: String {
         if let named = NamedFault.all.first(where: { $0.fault == self }) { return named.name }
         switch self {

@@ -3,15 +3,15 @@ package struct FaultRule: Hashable, Sendable {
     enum Every: Hashable, Sendable {
         /// Counted over all connections.
         case requests(Int)
-        /// A fault of the connection is injected into every connection, a fault of a request into the next request.
+        /// Faults of the connection are injected into every connection, faults of a request into the next request.
         case time(ns: Int64)
     }
 
     let fault: Fault
     let every: Every
 
-    /// `FAULT@1000` (every thousand requests) or `FAULT@5s`; FAULT as `Fault(name:)` reads it.
-    /// Throws one line that says what is wrong.
+    /// Parses `FAULT@1000` (every thousand requests) or `FAULT@5s`. `Fault(name:)` parses FAULT. Throws a one-line
+    /// error.
     package init(text: String) throws(SimulatorError) {
         guard let at = text.lastIndex(of: "@") else {
             throw SimulatorError(
@@ -41,20 +41,20 @@ package struct FaultRule: Hashable, Sendable {
     }
 }
 
-/// Wrong options, or something the simulator needs and cannot have; one line.
+/// A one-line error: invalid options, or a missing resource of the simulator.
 package struct SimulatorError: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
 }
 
-/// When each rule is due, driven by requests and time. One thread.
+/// When each rule is due, by request count or time. Not thread-safe.
 struct FaultSchedule {
     private(set) var rules: [FaultRule]
-    /// Requests until each rule by count is due; unused for rules by time.
+    /// Remaining requests until each rule by count is due. Unused for rules by time.
     private var left: [Int]
-    /// When each rule by time is due; unused for rules by count.
+    /// When each rule by time is due. Unused for rules by count.
     private var dueNs: [Int64]
-    /// Due faults for the next requests, at most one of each rule.
+    /// Due faults for the next requests, at most one per rule.
     private var waiting: [Fault] = []
 
     init(rules: [FaultRule], nowNs: Int64) {
@@ -63,7 +63,7 @@ struct FaultSchedule {
         dueNs = rules.map { if case .time(let ns) = $0.every { nowNs + ns } else { .max } }
     }
 
-    /// When `fire` should be called next; `.max`: never.
+    /// When to call `fire` next. `.max` if no rule is timed.
     var nextDueNs: Int64 { dueNs.min() ?? .max }
 
     /// Returns the fault for the request that has just arrived, if one is due.
@@ -74,7 +74,7 @@ struct FaultSchedule {
             left[index] -= 1
             if left[index] <= 0 {
                 left[index] = count
-                // Of two rules the first one applies; the other has had its turn.
+                // If two rules are due, the first applies and the other is skipped.
                 fault = fault ?? rules[index].fault
             }
         }
@@ -82,7 +82,7 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Advances rules that are due. Returns the faults to inject into all connections now.
+    /// Advances rules that are due and returns the faults to inject into all connections now.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

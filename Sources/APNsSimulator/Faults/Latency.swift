@@ -4,14 +4,14 @@ import Glibc
 /// The delay of an answer.
 package enum Latency: Hashable, Sendable {
     case fixed(ns: Int64)
-    /// Each value between the two equally likely.
+    /// A uniform distribution between the two values.
     case uniform(fromNs: Int64, toNs: Int64)
-    /// Exponential, cut off at twenty times its mean.
+    /// An exponential distribution, truncated at twenty times its mean.
     case exponential(meanNs: Int64)
 
     package static let zero = Latency.fixed(ns: 0)
 
-    /// `0`, `50ms`, `20ms..80ms` (uniform), `~50ms` (exponential with that mean), or `nil`.
+    /// Parses `0`, `50ms`, `20ms..80ms` (uniform) or `~50ms` (exponential with that mean).
     package init?(text: String) {
         if text.hasPrefix("~") {
             guard let mean = durationNs(text.dropFirst()), mean > 0 else { return nil }
@@ -51,7 +51,7 @@ private let durationUnits: [(name: String, ns: Int64)] = [
     ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000),
 ]
 
-/// `0`, or a whole number and `us`, `ms`, `s`, `m` or `h`; in nanoseconds, at most a day.
+/// Parses `0` or a whole number with a unit (`us`, `ms`, `s`, `m`, `h`) into nanoseconds, up to a day.
 func durationNs(_ text: Substring) -> Int64? {
     if text == "0" { return 0 }
     let digits = text.prefix { $0.isASCII && $0.isNumber }

@@ -1,14 +1,14 @@
 import PushRecords
 
-/// The faults that device tokens request by their first digits, so that a client alone can provoke any answer.
+/// The faults that a client can request by the first digits of the device token.
 ///
-/// `fa17`, four digits for the fault, and one for how often: `0` always, `1` to `f` for the token's first 1 to 15
-/// requests since the books were reset.
+/// `fa17` is followed by four digits for the fault and one for the number of times: `0` always, `1` to `f` for the
+/// token's first 1 to 15 requests since the books were reset.
 enum TokenTable {
-    /// The lines with a fixed code of four digits, in the order of the help. The code of a reason is its status and its
-    /// index on Apple's page; reasons of the pages about broadcasts begin with `c`.
+    /// The faults with a fixed four-digit code, in the order of the help. The code of a reason is its status and its
+    /// index on Apple's page. Reasons from the broadcast pages begin with `c`.
     static let lines: [(code: StaticString, fault: Fault, help: String)] = {
-        // Codes 1 to 32 are the reasons of Apple's page, in its order.
+        // Reasons 1 to 32 in the order of Apple's page.
         let codes: [StaticString] = [
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
             "400d", "4030", "4031", "4032", "4033", "4034", "4035", "4036", "4037", "4040", "4050", "4100", "4101",
@@ -31,24 +31,24 @@ enum TokenTable {
         return table
     }()
 
-    /// The four digits after `fa17` of a token (its bytes), and the number of its requests that they apply to (0: all).
+    /// Returns the four digits after `fa17` of a token and the number of requests they apply to (0: all).
     @inline(__always)
     static func digits(of token: UnsafeRawBufferPointer) -> (code: UInt16, times: UInt8)? {
         guard token.count >= 4, token.number16(at: 0) == 0xFA17 else { return nil }
         return (token.number16(at: 2), token.count > 4 ? token[4] >> 4 : 0)
     }
 
-    /// The fault that a token (its bytes) requests, if any, and the number of its requests that it applies to (0: all).
+    /// Returns the fault that a token requests, if any, and the number of requests it applies to (0: all).
     @inline(__always)
     static func entry(for token: UnsafeRawBufferPointer) -> (fault: Fault, times: UInt8)? {
         guard let (code, times) = digits(of: token), let fault = fault(code: code) else { return nil }
         return (fault, times)
     }
 
-    /// The fault that four digits request, if any.
+    /// Returns the fault of a four-digit code, if one exists.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
 
-    /// A reason as that of a GOAWAY: another first digit of its code.
+    /// Returns a GOAWAY with a reason, whose code has a different first digit than the plain reason.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
             0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),
@@ -59,14 +59,14 @@ enum TokenTable {
         return .goAway(digit.isImmediate ? .immediate(answer.reason) : .graceful(answer.reason))
     }
 
-    /// The last three of four digits as a decimal number, if they are one.
+    /// Parses the last three of four digits as a decimal number.
     static func decimal(_ code: UInt16) -> Int? {
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
         return Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
     }
 
-    /// One digit for the kind of fault, then a number in decimal.
+    /// Returns a fault whose code is one digit for the kind, then a decimal number.
     private static func patterned(_ code: UInt16) -> Fault? {
         guard let number = decimal(code) else { return nil }
         let digit = code >> 12
@@ -76,8 +76,8 @@ enum TokenTable {
     /// The table as text, for `simulate --help`.
     static func text() -> String {
         var text = """
-            A device token that begins with one of these gets that answer. Digit 9 says how often: 0 always, 1 to f for
-            the token's first 1 to 15 requests; the rest of the token is free (an even number of digits, at most 200).
+            A device token that begins with one of these gets that answer. Digit 9 is the number of times: 0 always,
+            1 to f for the token's first 1 to 15 requests. The rest is arbitrary (an even number of digits, up to 200).
 
 
             """

@@ -2,24 +2,24 @@ import EventLoop
 import Network
 import PushRecords
 
-/// The device tokens that the feedback service has to send, for any thread.
+/// The device tokens that the feedback service will send. Thread-safe.
 ///
-/// A token leaves the list once it was sent completely.
+/// A token is removed once it has been sent completely.
 final class FeedbackList: Sendable {
     private struct State {
         var items: [(token: [UInt8], seconds: UInt32)] = []
-        /// The number of items that were sent and removed, ever.
+        /// The total number of items sent and removed.
         var gone = 0
     }
 
     private let state = Guarded(State())
 
-    /// - Parameter token: its bytes, 1 to 65,535.
+    /// - Parameter token: The token's bytes, 1 to 65,535.
     func add(token: [UInt8], atSeconds seconds: UInt32) { state.withLock { $0.items.append((token, seconds)) } }
 
     func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
 
-    /// The items as they are sent: time and length of the token (big-endian), and the token. Pass the mark to `sent`.
+    /// The items in wire format: time and token length (big-endian), then the token. Pass the mark to `sent`.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
@@ -48,7 +48,7 @@ final class FeedbackList: Sendable {
     }
 }
 
-/// One client of the feedback service: it gets the whole list, and the connection closes. Loop's thread.
+/// A feedback service connection, which sends the whole list and closes. Confined to the loop's thread.
 final class FeedbackConnection: AcceptedConnection {
     private let list: FeedbackList
     private let onClosed: () -> Void
@@ -86,7 +86,7 @@ final class FeedbackConnection: AcceptedConnection {
         channel.close()
     }
 
-    /// Removes the items if the kernel has all of them.
+    /// Removes the items once the kernel has accepted all of them.
     private func noteSent() {
         if channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }

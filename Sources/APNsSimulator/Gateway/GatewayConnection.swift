@@ -1,16 +1,16 @@
 import EventLoop
 import Network
 
-/// One client of the gateway: its channel, its dialogue, and the pace of reading and writing. Loop's thread.
+/// A gateway connection: its channel, its dialogue, and the pacing of reads and writes. Confined to the loop's thread.
 final class GatewayConnection: AcceptedConnection {
     private let faults: GatewayFaults
     private let dialogue: GatewayDialogue
     private let loop: Loop
     private let onClosed: () -> Void
     var channel: SecureChannel?
-    /// Whether the dialogue has ended and the connection is about to.
+    /// Whether the dialogue has ended and the connection is about to close.
     private var isEnding = false
-    /// Bytes that a slow connection has not processed.
+    /// Bytes that a throttled connection has received but not processed.
     private var unread: ArraySlice<UInt8> = []
 
     init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
@@ -20,10 +20,10 @@ final class GatewayConnection: AcceptedConnection {
         self.onClosed = onClosed
     }
 
-    /// Resets a connection that reads nothing, since its fault is over.
+    /// Resets a connection that reads nothing, because its fault no longer applies.
     func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
-    /// Sends status 10, as Apple's gateway did before maintenance, if there is a notification to name.
+    /// Sends status 10, as Apple's gateway did before maintenance, if a notification can be named.
     func close() {
         guard let channel, channel.state == .open, faults.bytesPerSecond > 0, !isEnding else {
             channel?.abort()
@@ -46,7 +46,7 @@ final class GatewayConnection: AcceptedConnection {
         case 0: return
         case .max: receive(bytes)
         default:
-            // Nothing more is read until these bytes are processed.
+            // Reading resumes when these bytes are processed.
             channel?.pauseReading()
             let isProcessing = !unread.isEmpty
             unread += bytes
@@ -54,7 +54,7 @@ final class GatewayConnection: AcceptedConnection {
         }
     }
 
-    /// Processes the unread bytes at the rate of a slow connection.
+    /// Processes the unread bytes at the rate of a throttled connection.
     private func processNext() {
         let pieces = min(faults.bytesPerSecond, 10)
         loop.schedule(afterNs: 1_000_000_000 / Int64(pieces)) { [weak self] in
@@ -89,7 +89,7 @@ final class GatewayConnection: AcceptedConnection {
         channel.close()
     }
 
-    /// A TLS record and a system call for each byte.
+    /// Sends each byte in a separate TLS record and system call.
     private func sendSplit(_ bytes: ArraySlice<UInt8>) {
         guard let channel else { return }
         bytes.prefix(1).withUnsafeBytes { _ = channel.send($0) }

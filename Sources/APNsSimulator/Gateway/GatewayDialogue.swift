@@ -1,6 +1,6 @@
 import PushRecords
 
-/// The state that the gateway's connections share. One thread.
+/// The state shared by the gateway's connections. Not thread-safe.
 final class GatewayService {
     let books: Books
     /// The faults of new connections.
@@ -14,21 +14,21 @@ final class GatewayService {
     }
 }
 
-/// The gateway's side of one connection: bytes in, and at most one answer out.
+/// The server side of one gateway connection: bytes in, and at most one answer out.
 ///
-/// It has no socket and no clock: its owner passes the bytes and performs the `ending`. Frames after the one that ended
-/// it are discarded. One thread.
+/// It uses neither socket nor clock: the owner passes the bytes and performs the `ending`. Frames after the one that
+/// caused the ending are discarded. Not thread-safe.
 final class GatewayDialogue {
     enum Ending: Hashable {
-        /// An error answer, `answer`.
+        /// Sends the error answer, `answer`.
         case status(GatewayStatus)
-        /// Without an answer.
+        /// Closes without an answer.
         case close
-        /// TCP reset.
+        /// Resets the TCP connection.
         case reset
     }
 
-    /// Device tokens were 32 bytes as long as Apple's gateway was there.
+    /// Device tokens had 32 bytes for the lifetime of Apple's gateway.
     static let tokenSize = 32
 
     private let service: GatewayService
@@ -36,8 +36,8 @@ final class GatewayDialogue {
     private var reader = GatewayReader()
     private(set) var ending: Ending?
     private var acceptedCount = 0
-    /// The identifier that an answer names: that of the last notification before the end, accepted or not. 0 if there
-    /// was none, or if it came in the format of command 0, which has no identifiers.
+    /// The identifier in the answer: that of the last notification before the end, accepted or not. 0 if there was
+    /// none, or if it used command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
@@ -45,7 +45,7 @@ final class GatewayDialogue {
         faults = service.faults
     }
 
-    /// The error answer, if it ended with one: `08`, the status, the notification's identifier (big-endian).
+    /// The error answer, if the dialogue ended with one: `08`, the status, the notification's identifier (big-endian).
     var answer: [UInt8]? {
         guard case .status(let status)? = ending else { return nil }
         return [8, status.rawValue] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> UInt32(24 - $0 * 8)) }
@@ -59,13 +59,13 @@ final class GatewayDialogue {
         service.books.write { $0.note(.refused(.other), id: .none, token: .nothing, index: nil) }
     }
 
-    /// Ends it as a server that shuts down.
+    /// Ends the dialogue because the server shuts down.
     func shutDown() {
         if ending == nil { ending = acceptedCount == 0 ? .close : .status(.shutdown) }
     }
 
     private func take(_ frame: GatewayFrame) {
-        // The books know tokens of 1 to 100 bytes.
+        // The books only support tokens of 1 to 100 bytes.
         let token = frame.token.count <= 100 ? frame.token : .nothing
         let refusal = ending == nil ? refusal(of: frame) : nil
         var fate = GatewayFate(outcome: .notProcessed)
@@ -91,7 +91,7 @@ final class GatewayDialogue {
         if frame.isMalformed { return .protocolError }
         if frame.token.isEmpty { return .missingToken }
         if frame.token.count != Self.tokenSize { return .tokenSize }
-        // Clients send this invalid token to make the gateway answer.
+        // Clients send this invalid token to provoke an answer.
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
@@ -99,7 +99,7 @@ final class GatewayDialogue {
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// The fate that the token requests. Discarded frames do not count for its number of times.
+    /// Returns the fate that the token requests. Discarded frames do not count towards its number of times.
     @inline(__always)
     private func requestedFate(
         by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
@@ -111,25 +111,25 @@ final class GatewayDialogue {
     }
 }
 
-/// The fate of a notification at the gateway.
+/// The outcome of a notification at the gateway.
 struct GatewayFate {
     var outcome: RequestOutcome
-    /// How its connection ends after it, if it does.
+    /// How the connection ends after the notification, if it does.
     var ending: GatewayDialogue.Ending?
 }
 
 extension GatewayFate {
     init(_ status: GatewayStatus) {
-        // Status 10 names the last notification that was accepted.
+        // Status 10 names the last accepted notification.
         self.init(outcome: status == .shutdown ? .accepted : .refused(status.reason), ending: .status(status))
     }
 }
 
 extension TokenTable {
-    /// The fate that a token's four digits request at the gateway.
+    /// Returns the fate that a token's four digits request at the gateway.
     ///
-    /// The digits are those of HTTP/2 where the gateway has such an answer; others are accepted. In addition `0NNN`
-    /// requests status NNN in decimal, and `0000` that the connection closes.
+    /// The digits are those of HTTP/2 if the gateway has a corresponding answer. Notifications with other digits are
+    /// accepted. In addition, `0NNN` requests status NNN (decimal), and `0000` a close.
     @inline(never)
     static func gatewayFate(code: UInt16) -> GatewayFate? {
         if code == 0 { return GatewayFate(outcome: .unanswered, ending: .close) }
@@ -145,16 +145,16 @@ extension TokenTable {
         }
     }
 
-    /// The table's lines about the gateway, for `simulate --help`.
+    /// The gateway section of `simulate --help`.
     static let gatewayText = """
-        On the gateway the same tokens ask for the status of that kind: fa174001 for 8, fa174130 for 7, fa175000
-        for 1; fa17f020, fa17f022 and fa17f023 close it. Tokens that it has no status for, those of 410 among them,
-        are accepted, as Apple's did. Any status by its number, and more:
+        On the binary gateway, the same tokens request the corresponding status: fa174001 is 8, fa174130 is 7,
+        fa175000 is 1; fa17f020, fa17f022 and fa17f023 close the connection. Tokens without a corresponding status,
+        such as those of 410, are accepted, as by Apple's gateway. In addition:
 
           fa170NNN  the gateway answers status NNN, 001 to 255 (fa170008: invalid token)
-          fa170010  the gateway accepts this one, answers 10, shutdown, and closes
-          fa170000  the gateway closes without a word, and does not process this one
-          000…      a token of zeros is answered 8
+          fa170010  the gateway accepts the notification, answers 10 (shutdown) and closes
+          fa170000  the gateway closes without an answer and without processing the notification
+          000…      a token of zeros is answered with 8
 
         """
 }

@@ -1,38 +1,37 @@
-/// The faults of every connection of the gateway, as `--gateway-fault` names them. Of two of a kind the last one
-/// counts.
+/// The faults of every gateway connection, as set by `--gateway-fault`. The last fault of a kind applies.
 package struct GatewayFaults: Sendable {
-    /// The faults as they were named.
+    /// The faults as given by the user.
     package private(set) var names: [String] = []
-    /// Error answers are delayed; frames that come meanwhile are discarded.
+    /// The delay of error answers. Frames that arrive meanwhile are discarded.
     private(set) var errorDelayNs: Int64 = 0
     /// Closes without an answer after this number of accepted notifications.
     private(set) var closeAfter = Int.max
-    /// Sends status 10 after this number.
+    /// Sends status 10 after this number of accepted notifications.
     private(set) var shutdownAfter = Int.max
-    /// Error answers go out byte by byte.
+    /// Whether error answers are sent byte by byte.
     private(set) var isSplit = false
-    /// The number of bytes that are read a second. 0 reads nothing.
+    /// The number of bytes read per second. 0 reads nothing.
     private(set) var bytesPerSecond = Int.max
 
-    /// Between two bytes of a split answer.
+    /// The pause between two bytes of a split answer.
     static let splitPauseNs: Int64 = 20_000_000
 
     /// Names and effects, in the order of the help.
     static let all: [(name: String, help: String)] = [
-        ("error-delay=TIME", "error answers come so much later (200ms); what comes meanwhile is discarded"),
-        ("close@N", "closes without a word after every N accepted notifications of a connection"),
-        ("shutdown@N", "status 10 after N of a connection, which names the last one accepted"),
-        ("split", "error answers go out byte by byte, with pauses"),
+        ("error-delay=TIME", "delays error answers (200ms); frames received meanwhile are discarded"),
+        ("close@N", "closes without an answer after N accepted notifications of a connection"),
+        ("shutdown@N", "sends status 10 after N accepted notifications of a connection; it names the last one"),
+        ("split", "sends error answers byte by byte, with pauses"),
         ("slow", "reads 32 KiB a second; slow=N: N bytes"),
-        ("silent", "reads nothing at all"),
+        ("silent", "reads nothing"),
     ]
 
     package init() {}
 
-    /// Throws one line that says what is wrong with a name.
+    /// Parses fault names. Throws a one-line error that names the invalid one.
     package init(_ names: [String]) throws(SimulatorError) { for name in names { try add(name) } }
 
-    /// Adds a fault by name. Throws one line that says what is wrong.
+    /// Adds a fault by name. Throws a one-line error if it is invalid.
     package mutating func add(_ name: String) throws(SimulatorError) {
         let kind = name.prefix { $0 != "=" && $0 != "@" }
         let value = name.dropFirst(kind.count + 1)

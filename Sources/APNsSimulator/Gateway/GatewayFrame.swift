@@ -1,25 +1,25 @@
 import PushRecords
 
-/// One notification of the binary protocol. Token and payload are lent, and may be empty.
+/// One notification of the binary protocol. Token and payload are borrowed and may be empty.
 struct GatewayFrame {
-    /// 0: none.
+    /// 0 if absent.
     var identifier: UInt32 = 0
     var token: UnsafeRawBufferPointer = .nothing
     var payload: UnsafeRawBufferPointer = .nothing
-    /// Whether an item is unknown, has another size than Apple's, or comes twice.
+    /// Whether an item is unknown, duplicate, or has a size other than Apple's.
     var isMalformed = false
 
-    /// The size of a frame whose first bytes are known.
+    /// The size of a frame, as far as its first bytes determine it.
     enum Extent: Equatable {
         /// More bytes are needed.
         case unknown
-        /// The frame's size. Not all of it may be there.
+        /// The size of the frame, which may be incomplete.
         case frame(Int)
-        /// An unknown command, or a frame beyond `limit`. The beginning of the next frame is unknown.
+        /// An unknown command, or a frame longer than `limit`. The start of the next frame is unknown.
         case noFrame
     }
 
-    /// The longest frame that is read: command 1 with the longest token and payload that 16 bits can say.
+    /// The maximum size of a frame: command 1 with the longest token and payload that 16-bit lengths allow.
     static let limit = 13 + 2 * 65_535
     private static let itemHead = 3
 
@@ -36,7 +36,7 @@ struct GatewayFrame {
         }
     }
 
-    /// Commands 0 and 1: a token and a payload, each after its length.
+    /// Returns the extent of command 0 or 1: a token and a payload, each preceded by its length.
     private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Extent {
         guard bytes.count >= index + 2 else { return .unknown }
         let payloadAt = index + 2 + Int(bytes.number16(at: index))
@@ -44,7 +44,7 @@ struct GatewayFrame {
         return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
     }
 
-    /// Reads a complete frame.
+    /// Parses a complete frame.
     init(_ bytes: UnsafeRawBufferPointer) {
         switch bytes[0] {
         case 0: readPair(bytes, tokenAt: 1)
@@ -61,7 +61,7 @@ struct GatewayFrame {
         payload = UnsafeRawBufferPointer(rebasing: bytes[payloadAt + 2..<bytes.count])
     }
 
-    /// Reads command 2. Items after a bad one are read, too: the identifier may be among them.
+    /// Parses command 2. Continues after a malformed item because the identifier may follow.
     private mutating func readItems(_ items: UnsafeRawBufferPointer) {
         var at = 0
         var seen: UInt8 = 0
@@ -91,21 +91,21 @@ struct GatewayFrame {
     }
 }
 
-/// Splits a connection's bytes into frames. One thread.
+/// Splits a connection's bytes into frames. Not thread-safe.
 struct GatewayReader {
     /// The beginning of an incomplete frame.
     private var kept: [UInt8] = []
-    /// Whether there was no frame: nothing more is read.
+    /// Whether framing was lost. All further bytes are ignored.
     private(set) var isLost = false
 
-    /// Passes each complete frame to `take`, lent for the call.
+    /// Passes each complete frame to `take`, valid for the duration of the call.
     mutating func read(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) {
         if isLost { return }
         let all = kept + bytes
         kept = Array(all.dropFirst(all.withUnsafeBytes { cut($0, take) }))
     }
 
-    /// Returns how many bytes the frames took.
+    /// Passes on the complete frames and returns their total size in bytes.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) -> Int {
         var at = 0
         while at < bytes.count {
@@ -125,7 +125,7 @@ struct GatewayReader {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Two bytes as a big-endian number.
+    /// Reads two bytes as a big-endian number.
     @inline(__always) func number16(at index: Int) -> UInt16 {
         UInt16(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt16.self))
     }

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other.
+/// The status of the binary gateway's error answers. Apple's numbers ("Binary Provider API", archived), or any other.
 struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     let rawValue: UInt8
 
@@ -12,11 +12,11 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     static let topicSize = Self(rawValue: 6)
     static let payloadSize = Self(rawValue: 7)
     static let invalidToken = Self(rawValue: 8)
-    /// The server shuts down. The answer names the last notification that was processed.
+    /// Sent at shutdown. The answer names the last processed notification.
     static let shutdown = Self(rawValue: 10)
     static let protocolError = Self(rawValue: 128)
 
-    /// The gateway's statuses and the reasons that HTTP/2 has for the same mistake.
+    /// The gateway's statuses with the HTTP/2 reasons for the same error.
     private static let reasons: [(status: GatewayStatus, reason: ReasonCode)] = [
         (.processingError, .internalServerError), (.missingToken, .missingDeviceToken), (.missingTopic, .missingTopic),
         (.missingPayload, .payloadEmpty), (.invalidToken, .badDeviceToken), (.tokenSize, .badDeviceToken),
@@ -24,12 +24,12 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
         (.invalidToken, .deviceTokenNotForTopic),
     ]
 
-    /// The reason under which the books count it.
+    /// The reason that the books count this status under.
     var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
 }
 
 extension GatewayStatus {
-    /// The status for a reason of HTTP/2, if the gateway has one.
+    /// Looks up the status for an HTTP/2 reason, if the gateway has one.
     init?(_ reason: ReasonCode) {
         guard let row = Self.reasons.first(where: { $0.reason == reason }) else { return nil }
         self = row.status

@@ -1,14 +1,14 @@
 import PushRecords
 
-/// The answer of APNs to a request: a status, and a reason unless it is 200.
+/// An APNs answer to a request: a status, and a reason unless the status is 200.
 struct Answer: Hashable, Sendable {
     /// The body of an answer that is not 200.
     enum Body: UInt8, Sendable {
-        /// `{"reason": …}` with Apple's word.
+        /// `{"reason": …}` with Apple's reason.
         case reason
-        /// A reason that Apple does not send yet, `ReasonOfTomorrow`.
+        /// `{"reason": …}` with an unknown reason, `ReasonOfTomorrow`.
         case unknownReason
-        /// No body at all.
+        /// No body.
         case missing
     }
 
@@ -22,12 +22,12 @@ struct Answer: Hashable, Sendable {
 }
 
 extension Answer {
-    /// The answer that Apple's page lists for a reason.
+    /// Creates the answer that Apple's page lists for a reason.
     init(_ reason: ReasonCode) {
         self.init(status: Self.status(of: reason), reason: reason)
     }
 
-    /// The status beside each reason on Apple's page "Handling notification responses from APNs".
+    /// Returns the status of a reason on Apple's page "Handling notification responses from APNs".
     static func status(of reason: ReasonCode) -> UInt16 {
         switch reason {
         case .none: 200
@@ -47,16 +47,16 @@ extension Answer {
     }
 }
 
-/// The `timestamp` of a 410: since when the token is dead, in milliseconds since the epoch.
+/// Computes the `timestamp` of a 410: when the token became invalid, in milliseconds since the epoch.
 ///
-/// Anyone can compute it from the token (its bytes), so that an audit can check it: 1600000000000 plus the number that
-/// the last nine hex digits spell (all of a shorter token). It lies between September 2020 and November 2022.
+/// It is 1600000000000 plus the number in the last nine hex digits of the token (all digits of a shorter token), so
+/// that audits can verify it. It lies between September 2020 and November 2022.
 func unregisteredAtMs(token: UnsafeRawBufferPointer) -> Int64 {
     let number = token.suffix(5).reduce(0) { $0 << 8 | Int64($1) }
     return 1_600_000_000_000 + (number & 0xF_FFFF_FFFF)
 }
 
-/// The value of a hex digit in either case.
+/// Returns the value of a hex digit in either case.
 @inline(__always) func hexDigit(_ byte: UInt8) -> UInt8? {
     switch byte {
     case 0x30...0x39: byte - 0x30

@@ -5,22 +5,22 @@ private enum TokenLimits {
     /// "APNs rejects any provider token whose iat is older than one hour."
     static let expiresAfterMs: Int64 = 60 * 60 * 1000
     /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two
-    /// tokens on a connection. Not between their arrivals, since a connection may be opened a minute before the
+    /// tokens on a connection. Arrival times do not count, since a connection may be opened a minute before the
     /// renewal.
     static let updateAfterMs: Int64 = 20 * 60 * 1000
-    /// How far the provider's clock may be ahead. Apple documents no limit.
+    /// The tolerated lead of the provider's clock. Apple documents no limit.
     static let clockSkewMs: Int64 = 5 * 60 * 1000
 }
 
-/// The provider token of one connection. A request with the same token costs one comparison of bytes and one of times.
+/// The provider token of one connection. A repeated token costs one comparison of bytes and one of times.
 struct ConnectionCredential {
-    /// The value of `authorization` last accepted, `bearer ` included.
+    /// The last accepted `authorization` value, including `bearer `.
     private var value: [UInt8] = []
     private var token = ProviderToken()
-    /// When it becomes too old.
+    /// When the token expires.
     private var expiresAtMs: Int64 = 0
 
-    /// Whether a valid token was seen.
+    /// Whether a valid token was received.
     var isKnown: Bool { !value.isEmpty }
 
     /// Checks a request's `authorization`. `wallMs` is milliseconds since the epoch.
@@ -49,7 +49,7 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            // A token that is too old has to be replaced, however young it is.
+            // An expired token must be replaced even within 20 minutes.
             if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < TokenLimits.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// Apple's checks of a request to manage channels, and its answer.
+/// Apple's checks of channel management requests, and the answers.
 ///
 /// Source: Apple, "Sending channel management requests to APNs" and "Handling error responses from Apple Push
 /// Notification service".
@@ -9,10 +9,10 @@ struct ManagementCheck {
         case create, read, delete, list
     }
 
-    /// The operation, and the bundle id that it is for.
+    /// An operation and the bundle id it applies to.
     struct Target {
         var operation: Operation
-        /// Lent from the path.
+        /// Borrowed from the path.
         var bundleID: UnsafeRawBufferPointer
     }
 
@@ -21,16 +21,16 @@ struct ManagementCheck {
         var reason = ReasonCode.none
         /// The id of a new channel.
         var channelID: String?
-        /// The body of an answer that is no refusal.
+        /// The body of a successful answer.
         var body = ""
     }
 
-    /// The checks that broadcasts and their channels share.
+    /// The checks shared by broadcasts and channel management.
     var common: RequestCheck
 
     private static let prefix: StaticString = "/1/apps/"
 
-    /// Checks method and path, which precede the provider token.
+    /// Checks method and path. Runs before the check of the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
         let prefix = Self.prefix.utf8CodeUnitCount
         guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
@@ -52,7 +52,7 @@ struct ManagementCheck {
         return (Target(operation: operation, bundleID: bundleID), .none)
     }
 
-    /// Performs the operation. The provider token was checked before.
+    /// Performs the operation, after the check of the provider token.
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }

@@ -1,14 +1,15 @@
 import JSON
 
-/// The members of a JSON object, as the simulator's checks need them.
+/// JSON parsing for the simulator's checks.
 enum PayloadSyntax {
-    /// Whether the bytes are one JSON object, with nothing but white space around it.
+    /// Returns whether the bytes are one JSON object, surrounded by nothing but white space.
     static func isObject(_ bytes: UnsafeRawBufferPointer) -> Bool {
         let scan = JSONScanner.scan(bytes)
         return scan.error == nil && scan.kind == .object
     }
 
-    /// The members of an object: names decoded, values as raw JSON. Returns `nil` if the bytes are no object.
+    /// Returns the members of an object, with decoded names and raw JSON values, or `nil` if the bytes are not an
+    /// object.
     static func members(of bytes: UnsafeRawBufferPointer) -> [String: UnsafeRawBufferPointer]? {
         guard var reader = try? JSONReader(bytes), (try? reader.enterObject()) != nil else { return nil }
         var members: [String: UnsafeRawBufferPointer] = [:]

@@ -2,38 +2,38 @@ internal import Bytes
 import PushRecords
 import TLS
 
-/// A key that provider tokens may be signed with, as registered at Apple.
+/// A signing key of provider tokens, as registered with Apple.
 struct ProviderKey: Sendable {
-    /// `kid` of the tokens, Apple's ten characters.
+    /// The tokens' `kid`, ten characters.
     var keyID: String
-    /// `iss` of the tokens. `nil` allows any team.
+    /// The tokens' `iss`. `nil` allows any team.
     var teamID: String?
-    /// Verifies signatures of r and s (RFC 7518, 3.4), or in DER.
+    /// The key that verifies signatures as r and s (RFC 7518, 3.4) or in DER.
     var key: VerificationKey
 }
 
-/// The content of a provider token, and the verdict on its form and signature.
+/// The claims of a provider token, and the result of checking its form and signature.
 struct ProviderToken {
     var keyID = ""
     var teamID = ""
     /// `iat` in milliseconds.
     var issuedAtMs: Int64 = 0
-    /// Why it is never valid, or `.none`.
+    /// The reason why the token is invalid, or `.none`.
     var refusal = ReasonCode.none
-    /// Forms that the RFCs do not have and APNs accepts, by their names in `/totals`.
+    /// Forms that violate the RFCs but that APNs accepts, by their names in `/totals`.
     var leniencies: [String] = []
 }
 
-/// Reads and verifies provider tokens (JWT, ES256), each distinct one once. One thread.
+/// Parses provider tokens (JWT, ES256) and verifies each distinct token once. Not thread-safe.
 ///
 /// Source: Apple's "Establishing a token-based connection to APNs".
 struct ProviderTokenReader {
     let keys: [ProviderKey]
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
-    /// The leniencies of distinct valid tokens, until the books have them.
+    /// The leniencies of distinct valid tokens that the books have not recorded yet.
     var leniencies: [String] = []
 
-    /// The cache is emptied beyond this number of tokens, which bounds its memory.
+    /// The number of tokens at which the cache is cleared.
     static let cacheLimit = 256
     static let lengthLimit = 4096
 
@@ -73,7 +73,7 @@ struct ProviderTokenReader {
         return result
     }
 
-    /// Decodes base64url. Padding is accepted as APNs does, although RFC 7515 (2) has none: a2 sends it.
+    /// Decodes base64url. Accepts padding as APNs does, because a2 sends it. RFC 7515 (2) forbids it.
     private func decode(_ part: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
         guard part.last == UInt8(ascii: "=") else { return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part)) }
         guard part.count % 4 == 0 else { return nil }
@@ -82,25 +82,25 @@ struct ProviderTokenReader {
         return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part))
     }
 
-    /// Whether it is r and s (RFC 7518, 3.4), or one DER sequence as Pushy sends it: APNs accepts both.
+    /// Returns whether the bytes are r and s (RFC 7518, 3.4) or one DER sequence, which Pushy sends and APNs accepts.
     private func isSignature(_ bytes: [UInt8]) -> Bool {
         bytes.count == 64 || bytes.count >= 8 && bytes[0] == 0x30 && Int(bytes[1]) == bytes.count - 2
     }
 
-    /// The members of an encoded object, as they are written.
+    /// Returns the members of an encoded object as raw JSON.
     private func members(_ part: Slice<UnsafeRawBufferPointer>) -> [String: String]? {
         decode(part)?.withUnsafeBytes {
             PayloadSyntax.members(of: $0)?.mapValues { String(decoding: $0, as: UTF8.self) }
         }
     }
 
-    /// A string without escapes: identifiers have none.
+    /// Returns a string without escapes. Identifiers need none.
     private func text(_ value: String?) -> String? {
         guard let value, value.hasPrefix("\""), !value.contains("\\") else { return nil }
         return String(value.dropFirst().dropLast())
     }
 
-    /// A number without its fraction. A string that spells one is accepted as APNs does: two clients send it.
+    /// Returns a number without its fraction. Accepts a numeric string as APNs does, because two clients send it.
     private func number(_ value: String) -> Int64? {
         let whole = (text(value) ?? value).prefix { $0 != "." }
         guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }

@@ -2,33 +2,32 @@ import PushRecords
 
 /// One complete request after the checks of method and path.
 struct CheckedRequest {
-    /// The bytes of the path's device token, or of a broadcast's channel id. Empty if it is not valid.
+    /// The bytes of the path's device token or of a broadcast's channel id. Empty if invalid.
     var token = UnsafeRawBufferPointer.nothing
-    /// `apns-id` (`apns-request-id` of a broadcast), or `.none` if it is absent or not valid.
+    /// `apns-id` (`apns-request-id` of a broadcast), or `.none` if absent or invalid.
     var id = NotificationUUID.none
-    /// The bundle id in a broadcast's path. Without a base address the request is for a device.
+    /// The bundle id in a broadcast's path. A null base address means that the request is for a device.
     var bundleID = UnsafeRawBufferPointer.nothing
 
     var isBroadcast: Bool { bundleID.baseAddress != nil }
 }
 
-/// The checks of a request besides its provider token, with Apple's reasons.
+/// Apple's checks of a request, except for the provider token.
 ///
-/// Written for the simulator alone, from Apple's pages "Sending notification requests to APNs" and "Handling
-/// notification responses from APNs", and for broadcasts from "Sending broadcast push notification requests to APNs"
-/// and "Handling error responses from Apple Push Notification service". It shares no rule with the worker's
-/// validation, since a bug would pass on both sides.
+/// They follow Apple's pages "Sending notification requests to APNs" and "Handling notification responses from APNs",
+/// and for broadcasts "Sending broadcast push notification requests to APNs" and "Handling error responses from Apple
+/// Push Notification service". They share no code with the worker's validation, since a shared bug would go unnoticed.
 struct RequestCheck: Sendable {
-    /// The bundle ids that may be pushed to, without the suffixes of push types. Empty allows all.
+    /// The allowed bundle ids without push type suffixes. Empty allows all.
     var bundleIDs: [[UInt8]] = []
     /// Whether the topic's suffix must match the push type.
     var checksTopicSuffixes = true
-    /// Bundle ids for which broadcast was not set up.
+    /// Bundle ids without broadcast.
     var withoutBroadcast: [[UInt8]] = []
     var channels = ChannelBook()
     /// The topic of requests without one, from the client certificate.
     var defaultTopic: [UInt8]?
-    /// Whether the connection authenticates by certificate: `location` is for provider tokens only.
+    /// Whether the connection authenticates by certificate. `location` requires provider tokens.
     var isCertificate = false
 
     static let payloadLimit = 4096
@@ -39,7 +38,7 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// Checks method and path, which precede the provider token. The request's token lies in `room`, of 100 bytes.
+    /// Checks method and path, before the provider token. Stores the device token in `room`, of 100 bytes.
     func target(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
@@ -92,7 +91,7 @@ struct RequestCheck: Sendable {
             type = known
             if checksTopicSuffixes, let refusal = suffix(of: fields.topic, for: type) { return refusal }
         } else if let wanted = suffixed(fields.topic) {
-            // APNs accepts a topic with a suffix without a push type (Pr0Ger/PyAPNs2, issue 87).
+            // APNs accepts a suffixed topic without a push type (Pr0Ger/PyAPNs2, issue 87).
             type = wanted
         }
         guard priority(fields.priority, of: type) else { return .badPriority }
@@ -114,13 +113,13 @@ struct RequestCheck: Sendable {
         if fields.channelID.baseAddress == nil { return .missingChannelId }
         if request.token.isEmpty { return .badChannelId }
         if fields.pushType.baseAddress == nil { return .missingPushType }
-        // Apple's table has a capital letter, its examples have none.
+        // Apple's table capitalizes the value, its examples do not.
         guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
             return .invalidPushType
         }
         guard priority(fields.priority, of: .liveactivity) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
-        // A channel id that requests an answer need not exist.
+        // A channel id that requests a fault need not exist.
         let policy =
             TokenTable.entry(for: request.token) == nil
             ? channels.policy(of: text(fields.channelID), bundleID: text(request.bundleID)) : .mostRecent
@@ -139,7 +138,7 @@ struct RequestCheck: Sendable {
         fields.requestID.baseAddress != nil && NotificationUUID(text: fields.requestID) == nil ? .badMessageId : nil
     }
 
-    /// Checks the bundle id in a path of broadcasts.
+    /// Checks the bundle id in a broadcast path.
     func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
@@ -152,7 +151,7 @@ struct RequestCheck: Sendable {
 
     func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Decodes a device token. Returns its bytes, which lie in `room`, or nothing if it is none.
+    /// Decodes a device token into `room`. Returns its bytes, or an empty buffer if it is invalid.
     @inline(__always)
     private func deviceToken(
         _ digits: UnsafeRawBufferPointer, room: UnsafeMutableRawBufferPointer
@@ -182,19 +181,20 @@ struct RequestCheck: Sendable {
 
     /// Checks that a push type matches the topic's suffix.
     ///
-    /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may
-    /// return an error, delay the delivery of the notification, or drop it altogether". The reasons are those that
-    /// users of other clients got from it: InvalidPushType for an alert to a topic that ends in `.voip`
-    /// (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2, issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for
-    /// a voip push to the bundle id alone, since its token is one of the other topic
-    /// (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
+    /// Apple: "apns-topic … must use your app's bundle ID with .voip appended". On a mismatch, "APNs may return an
+    /// error, delay the delivery of the notification, or drop it altogether". The reasons are those reported by users
+    /// of other clients:
+    /// - InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2,
+    ///   issue 87; ostinelli/apnotic, issue 87).
+    /// - DeviceTokenNotForTopic for a voip push to the plain bundle id, because its token belongs to the other topic
+    ///   (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         let found = suffixed(topic)
         if found == nil { return type.suffix == nil ? nil : .deviceTokenNotForTopic }
         return found == type ? nil : .invalidPushType
     }
 
-    /// The push type whose suffix the topic has, the certificate's where the request has none.
+    /// Returns the push type of the topic's suffix. A request without a topic uses the certificate's.
     private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
         if topic.baseAddress == nil {
             guard let defaultTopic else { return nil }
@@ -206,7 +206,8 @@ struct RequestCheck: Sendable {
         }?.type
     }
 
-    /// A bundle identifier: letters, digits, hyphens and periods (CFBundleIdentifier); underscores are seen.
+    /// Returns whether a text is a bundle id: letters, digits, hyphens and periods (CFBundleIdentifier). Underscores
+    /// occur in practice.
     func isIdentifier(_ text: UnsafeRawBufferPointer) -> Bool {
         text.allSatisfy { byte in
             switch byte {
@@ -234,7 +235,7 @@ struct RequestCheck: Sendable {
         return type != .background && (text.spells("10") || text.spells("1"))
     }
 
-    /// Seconds since the epoch, UTC, in 32 bits. 0 means now or never.
+    /// Returns whether an expiration is valid: 32-bit seconds since the epoch. 0 means immediate delivery or none.
     private func expiration(_ text: UnsafeRawBufferPointer) -> Bool {
         guard text.baseAddress != nil else { return true }
         let isNumber = text.count <= 10 && text.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

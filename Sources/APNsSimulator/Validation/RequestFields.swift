@@ -1,9 +1,9 @@
 import Glibc
 import PushRecords
 
-/// The header fields of one request that APNs reads, lent from the request.
+/// The header fields of one request that APNs reads, borrowed from the request.
 ///
-/// An absent field has no base address; an empty one has.
+/// An absent field has a null base address, an empty one does not.
 struct RequestFields {
     var method: UnsafeRawBufferPointer = .nothing
     var path: UnsafeRawBufferPointer = .nothing
@@ -13,14 +13,14 @@ struct RequestFields {
     var priority: UnsafeRawBufferPointer = .nothing
     var expiration: UnsafeRawBufferPointer = .nothing
     var id: UnsafeRawBufferPointer = .nothing
-    /// `apns-request-id` and `apns-channel-id`, of broadcasts and channel management.
+    /// `apns-request-id` and `apns-channel-id` of broadcasts and channel management.
     var requestID: UnsafeRawBufferPointer = .nothing
     var channelID: UnsafeRawBufferPointer = .nothing
     var collapseID: UnsafeRawBufferPointer = .nothing
-    /// Whether a field came twice.
+    /// Whether a field occurred twice.
     var hasDuplicate = false
 
-    /// Adds a field, whose name is in lower case (RFC 9113, 8.2.1). Unknown fields are ignored.
+    /// Adds a field with a lower-case name (RFC 9113, 8.2.1). Ignores unknown fields.
     mutating func add(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
         let isAgain =
             switch name.count {
@@ -40,11 +40,11 @@ struct RequestFields {
         if isAgain { hasDuplicate = true }
     }
 
-    /// Sets a field. Returns whether it was set before.
+    /// Sets a field. Returns whether it was already set.
     @inline(__always)
     private static func set(_ field: inout UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         let isAgain = field.baseAddress != nil
-        // An empty value may be lent without an address; it is there all the same.
+        // An empty value may have a null base address. Replace it to distinguish it from an absent field.
         field =
             value.baseAddress == nil ? UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: 1), count: 0) : value
         return isAgain
@@ -52,12 +52,12 @@ struct RequestFields {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether these bytes are that ASCII text.
+    /// Returns whether the bytes equal this ASCII text.
     @inline(__always) func spells(_ text: StaticString) -> Bool {
         count == text.utf8CodeUnitCount && (count == 0 || memcmp(baseAddress!, text.utf8Start, count) == 0)
     }
 
-    /// Whether both hold the same bytes.
+    /// Returns whether both buffers have equal bytes.
     @inline(__always) func same(as other: UnsafeRawBufferPointer) -> Bool {
         count == other.count && (count == 0 || memcmp(baseAddress!, other.baseAddress!, count) == 0)
     }

@@ -2,19 +2,19 @@ import EventLoop
 import HTTP2
 import PushRecords
 
-/// The server side of one connection, bytes in and bytes out: HTTP/2 through `ServerSession`, checks, answers, faults.
+/// The server side of one HTTP/2 connection: protocol through `ServerSession`, checks, answers, faults.
 ///
-/// It has no socket and no clock: its owner passes the bytes and the time, sends `sendable`, and ends the connection as
-/// `ending` says. One thread.
+/// It uses neither socket nor clock: the owner passes the bytes and the time, sends `sendable`, and ends the connection
+/// as `ending` says. Not thread-safe.
 final class Dialogue {
     /// How the owner ends the connection once `sendable` is sent.
     enum Ending: UInt8 {
         case none
-        /// In order: close_notify.
+        /// Closes gracefully with close_notify.
         case close
-        /// The TCP stream ends, without close_notify.
+        /// Ends the TCP stream without close_notify.
         case cut
-        /// TCP reset; unsent output is dropped.
+        /// Resets the TCP connection and discards unsent output.
         case reset
     }
 
@@ -24,35 +24,35 @@ final class Dialogue {
     /// Whether requests need a provider token.
     private let needsToken: Bool
     private var credential = ConnectionCredential()
-    /// A client certificate's bundle id.
+    /// The bundle id of the client certificate.
     private let certificateTopic: [UInt8]?
     let check: RequestCheck
     private(set) var ending = Ending.none
-    /// The number of bytes of the session's output that may still be sent, if it is limited.
+    /// The remaining number of output bytes to send, if a fault limits it.
     private var outputLeft: Int?
-    /// The output that was waiting when the current bytes came.
+    /// The size of the pending output when the current bytes arrived.
     private var outputAtStart = 0
-    /// Whether it takes everything and sends nothing any more.
+    /// Whether the connection reads all bytes and sends nothing.
     private(set) var isSilent = false
-    /// The last stream id of the GOAWAYs that were sent.
+    /// The last stream id of the GOAWAY frames sent.
     private var lastStream = Int32.max
     private var highestProcessed: Int32 = 0
-    /// Whether a GOAWAY was sent: the connection closes once every stream is answered.
+    /// Whether a GOAWAY was sent. The connection closes once every stream is answered.
     private var isLeaving = false
-    /// How its owner has to send.
+    /// How the owner must split the output.
     private(set) var pace = Pace.whole
-    /// Set if answers go out last first.
+    /// Reverses the order of answers if that fault is active.
     private var reversal: AnswerReversal?
 
     enum Pace: UInt8 {
         case whole
         /// Pieces of 1 to 7 bytes.
         case pieces
-        /// Such a piece every so often.
+        /// A piece of 1 to 7 bytes every 2 ms.
         case slowPieces
     }
 
-    /// - Parameter certificateUserID: `UID` of the client certificate, where there is one.
+    /// - Parameter certificateUserID: `UID` of the client certificate, if the client sent one.
     init(
         service: Service, number: Int, hasCertificate: Bool, certificateUserID: String?
     ) throws(HTTP2Error) {
@@ -80,21 +80,21 @@ final class Dialogue {
 
     // MARK: Bytes
 
-    /// The bytes to send; lent until the next call.
+    /// The bytes to send, valid until the next call.
     var sendable: UnsafeRawBufferPointer {
         let output = session.output
         guard let outputLeft, outputLeft < output.count else { return output }
         return UnsafeRawBufferPointer(rebasing: output[..<outputLeft])
     }
 
-    /// The first bytes of `sendable` were sent.
+    /// Removes the first bytes of `sendable`, which have been sent.
     func consume(_ count: Int) {
         session.consumeOutput(count)
         if let left = outputLeft { outputLeft = left - count }
         if isLeaving, session.isFinished, session.output.isEmpty, ending == .none { ending = .close }
     }
 
-    /// Processes bytes from the client, and answers what can be answered now.
+    /// Processes bytes from the client and answers requests that are due now.
     func receive(_ bytes: UnsafeRawBufferPointer, now: LoopTime) {
         if isSilent || ending != .none { return }
         outputAtStart = session.output.count
@@ -108,10 +108,10 @@ final class Dialogue {
                 }
             }
         } catch {
-            // The client broke the protocol; nghttp2 has queued a GOAWAY if it could.
+            // The client violated the protocol. nghttp2 has queued a GOAWAY if possible.
             ending = .close
         }
-        // nghttp2 neither reads nor writes any more: the client broke a rule, or left and has all its answers.
+        // nghttp2 has finished: the client violated the protocol, or left and has all its answers.
         if session.isFinished, ending == .none { ending = .close }
     }
 
@@ -142,7 +142,7 @@ final class Dialogue {
         }
     }
 
-    /// Checks the provider token, if the connection needs one. The first valid one allows all streams.
+    /// Checks the provider token, if the connection needs one. The first valid token raises the stream limit.
     private func authorize(_ fields: RequestFields, now: LoopTime) throws(HTTP2Error) -> ReasonCode {
         guard needsToken else { return .none }
         let wasKnown = credential.isKnown
@@ -171,7 +171,7 @@ final class Dialogue {
         }
     }
 
-    /// Sends an answer whose time has come.
+    /// Sends an answer that is due.
     func answer(_ due: DueAnswer) {
         if isSilent || ending != .none { return }
         do { try service.replies.write(due.reply, stream: due.stream, to: session) } catch { ending = .close }
@@ -186,7 +186,7 @@ final class Dialogue {
         case .resetStream: try session.reset(stream: stream, .internalError)
         case .refuseStream: try session.reset(stream: stream, .refusedStream)
         case .goAway(.below):
-            // With long bodies streams end out of order: a processed one must not be above the last stream.
+            // With long bodies, streams end out of order. The last stream id must not be below a processed stream.
             try leave(last: max(stream - 2, highestProcessed), "")
         case .outOfOrder:
             try inject(fault)
@@ -209,8 +209,8 @@ final class Dialogue {
         }
     }
 
-    /// Applies a fault to the whole connection. A fault of a request does nothing. Only a cut ends a silenced
-    /// connection.
+    /// Applies a fault to the whole connection. A fault of a request has no effect. On a silenced connection only a cut
+    /// has an effect.
     func inject(_ fault: Fault) throws(HTTP2Error) {
         if ending != .none { return }
         if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }
@@ -223,7 +223,7 @@ final class Dialogue {
         case .cut(.before): cut(.cut)
         case .cut(.reset): cut(.reset)
         case .blackhole:
-            // Not even the acknowledgement of a PING that came with the same bytes.
+            // Suppress even the acknowledgement of a PING that arrived with the same bytes.
             outputLeft = outputAtStart
             isSilent = true
         case .stall: try session.setStalled(true)
@@ -237,7 +237,7 @@ final class Dialogue {
         }
     }
 
-    /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
+    /// Sends SETTINGS with the service's stream limit, unless the connection still lacks a valid provider token.
     func announceStreams() throws(HTTP2Error) {
         if isSilent || ending != .none || needsToken && !credential.isKnown { return }
         try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
@@ -257,7 +257,7 @@ final class Dialogue {
 
     // MARK: Channels
 
-    /// Answers a request of channel management at once. Faults apply to notifications only.
+    /// Answers a channel management request immediately. Faults apply to notifications only.
     private func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)
@@ -265,7 +265,7 @@ final class Dialogue {
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {
             answer = check.answer(target, fields, body: session.body)
-            // A channel id may request an answer, as a device token may.
+            // A channel id can request an answer, as a device token can.
             let entry = channelBytes(fields.channelID)?.withUnsafeBytes { TokenTable.entry(for: $0) }
             if case .answer(let wanted)? = entry?.fault {
                 answer = ManagementCheck.Answer(wanted.reason)

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// An answer that waits for its time.
+/// A delayed answer.
 struct DueAnswer: Sendable {
     var dueNs: Int64
     /// The connection's number.
@@ -9,21 +9,21 @@ struct DueAnswer: Sendable {
     var reply: Reply
 }
 
-/// The content of an answer: plain bytes, so that a million can wait without an object each.
+/// The content of an answer. A plain value, so that a million can be queued without an object each.
 struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
     var body: Answer.Body
     var id: NotificationUUID
-    /// Whether the simulator made the id, because the client sent none.
+    /// Whether the simulator generated the id because the client sent none.
     var isOwnID: Bool
-    /// The time in a 410, or 0.
+    /// The `timestamp` of a 410, or 0.
     var timestampMs: Int64
-    /// Whether the id is `apns-request-id`.
+    /// Whether the id is sent as `apns-request-id`.
     var isBroadcast = false
 }
 
-/// Answers ordered by when they are due; a binary heap.
+/// A priority queue of answers ordered by due time: a binary heap.
 struct DueQueue {
     private var heap: [DueAnswer] = []
 
@@ -42,7 +42,7 @@ struct DueQueue {
         heap[index] = answer
     }
 
-    /// Removes the earliest answer if it is due.
+    /// Removes and returns the earliest answer if it is due.
     mutating func popDue(nowNs: Int64) -> DueAnswer? {
         guard let first = heap.first, first.dueNs <= nowNs else { return nil }
         let last = heap.removeLast()
@@ -61,9 +61,9 @@ struct DueQueue {
     }
 }
 
-/// Reverses a connection's answers: those to requests within 20 ms of the first go out together, last first.
+/// Reverses a connection's answers: answers to requests within 20 ms of the first are sent together, last first.
 ///
-/// It gives each answer a delay that puts it before the previous one.
+/// Each answer is delayed such that it is due before the previous one.
 struct AnswerReversal {
     static let spanNs: Int64 = 20_000_000
     private var startNs: Int64?
@@ -76,7 +76,7 @@ struct AnswerReversal {
             count = 0
         }
         count += 1
-        // After the last request of the span, and before the previous answer.
+        // The answer must be due after the last request of the span and before the previous answer.
         return (startNs ?? nowNs) + 2 * Self.spanNs - count - nowNs
     }
 }

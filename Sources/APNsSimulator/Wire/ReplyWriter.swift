@@ -3,31 +3,31 @@ import HTTP2
 import JSON
 import PushRecords
 
-/// Writes responses into reused memory, without an allocation for a notification. One thread.
+/// Writes responses into reused memory, without an allocation per notification. Not thread-safe.
 struct ReplyWriter: ~Copyable {
     private var headers = HeaderList()
-    /// Status, ids and body of one response. It never grows, so that its parts can be lent to the session.
+    /// Status, ids and body of one response. It never grows, so that the session can borrow its parts.
     private var text = ByteWriter(capacity: 1_024)
     private var random: SplitMix64
     private let hasUniqueID: Bool
 
     static let unknownReason: StaticString = "ReasonOfTomorrow"
 
-    /// - Parameter hasUniqueID: `apns-unique-id`, which only the development environment sends.
+    /// - Parameter hasUniqueID: Whether to send `apns-unique-id`, as only the development environment does.
     init(hasUniqueID: Bool, seed: UInt64) {
         self.hasUniqueID = hasUniqueID
         random = SplitMix64(seed: seed ^ 0x5EED)
     }
 
-    /// Returns an id for a notification that came without one.
+    /// Returns an id for a notification that arrived without one.
     mutating func newID() -> NotificationUUID { .random(using: &random) }
 
-    /// Answers a notification. Returns false if the stream is gone.
+    /// Answers a notification. Returns `false` if the stream is closed.
     @discardableResult
     mutating func write(_ reply: Reply, stream: Int32, to session: ServerSession) throws(HTTP2Error) -> Bool {
         begin(status: reply.status)
         if reply.status != 200 { headers.append("content-type", "application/json") }
-        // Apple writes the ids it makes in upper case; those it was given come back in lower case here.
+        // Apple generates ids in upper case. Ids that clients sent are returned in lower case here.
         let id = add(reply.id, isUpper: reply.isOwnID)
         if reply.isBroadcast {
             headers.append("apns-request-id", id, .nameOnly(slot: 2))
@@ -38,7 +38,7 @@ struct ReplyWriter: ~Copyable {
         return try session.respond(stream: stream, headers, body: body(of: reply))
     }
 
-    /// Answers a request of channel management.
+    /// Answers a channel management request.
     mutating func write(
         _ answer: ManagementCheck.Answer, id: NotificationUUID, stream: Int32, to session: ServerSession
     ) throws(HTTP2Error) {

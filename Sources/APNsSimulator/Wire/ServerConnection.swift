@@ -4,24 +4,24 @@ import HTTP2
 import Network
 import TLS
 
-/// One client of the simulator: its channel and its dialogue. Loop's thread.
+/// A client connection of the simulator: its channel and its dialogue. Confined to the loop's thread.
 final class ServerConnection: AcceptedConnection {
     private let number: Int
     private let service: Service
     private let loop: Loop
     private var dialogue: Dialogue?
     var channel: SecureChannel?
-    /// Called once, when the channel is gone.
+    /// Called once when the channel has closed.
     private let onClosed: () -> Void
     /// Whether reading is paused because the client reads too slowly.
     private var isPaused = false
     private var random: SplitMix64
-    /// Whether a slow connection's next piece waits for its time.
+    /// Whether the next piece of a slow connection is scheduled.
     private var isPacing = false
 
     /// The pause between pieces of a slow connection.
     static let pieceNs: Int64 = 2_000_000
-    /// The largest output that may wait for a client that does not read, in bytes.
+    /// The maximum size of pending output for a client that does not read, in bytes.
     static let waitingLimit = 1 << 20
 
     init(number: Int, service: Service, loop: Loop, onClosed: @escaping () -> Void) {
@@ -34,10 +34,10 @@ final class ServerConnection: AcceptedConnection {
 
     func answer(_ due: DueAnswer) { dialogue?.answer(due) }
 
-    /// Applies a fault of the whole connection.
+    /// Applies a fault to the whole connection.
     func inject(_ fault: Fault) { perform { dialogue throws(HTTP2Error) in try dialogue.inject(fault) } }
 
-    /// Sends the client the current limit of streams.
+    /// Sends the current stream limit to the client.
     func announceStreams() { perform { dialogue throws(HTTP2Error) in try dialogue.announceStreams() } }
 
     private func perform(_ action: (Dialogue) throws(HTTP2Error) -> Void) {
@@ -46,14 +46,14 @@ final class ServerConnection: AcceptedConnection {
         flush()
     }
 
-    /// Ends the connection in order, answers outstanding.
+    /// Closes the connection gracefully without waiting for outstanding answers.
     func close() {
         inject(.goAway(.immediate()))
-        // A GOAWAY on such a connection would be sent late or never.
+        // These connections would send a GOAWAY late or never.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
 
-    /// Sends the dialogue's output, then ends the connection if the dialogue says so.
+    /// Sends the dialogue's output, then ends the connection if the dialogue has ended.
     func flush() {
         guard let dialogue, let channel else { return }
         if dialogue.pace != .slowPieces {
@@ -70,7 +70,7 @@ final class ServerConnection: AcceptedConnection {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
-    /// Sends everything, or a few bytes as a TLS record and a system call of their own. Returns their number.
+    /// Sends everything, or a few bytes in a separate TLS record and system call. Returns the number of bytes sent.
     private func sendNext(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
         let isWhole = dialogue.pace == .whole
         let count = isWhole ? .max : Int.random(in: 1...7, using: &random)
@@ -103,7 +103,7 @@ final class ServerConnection: AcceptedConnection {
     // MARK: ByteChannelDelegate
 
     func channelOpened(applicationProtocol: String?) {
-        // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) does not.
+        // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) requires it.
         guard let channel else { return }
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {

@@ -2,9 +2,9 @@ internal import Bytes
 import EventLoop
 import PushRecords
 
-/// The state that the connections of one loop share: rules, faults, books. One thread.
+/// The state shared by the connections of one loop: rules, faults, books. Not thread-safe.
 final class Service {
-    /// Whether its connections manage channels, instead of sending notifications.
+    /// Whether its connections manage channels instead of sending notifications.
     let managesChannels: Bool
     let books: Books
     let check: RequestCheck
@@ -14,7 +14,7 @@ final class Service {
     var schedule: FaultSchedule
     var due = DueQueue()
     private var random: SplitMix64
-    /// The room for a request's token.
+    /// The buffer for a request's device token.
     let tokenRoom = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
 
     init(
@@ -43,7 +43,7 @@ final class Service {
         var delayNs: Int64
     }
 
-    /// Decides on a complete request whose refusal, if any, is known, and records it in the books.
+    /// Decides on a complete request, whose refusal is known, and records it in the books.
     @inline(__always)
     func decide(_ request: CheckedRequest, refusal: ReasonCode) -> Decision {
         var id = request.id

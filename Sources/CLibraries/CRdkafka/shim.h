@@ -1,12 +1,12 @@
-// What Swift imports of this library; macros and variadic functions get a static inline function here.
+// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
 #pragma once
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdint.h>
 
-/// rd_kafka_producev with the arguments fixed: key and value are copied, `headers` (may be NULL) belong to librdkafka
-/// once this returned RD_KAFKA_RESP_ERR_NO_ERROR and stay the caller's otherwise; `tag` comes back as `_private`.
-/// (producev, not produceva: an error is a code, not an allocated object; rdkafka.h.)
+/// Calls rd_kafka_producev with fixed arguments. Key and value are copied. librdkafka takes ownership of `headers` (may
+/// be NULL) if this returns RD_KAFKA_RESP_ERR_NO_ERROR. `tag` is returned as `_private`. (With producev, unlike
+/// produceva, an error is a code and not an allocated object; rdkafka.h.)
 static inline rd_kafka_resp_err_t crdkafka_produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int32_t partition,
                                                    const void *key, size_t key_size, const void *value,
                                                    size_t value_size, rd_kafka_headers_t *headers,
@@ -18,13 +18,13 @@ static inline rd_kafka_resp_err_t crdkafka_produce(rd_kafka_t *client, rd_kafka_
                              RD_KAFKA_V_END);
 }
 
-/// `_private` of a delivery report, as the number crdkafka_produce was given.
+/// Returns `_private` of a delivery report as the number passed to crdkafka_produce.
 static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
     return (uint64_t)(uintptr_t)message->_private;
 }
 
-/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Tells nothing where the library is older
-/// than 2.3.0, which has no question for it.
+/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Calls nothing if the library is
+/// older than 2.3.0, which has no such request.
 static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,
                                       void (*tell)(void *context, const char *name, int64_t high, int64_t low)) {
 #if RD_KAFKA_VERSION >= 0x020300ff

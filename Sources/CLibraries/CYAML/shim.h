@@ -1,3 +1,3 @@
-// What Swift imports of this library; macros and variadic functions get a static inline function here.
+// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
 #pragma once
 #include <yaml.h>

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Readers of options' values. Their errors say what would be right.
+/// Parsers of option values. Their errors describe valid values.
 package enum OptionValue {
     package static func integer(_ text: String, _ range: ClosedRange<Int>) throws(UsageError) -> Int {
         try accept(
@@ -18,7 +18,7 @@ package enum OptionValue {
             isTopicName(text) && !text.isEmpty ? text : nil)
     }
 
-    /// `100/s`.
+    /// Parses a rate such as `100/s`.
     package static func rate(_ text: String) throws(UsageError) -> Int {
         let number = text.hasSuffix("/s") ? Int(text.dropLast(2)) : nil
         return try accept(
@@ -47,12 +47,12 @@ package enum OptionValue {
     }
 }
 
-/// A time on a command line: RFC 3339 with an offset from UTC, or how long ago.
+/// A time on a command line: RFC 3339 with an offset from UTC, or a duration before now.
 package enum Moment: Hashable, Sendable {
     case at(Int64)
     case ago(Duration)
 
-    /// Reads `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`.
+    /// Parses `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`.
     package init?(_ text: String) {
         if let duration = Quantity.duration(text) {
             self = .ago(duration)
@@ -63,7 +63,7 @@ package enum Moment: Hashable, Sendable {
         }
     }
 
-    /// The time in milliseconds since the epoch, not before it.
+    /// Returns the time in milliseconds since the epoch, at least 0.
     package func ms(nowMs: Int64) -> Int64 {
         switch self {
         case .at(let ms): ms
@@ -84,7 +84,7 @@ package enum Moment: Hashable, Sendable {
         unsafe parts.tm_mon = wanted[0] - 1
         unsafe (parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec) = (wanted[1], wanted[2], wanted[3], wanted[4])
         let seconds = Int64(unsafe timegm(&parts))
-        // timegm(3) reads the 31st of February as the 3rd of March.
+        // timegm(3) normalizes the 31st of February to the 3rd of March.
         let found = unsafe [parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec]
         guard found == wanted else { return nil }
         let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0

@@ -14,11 +14,11 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// Reads a whole file of at most `limit` bytes. It may be a pipe, except on a thread that reads regular files only
+/// Reads a whole file of up to `limit` bytes. It may be a pipe, except on a thread that reads regular files only
 /// (`linux_read_regular_files_only`).
 ///
-/// - Parameter isReady: waits until a descriptor can be read; returns false if nothing came in time. With `nil`,
-///   reading waits for a pipe's writer as long as it takes.
+/// - Parameter isReady: A function that waits until a descriptor is readable and returns `false` on a timeout. With
+///   `nil`, reading waits for a pipe's writer indefinitely.
 package func readFile(
     _ path: String, limit: Int = 1 << 20, whenReady isReady: ((Int32) -> Bool)? = nil
 ) throws(FileError) -> [UInt8] {
@@ -49,7 +49,7 @@ package func readFile(
 /// A value that must not be shown. It prints as `(secret)`.
 package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     case text(String)
-    /// The path of the file that holds it, absolute or relative to the working directory.
+    /// The path of the file that contains it, absolute or relative to the working directory.
     case file(String)
 
     package var description: String { path ?? "(secret)" }
@@ -57,14 +57,15 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }
 
-    /// The content of a secret's file as text, without line breaks at its end, which do not belong to the secret.
+    /// Returns the content of a secret's file as text, without line breaks at its end, which are not part of the
+    /// secret.
     package static func line(in bytes: [UInt8]) -> String {
         var bytes = bytes[...]
         while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The path of its file, or `nil` if it is in the configuration.
+    /// The path of the secret's file, or `nil` if it is in the configuration.
     package var path: String? {
         switch self {
         case .text: nil

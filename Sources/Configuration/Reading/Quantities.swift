@@ -1,18 +1,18 @@
-/// Durations and sizes as a configuration writes them: a whole number and a unit.
+/// Durations and sizes in a configuration: a whole number and a unit.
 enum Quantity {
     private static let times: [(unit: String, size: Int64)] = [
         ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
     ]
     private static let sizes: [(unit: String, size: Int64)] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
 
-    /// `30s`, `250ms`, `15m`, `2h`; `0` needs no unit.
+    /// Parses `30s`, `250ms`, `15m`, `2h`. `0` needs no unit.
     static func duration(_ text: some StringProtocol) -> Duration? {
         if text == "0" { return .zero }
-        // A hundred years: nothing a worker waits for, and far from overflowing nanoseconds.
+        // The limit of a hundred years prevents overflows in nanoseconds.
         return number(text, times).flatMap { $0 <= 100 * 366 * 86_400_000 ? .milliseconds($0) : nil }
     }
 
-    /// Bytes: `512KiB`, `16MiB`, `1GiB`.
+    /// Parses a number of bytes: `512KiB`, `16MiB`, `1GiB`.
     static func size(_ text: some StringProtocol) -> Int? { number(text, sizes).map { Int($0) } }
 
     private static func number(_ text: some StringProtocol, _ units: [(unit: String, size: Int64)]) -> Int64? {
@@ -24,12 +24,12 @@ enum Quantity {
         return overflow ? nil : product
     }
 
-    /// In the largest unit that needs no fraction.
+    /// Returns the duration in the largest unit without a fraction.
     static func text(_ duration: Duration) -> String {
         duration == .zero ? "0" : text(duration.milliseconds, times) ?? "\(duration)"
     }
 
-    /// In the largest unit that needs no fraction.
+    /// Returns the size in the largest unit without a fraction.
     static func text(bytes: Int) -> String { text(Int64(bytes), sizes) ?? "\(bytes) bytes" }
 
     private static func text(_ number: Int64, _ units: [(unit: String, size: Int64)]) -> String? {

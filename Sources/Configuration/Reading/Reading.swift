@@ -2,10 +2,10 @@ import YAML
 
 enum Origin {
     case file(path: String)
-    /// Names of flags by the path of their value.
+    /// The names of flags by the path of their value.
     case flags([String: String])
 
-    /// The beginning of an error about the value at `path`.
+    /// Returns the prefix of an error about the value at `path`.
     func place(_ path: String, _ mark: Mark?) -> String {
         switch self {
         case .file(let file):
@@ -17,20 +17,20 @@ enum Origin {
     }
 }
 
-/// One reading of a configuration: its source, and the problems found so far.
+/// The state of reading a configuration: its source, and the problems found so far.
 final class Reading {
     let origin: Origin
-    /// The environment, or `nil` if nothing is substituted, as in flags, where the shell does it.
+    /// The environment, or `nil` to substitute nothing, as in flags, where the shell does it.
     let environment: ((String) -> String?)?
-    /// The folder of relative paths; ends with `/`, or is empty.
+    /// The folder of relative paths. Ends with `/`, or is empty.
     let folder: String
-    /// One error or warning: the key from the top (`apps[0].token.key_id`, or empty for the document itself), its place
-    /// (`nil` for a default, or for flags), and in one line what is wrong and what would be right.
+    /// An error or warning: the key's path (`apps[0].token.key_id`, or empty for the document), its position (`nil` for
+    /// a default or a flag), and one line with the mistake and the fix.
     private typealias Problem = (path: String, mark: Mark?, text: String)
     private var problems: [Problem] = []
     private var warnings: [Problem] = []
     private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
-    /// Every valid key, in the order in which the sections ended.
+    /// Every valid key, in the order in which sections ended.
     private var keys: [(name: String, path: String)] = []
     private var marks: [String: Mark] = [:]
 
@@ -42,18 +42,18 @@ final class Reading {
 
     func noteMark(_ mark: Mark, of path: String) { marks[path] = mark }
 
-    /// - Parameter mark: the place, if it is not that of the value at `path`.
+    /// - Parameter mark: The position, if it is not that of the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
         problems.append((path, mark ?? marks[path], oneLine(text)))
     }
 
-    /// Notes the valid keys of a section and its unknown ones, which `finish` refuses when all keys are known.
+    /// Records the valid and unknown keys of a section. `finish` rejects the unknown ones when all keys are known.
     func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
         keys += valid.map { ($0, section.path(of: $0)) }
         self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
     }
 
-    /// Suggests the nearest key for each unknown one: of its own section, else of another, after a wrong indentation.
+    /// Suggests the closest key for each unknown one: of its section, or of another one after a wrong indentation.
     func finish() {
         for key in unknown {
             let near =
@@ -74,16 +74,16 @@ final class Reading {
 
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
-    /// The beginning of an error about the value at `path`.
+    /// Returns the prefix of an error about the value at `path`.
     func place(_ path: String) -> String { origin.place(path, marks[path]) }
 
-    /// One line each, in the order of the document.
+    /// One line per problem, in the order of the document.
     var problemLines: [String] { lines(problems) }
     var warningLines: [String] { lines(warnings) }
 
     private func lines(_ problems: [Problem]) -> [String] {
         let end = Mark(line: .max, column: 0)
-        // The sort is stable, so problems without a place, or with the same, stay in order.
+        // The sort is stable, so problems without a position, or with the same one, stay in order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in
             "\(oneLine(origin.place(problem.path, problem.mark))): \(problem.text)"
         }

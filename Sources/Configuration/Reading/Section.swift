@@ -1,6 +1,6 @@
 import YAML
 
-/// A mapping of the configuration while it is read. Each key that is asked for is valid, and `finish` refuses the rest.
+/// A mapping of the configuration while it is read. Each requested key is valid, and `finish` rejects the others.
 struct Section {
     let path: String
     let mark: Mark
@@ -16,7 +16,7 @@ struct Section {
         reading.noteMark(mark, of: path)
     }
 
-    /// Every key with its value, for maps of the user's own names.
+    /// All keys with their values, for maps with user-defined names.
     var pairs: [(name: String, mark: Mark, value: Value)] {
         entries.map { (name: $0.name, mark: $0.mark, value: value(of: $0)) }
     }
@@ -35,7 +35,7 @@ struct Section {
         return entries.first { $0.name == name }.map { value(of: $0) }
     }
 
-    /// Reads an optional key. Without it, or when `body` refused it, `target` keeps its default.
+    /// Reads an optional key. If it is absent or `body` rejects it, `target` keeps its default.
     mutating func read<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
         if let value = value(name), let result = body(value) { target = result }
     }
@@ -47,7 +47,7 @@ struct Section {
 
     func refuse(_ name: String, _ text: String) { reading.refuse(path(of: name), text) }
 
-    /// Refuses the section for lacking a key.
+    /// Rejects the section because a key is missing.
     func refuseMissing(_ name: String, _ advice: String = "") {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }
@@ -61,7 +61,7 @@ struct Section {
         section.finish()
     }
 
-    /// Reads a text given inline or by the file that holds it (by default `NAME_file`), never both.
+    /// Reads a text given either inline or by the file that contains it (by default `NAME_file`).
     mutating func secret(_ name: String, file fileName: String? = nil) -> Secret? {
         let fileName = fileName ?? "\(name)_file"
         let inline = value(name)

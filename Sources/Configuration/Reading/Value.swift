@@ -1,6 +1,6 @@
 import YAML
 
-/// A value of the configuration while it is read. Each reader returns `nil` after refusing what is wrong.
+/// A value of the configuration while it is read. Each reader returns `nil` after rejecting an invalid value.
 struct Value {
     let node: Node
     let path: String
@@ -10,7 +10,7 @@ struct Value {
         reading.refuse(path, text, at: node.mark)
     }
 
-    /// The scalar's text with the environment's values in it.
+    /// The scalar's text with environment variables substituted.
     private func scalar(_ expectation: String) -> String? {
         guard !node.isNull else {
             refuse("has no value; expected \(expectation)")
@@ -61,12 +61,12 @@ struct Value {
         }
     }
 
-    /// A text for which `isValid` holds; `expectation` says what would be right.
+    /// Returns a text that satisfies `isValid`. `expectation` describes valid texts.
     func text(_ expectation: String, orEmpty: Bool = false, where isValid: (String) -> Bool) -> String? {
         read(expectation, orEmpty: orEmpty) { isValid($0) ? $0 : nil }
     }
 
-    /// Returns the text as `body` converts it, or refuses the value if it cannot.
+    /// Returns the text converted by `body`, or rejects the value if `body` returns `nil`.
     private func read<T>(_ expectation: String, orEmpty: Bool = true, _ body: (String) -> T?) -> T? {
         guard let text = orEmpty ? scalar(expectation) : text(expectation) else { return nil }
         guard let result = body(text) else {
@@ -84,7 +84,7 @@ struct Value {
         }
     }
 
-    /// - Parameter orZero: allows 0 too.
+    /// - Parameter orZero: Whether 0 is allowed too.
     func duration(_ range: ClosedRange<Duration>, orZero: Bool = false) -> Duration? {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
@@ -111,7 +111,7 @@ struct Value {
         }
     }
 
-    /// A mapping. No value counts as an empty one, so that all its keys can be commented out.
+    /// Returns a mapping. A missing value counts as an empty one, so that all its keys can be commented out.
     func section() -> Section? {
         if case .mapping(let entries) = node.content {
             return Section(entries, path: path, mark: node.mark, reading: reading)
@@ -125,7 +125,7 @@ struct Value {
         if case .mapping = node.content { true } else { false }
     }
 
-    /// A list of at least one and at most `limit` values, each read by `body`.
+    /// Returns a list of one to `limit` values, each read by `body`.
     func list<T>(limit: Int, orEmpty: Bool = false, _ body: (Value) -> T?) -> [T]? {
         guard case .sequence(let nodes) = node.content else {
             refuse("expected a list, found \(node.isNull ? "nothing" : kind)")

@@ -1,4 +1,4 @@
-/// `binary` of an app with `transport: binary`: how it speaks Apple's retired binary provider protocol.
+/// The settings of Apple's retired binary provider protocol: `binary` of an app with `transport: binary`.
 package struct BinarySettings: Hashable, Sendable {
     package enum Format: String, CaseIterable, Sendable {
         /// Without identifiers, so that no error names its notification.
@@ -8,12 +8,12 @@ package struct BinarySettings: Hashable, Sendable {
     }
 
     package struct Window: Hashable, Sendable {
-        /// How long after sending a notification the gateway's silence counts as acceptance.
+        /// The duration of silence after which a notification counts as accepted.
         package var duration = Duration.seconds(2)
         package var limit = 100_000
-        /// The most bytes of their frames.
+        /// The maximum size of the window's frames in bytes.
         package var bytes = 32 << 20
-        /// Whether errors that come later than `duration` make it longer, up to `drain.rebalance`.
+        /// Whether errors that arrive after `duration` increase it, up to `drain.rebalance`.
         package var adjusts = true
 
         package init() {}
@@ -23,7 +23,7 @@ package struct BinarySettings: Hashable, Sendable {
         /// A name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// From the beginning of a read to the beginning of the next; 0 if only `apns-worker feedback` reads.
+        /// The time between the starts of two reads, or 0 if only `apns-worker feedback` reads.
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
@@ -35,9 +35,9 @@ package struct BinarySettings: Hashable, Sendable {
 
     package var format = Format.framed
     package var window = Window()
-    /// Whether notifications that the gateway discarded behind an error are sent again.
+    /// Whether notifications that the gateway discarded after an error are resent.
     package var resends = true
-    /// Whether the gateway refuses a token of zeros, which proves that it reads.
+    /// Whether the gateway rejects a token of zeros, which proves that it reads.
     package var answersFence = true
     package var payloadLimit = 2_048
     package var feedback: Feedback?
@@ -66,7 +66,7 @@ extension BinarySettings {
 }
 
 extension BinarySettings.Feedback {
-    /// Returns `nil` if there is no such section, or it names no host.
+    /// Returns `nil` if the section is absent or has no host.
     fileprivate init?(in section: inout Section) {
         var feedback = Self(host: "")
         let isThere = section.has("feedback")

@@ -31,7 +31,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// Reads `token` or `certificate`. Returns `nil` after refusing what is wrong.
+    /// Reads `token` or `certificate`. Returns `nil` after rejecting an invalid value.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?
@@ -70,7 +70,7 @@ extension TokenCredential {
 }
 
 extension CertificateCredential {
-    /// Returns `nil` after refusing what is wrong.
+    /// Returns `nil` after rejecting an invalid value.
     fileprivate init?(reading section: inout Section) {
         let pem = section.secret("pem", file: "file")
         let key = section.secret("key")

@@ -13,17 +13,18 @@ package struct DeliverySettings: Hashable, Sendable {
         case apple
     }
 
-    /// Where request topics are read from in which the group has committed nothing.
+    /// Where to start in request topics without a committed offset of the group.
     package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
-    /// The consequence of an answer, in the words of `verdicts`.
+    /// The consequence of an answer, as named in `verdicts`.
     package enum Verdict: String, CaseIterable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the notification may be sent again. After a credential fault that is open: APNs did not look at it.
+        /// Whether the notification may be sent again. Unknown after a credential fault, because APNs did not process
+        /// it.
         var repeats: Bool { self == .resend || self == .retry }
     }
 
@@ -35,13 +36,13 @@ package struct DeliverySettings: Hashable, Sendable {
     package var resendMax = 5
     /// `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
-    /// How far ahead `push-not-before` may be.
+    /// The maximum time from reading a request to its `push-not-before`.
     package var maxAhead = Duration.seconds(7 * 86_400)
-    /// The most notifications in memory at once.
+    /// The maximum number of notifications in memory.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// Verdicts by reason that replace the worker's own: `verdicts` and `verdicts_unsafe`.
+    /// Verdicts by reason that override the worker's: `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
@@ -70,9 +71,9 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Apple may add reasons, so an unknown one is accepted, unless it looks like a known one misspelt.
+    /// Accepts unknown reasons, because Apple may add some, unless they look like a misspelled known one.
     ///
-    /// - Parameter mayRepeatFinal: allows to repeat notifications that Apple says never to repeat.
+    /// - Parameter mayRepeatFinal: Whether to allow verdicts that repeat what Apple says not to repeat.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }

@@ -8,19 +8,19 @@ package struct KafkaSettings: Hashable, Sendable {
         package init() {}
     }
 
-    /// `host:port` pairs with commas between, as librdkafka takes them.
+    /// Comma-separated `host:port` pairs, as in librdkafka.
     package var bootstrapServers: String
-    /// The retry tiers' consumer has the group `<groupID>.retry`.
+    /// The group of the request topics. The retry tiers' consumer has the group `<groupID>.retry`.
     package var groupID = "apns-worker"
-    /// The id of a static member; empty for dynamic membership.
+    /// The id of a static member, or empty for dynamic membership.
     package var groupInstanceID = ""
     package var sessionTimeout = Duration.seconds(10)
     package var assignment = Assignment.eager
-    /// `nil` to create no topics.
+    /// The settings for new topics, or `nil` to create none.
     package var createTopics: TopicCreation?
-    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a key of the file.
+    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a configuration key.
     package var tellsTopicConfigurations = true
-    /// librdkafka properties of all clients, consumers and producer. The Kafka module refuses unsafe ones.
+    /// librdkafka properties of all clients, consumers and producer. The Kafka module rejects unsafe ones.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
@@ -29,17 +29,17 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
-    /// The place where the user last set a property, to begin an error with.
+    /// Returns the position where the user last set a property, as the prefix of an error.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
     }
 }
 
-/// A librdkafka property that the user set. Its value may be a secret: never show it.
+/// A librdkafka property set by the user. Its value may be a secret and must not be shown.
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// Its place, to begin an error with: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// Its position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
 
     package init(name: String, value: String, place: String) {
@@ -51,7 +51,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
-    // The place does not count, so that moving a line in the file changes nothing.
+    // The position is ignored, so that moving a line in the file changes nothing.
     package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }
@@ -83,7 +83,7 @@ extension KafkaSettings {
 
     private static func isGroupName(_ text: String) -> Bool { text.utf8.count <= 200 && text.isPrintableASCII }
 
-    /// The port may be left out (librdkafka takes 9092), and a protocol (`SSL://`) may precede the host.
+    /// The port is optional (librdkafka uses 9092), and a protocol (`SSL://`) may precede the host.
     private static func areServers(_ text: String) -> Bool {
         guard text.isPrintableASCII, !text.contains(" ") else { return false }
         return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in
@@ -111,8 +111,8 @@ extension KafkaSettings.TopicCreation {
 }
 
 extension UserProperty {
-    /// Reads a mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file without the
-    /// line break at its end, for secrets. Paths for librdkafka start from the configuration's folder, too.
+    /// Reads a mapping of librdkafka's names to scalars. `NAME_file` gives NAME the content of a file without the line
+    /// break at its end, for secrets. Relative paths for librdkafka are relative to the configuration's folder too.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in
@@ -129,7 +129,7 @@ extension UserProperty {
         }
     }
 
-    /// `ssl.ca.location: probe` asks for the system's authorities.
+    /// `ssl.ca.location: probe` selects the system's authorities.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

@@ -3,8 +3,8 @@ import Glibc
 package struct RequestTopic: Hashable, Sendable {
     /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
-    /// Its share where streams and memory are scarce, 1 to 1,000. A topic that several entries match has the weight of
-    /// the entry with its own name, else of the first pattern.
+    /// Its weight when streams and memory are scarce, 1 to 1,000. A topic that matches several entries has the weight
+    /// of the entry with its exact name, else of the first pattern.
     package var weight: Int
     /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must
     /// name one of several apps. It comes from the same entry as the weight.
@@ -20,8 +20,8 @@ package struct RequestTopic: Hashable, Sendable {
 }
 
 extension RequestTopic {
-    /// Kafka's own topics, which no pattern matches: a worker that read `__consumer_offsets` would answer each of its
-    /// commits with a dead letter, and commit again.
+    /// Kafka's internal topics, which no pattern matches. A worker that consumed `__consumer_offsets` would answer each
+    /// of its commits with a dead letter, and commit again.
     package static let internalTopics = [
         "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
     ]

@@ -47,7 +47,7 @@ extension RetrySettings {
                 continue
             }
             guard let topic = value.topicName() else { continue }
-            // Catches a topic such as `apns.retry.15m` under `30s`, a mistake that is otherwise hard to notice.
+            // Detects a topic such as `apns.retry.15m` under `30s`, a mistake that is otherwise hard to notice.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
                 value.refuse("the topic's name ends in \(suffix), its tier is \(name)")
                 continue

@@ -1,6 +1,6 @@
 package import Observability
 
-/// The settings of a worker, checked and complete, from a file or from flags. The defaults are at the declarations.
+/// The validated settings of a worker, from a file or from flags. The declarations have the defaults.
 package struct WorkerConfiguration: Hashable, Sendable {
     package var kafka: KafkaSettings
     /// At least one, without duplicates.
@@ -31,9 +31,9 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// `crash`: what happens after a death by a signal.
+/// `crash`: the reaction to a worker that dies by a signal.
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// A supervisor restarts the worker, and a record at which it died twice becomes a dead letter.
+    /// A supervisor restarts the worker, and a record that crashes it twice becomes a dead letter.
     case contain
     /// The worker runs without a supervisor, for developers.
     case core
@@ -42,13 +42,13 @@ package enum CrashHandling: String, CaseIterable, Sendable {
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// Results `accepted` without doubt are only counted.
+        /// `accepted` results that are not in doubt are only counted.
         case failures
     }
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// Request headers to copy into results, beside `traceparent` and `tracestate`; at most 32.
+    /// Request headers to copy into results, besides `traceparent` and `tracestate`. At most 32.
     package var copyHeaders: [String] = []
 
     package init() {}
@@ -56,7 +56,7 @@ package struct ResultSettings: Hashable, Sendable {
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
-    /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
+    /// Whether `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
     package var includeBadTokens = false
 
     package init() {}
@@ -77,7 +77,7 @@ package struct DrainSettings: Hashable, Sendable {
 }
 
 package struct AdminSettings: Hashable, Sendable {
-    /// The address of the pages, or `nil` for none. Port 0 takes any free one.
+    /// The address of the status pages, or `nil` for none. Port 0 selects a free port.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
 
     package init() {}
@@ -94,7 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. A wrong value is replaced by an empty one after it was refused.
+    /// Reads the whole document. An invalid value is replaced by an empty one after it was rejected.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.section("kafka") { kafka.read(&$0) }

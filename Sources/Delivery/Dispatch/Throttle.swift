@@ -1,13 +1,12 @@
-/// Additive increase, multiplicative decrease of an app's concurrency: what APNs cannot take is not pressed upon it. A
-/// value machine.
+/// Additive increase and multiplicative decrease of an app's concurrency, to avoid overloading APNs. A value type.
 ///
-/// It looks at rounds, each about as many answers as there are requests in flight. A round with failures takes off half
-/// of their share (all failed: half; one in ten: a twentieth), a round without gives back a sixty-fourth of what the
-/// transport takes. A few failures in a hundred answers are no reason.
+/// It evaluates rounds of about as many answers as there are requests in flight. A round with failures reduces the
+/// limit by half of their share (all failed: half; one in ten: a twentieth). A round without failures raises it by a
+/// sixty-fourth of the transport's capacity. A few failures in a hundred answers have no effect.
 struct Throttle {
-    /// A round has at least so many answers, unless fewer may be in flight.
+    /// The minimum number of answers per round, unless fewer requests may be in flight.
     private static let leastRound = 16
-    /// Failures below one in so many do not count.
+    /// Failures below one in this number of answers are ignored.
     private static let tolerance = 64
 
     /// The limit of requests in flight, or `Int.max` for none.
@@ -17,10 +16,10 @@ struct Throttle {
     private var round = 0
 
     /// - Parameters:
-    ///   - isFailure: a 5xx, an answer that is hardly APNs' own, or its connection was lost.
-    ///   - outstanding: requests in flight now.
-    ///   - capacity: what the transport takes, or took last when it is not connected.
-    /// - Returns: whether `limit` changed.
+    ///   - isFailure: Whether the answer is a 5xx, is probably not from APNs, or the connection was lost.
+    ///   - outstanding: The number of requests in flight now.
+    ///   - capacity: The capacity of the transport, or its last one while it is not connected.
+    /// - Returns: Whether `limit` changed.
     @inline(__always)
     mutating func answered(isFailure: Bool, outstanding: Int, capacity: Int) -> Bool {
         if answers == 0 { round = max(outstanding, min(limit, Self.leastRound)) }
@@ -44,19 +43,19 @@ struct Throttle {
     }
 }
 
-/// An app's `rate_limit`: a token bucket that is kept as the time at which it will be full again. A value machine.
+/// An app's `rate_limit`: a token bucket, stored as the time at which it will be full again. A value type.
 struct RateLimit {
-    /// What may be made up for at once.
+    /// The maximum burst, as a duration at the given rate.
     static let burstNs: Int64 = 50_000_000
     /// The shortest time between two wake-ups for a high rate.
     static let pauseNs: Int64 = 5_000_000
 
     private(set) var perSecond: Int
     private var intervalNs: Int64
-    /// When the next one would come, if all came evenly.
+    /// When the next notification would be sent at even intervals.
     private var nextNs: Int64 = 0
 
-    /// - Parameter perSecond: 0: no limit.
+    /// - Parameter perSecond: The rate, or 0 for no limit.
     init(perSecond: Int) {
         self.perSecond = max(0, perSecond)
         intervalNs = perSecond > 0 ? (1_000_000_000 + Int64(perSecond) - 1) / Int64(perSecond) : 0
@@ -64,7 +63,7 @@ struct RateLimit {
 
     var isLimiting: Bool { intervalNs > 0 }
 
-    /// How many may go now.
+    /// Returns how many notifications may be sent now.
     func allowance(_ nowNs: Int64) -> Int {
         guard isLimiting else { return .max }
         let aheadNs = nowNs + Self.burstNs - max(nextNs, nowNs)
@@ -73,6 +72,6 @@ struct RateLimit {
 
     mutating func take(_ count: Int, _ nowNs: Int64) { nextNs = max(nextNs, nowNs) + Int64(count) * intervalNs }
 
-    /// When to look again, after nothing more was allowed.
+    /// Returns when to check again, after the allowance was used up.
     func dueNs(_ nowNs: Int64) -> Int64 { max(nextNs - Self.burstNs, nowNs + Self.pauseNs) }
 }

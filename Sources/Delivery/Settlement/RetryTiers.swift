@@ -1,10 +1,10 @@
-/// Which tier a notification to be tried again goes to. One whose topic cannot be written is passed over.
+/// The choice of a tier for a notification that is sent again later. Tiers whose topic is not writable are skipped.
 package struct RetryTiers: Sendable {
     private let tiers: [MachineSettings.Tier]
     private var isWritable: [Bool]
     package private(set) var isAnyWritable = true
 
-    /// - Parameter tiers: ascending by delay, at least one.
+    /// - Parameter tiers: The tiers in ascending order of delay, at least one.
     package init(_ tiers: [MachineSettings.Tier]) {
         precondition(!tiers.isEmpty, "there is at least one retry tier")
         precondition(
@@ -15,38 +15,37 @@ package struct RetryTiers: Sendable {
 
     package var count: Int { tiers.count }
 
-    /// Which topics can be written now, by tier.
+    /// Sets which tiers' topics are writable.
     package mutating func setWritable(_ isWritable: some Collection<Bool>) {
         precondition(isWritable.count == tiers.count, "every tier can be written or not")
         self.isWritable = Array(isWritable)
         isAnyWritable = self.isWritable.contains(true)
     }
 
-    /// The tier itself, or instead the next longer one that can be written, else the next shorter; when none can,
+    /// Returns the tier itself if it is writable, else the next longer one, else the next shorter one, else the tier
     /// itself.
     package func writable(_ tier: Int) -> Int {
         if isWritable[tier] { return tier }
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
     }
 
-    /// Where held notifications go.
+    /// The tier of most deferred notifications.
     package var shortest: Int { writable(0) }
 
-    /// Where one goes whose turn comes when what is held was tried again so often: the longest that is not longer than
-    /// that takes, so that few come back too early; whether it can be written is not asked.
+    /// Returns the tier of a deferred notification whose turn comes after `rounds` further stays: the longest one that
+    /// does not exceed this time, so that few return too early. Ignores whether it is writable.
     ///
-    /// - Parameter roundMs: from one time to the next.
+    /// - Parameter roundMs: The duration of one stay.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
         let (turnMs, isFar) = rounds.multipliedReportingOverflow(by: roundMs)
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
     }
 
-    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known
-    /// beforehand.
+    /// The assumed minimum time between two notifications of a device that are sent one after the other.
     private static let deviceQueueStepMs: Int64 = 50
 
-    /// The tier of the notification that a full device queue turned away after so many others: as many as the queue
-    /// takes pass each time they are tried.
+    /// Returns the tier of a notification that a full device queue rejected after `turnedAway` others, if the queue
+    /// accepts `limit` of them per stay.
     package func tier(turnedAway: UInt16, limit: Int) -> UInt8 {
         let limit = max(1, limit)
         let roundMs = max(patienceMs, Int64(limit) * Self.deviceQueueStepMs)
@@ -54,29 +53,29 @@ package struct RetryTiers: Sendable {
         return UInt8(clamping: tier(inRounds: rounds, ofMs: roundMs))
     }
 
-    /// Where one waits that is due in so long: the longest that is over by then, or within the shortest delay after
-    /// that.
+    /// Returns the tier of a notification that is due in `ms`: the longest one that ends by then, or at most the
+    /// shortest delay later.
     ///
-    /// What it is due before its tier's delay is over, it may come late: its topic is read in order, and what was
-    /// written before it waits for the whole delay. So it is late by the shortest delay at most, and one that is due in
-    /// nearly a tier's delay needs no stay in each of the shorter ones. Where that tier cannot be written, it waits in
-    /// the next shorter one, from which it goes on; without one in a longer one, which makes it later.
+    /// A topic is read in order, so a notification that is due before its tier's delay ends waits for the records
+    /// before it. It is therefore late by at most the shortest delay, and a notification due in nearly a tier's delay
+    /// needs no stays in shorter tiers. If the tier is not writable, the next shorter one is used, from which the
+    /// notification moves on; without one, a longer tier, which delays it.
     package func tier(dueInMs ms: Int64) -> Int {
         let tier = tiers.lastIndex { $0.delayMs - tiers[0].delayMs <= ms } ?? 0
         return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier
     }
 
-    /// What is held in great numbers waits longer than it might have to: each return writes it once more.
+    /// The time after which deferred notifications use a longer tier, because each return writes them again.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 
-    /// Where they go once that has lasted.
+    /// The tier after `patienceMs`.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }
 
-    /// The first tier of at least the delay asked for, and longer than the tier it came from; else the longest.
+    /// Returns the first tier with at least this delay that is longer than the previous one, else the longest.
     ///
-    /// - Parameter previousMs: delay of the tier it was read from, or 0 for a request topic.
+    /// - Parameter previousMs: The delay of the tier that the record was read from, or 0 for a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {
         writable(tiers.firstIndex { $0.delayMs >= delayMs && $0.delayMs > previousMs } ?? tiers.count - 1)
     }

@@ -62,11 +62,11 @@ struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     }
 }
 
-/// Keeps a large value that holds it where it is.
+/// Gives the large value that contains it a fixed address.
 ///
-/// The compiler copies a value that it may load to the stack for each call that only reads it, also one that cannot be
-/// copied in the language (Swift 6.3: 1,752 bytes of the machine for each record read, seen under callgrind). A value
-/// with an atomic in it has an address of its own, and calls get that.
+/// The compiler copies a loadable value to the stack for each call that only reads it, even a noncopyable one (Swift
+/// 6.3: 1,752 bytes of the machine for each record read, measured with callgrind). A value that contains an atomic has
+/// a fixed address, which is passed instead.
 struct InPlace: ~Copyable {
     private let atomic = Atomic(false)
 }

@@ -1,28 +1,28 @@
 import PushRecords
 
-/// One notification in the slab, in less than three cache lines. What it shares with its record's other notifications
-/// is in the record and its body.
+/// A notification in the slab, in less than three cache lines. The record and its body contain what its notifications
+/// share.
 struct Notification {
     enum State: Equatable {
         case free
-        /// In no list. Before the call of the machine is over that admitted it, or that saw the send horizon pass its
-        /// record, it waits for something or is decided.
+        /// In no list. The call that admitted it, or that noticed the advance of the send horizon, changes the state
+        /// before it returns.
         case admitted
         /// Behind another notification of its device.
         case queued
         /// In its app's queue for a free stream.
         case ready
-        /// Waits for the send horizon to pass its record, to be sent or moved to a tier.
+        /// Waits for the send horizon to pass its record. Then it is sent or moved to a tier.
         case behindHorizon
-        /// To be sent again after a pause, which ends then (monotonic).
+        /// Waits for a pause to end (monotonic). Then it is sent again.
         case backingOff(untilNs: Int64)
-        /// Given to a transport, at that millisecond of the monotonic clock, which wraps. The bytes are lent until the
-        /// completion comes, which frees it if its assignment is gone by then.
+        /// Handed to a transport at this millisecond of the monotonic clock, which wraps. The transport borrows the
+        /// bytes until the completion, which also frees the slot if the assignment has ended.
         case handed(atMs: UInt32)
-        /// Decided: its productions are under way.
+        /// Its outcome is known, and its records are being produced.
         case concluded(Ending)
 
-        /// Whether it waits: behind its device's queue, for a stream, for the send horizon, or for a pause to end.
+        /// Whether it waits: for its device's queue, a stream, the send horizon, or the end of a pause.
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true
@@ -33,76 +33,76 @@ struct Notification {
         var isConcluded: Bool { if case .concluded = self { true } else { false } }
     }
 
-    /// What is written for a notification that is decided.
+    /// The records to write for a concluded notification.
     enum Ending: Equatable {
         case result(Outcome)
-        /// A retry record, due by the wall clock.
+        /// A retry record with its due time (wall clock).
         case retry(dueMs: Int64, isAttempt: Bool)
-        /// A dead letter, since nothing could be read of its record: the publisher has its bytes.
+        /// A dead letter, because its record is unreadable. The publisher has its bytes.
         case deadLetter
     }
 
-    /// Its place in the queue of its device. `tail` and the counts are those of the queue, kept by its head.
+    /// Its position in the queue of its device. The queue's head stores `tail` and the counts for the queue.
     struct DeviceLink {
         var hash: UInt32 = 0
         var next = NotificationSlot.none
         var tail = NotificationSlot.none
         var count: UInt16 = 0
-        /// Notifications that the queue turned away since it formed, because it was full.
+        /// The number of notifications that the full queue has rejected since it formed.
         var turnedAway: UInt16 = 0
     }
 
-    /// It goes to a tier, not to a connection, once the send horizon has passed its record.
+    /// It will be moved to a tier instead of a connection once the send horizon has passed its record.
     struct Deferral: Equatable {
         var reason: DeferralReason
-        /// With `.device`: the tier in which its turn comes.
+        /// For `.device`, the tier in which its turn comes.
         var deviceTier: UInt8 = 0
     }
 
     struct Tries {
         enum Past: UInt8 {
             case untried
-            /// It came back from a transport of this worker before.
+            /// A transport of this worker has returned it before.
             case tried
-            /// As `tried`, and a send is in doubt, which its record counts.
+            /// As `tried`, with a send in doubt that its record counts.
             case inDoubt
         }
 
-        // Of all workers.
+        // Counts of all workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // Of this worker.
+        // Counts of this worker.
         var resends: UInt8 = 0
-        /// Returned unprocessed, one after the other.
+        /// The number of consecutive returns without processing.
         var returns: UInt8 = 0
-        /// Refused by APNs unprocessed, one after the other.
+        /// The number of consecutive refusals by APNs to process it.
         var refusals: UInt8 = 0
-        /// Connections that died under it.
+        /// The number of connections that were lost while it was in flight.
         var deaths: UInt8 = 0
-        /// The reason for which it was resent last.
+        /// The reason for the last resend.
         var resentFor = ReasonCode.none
         var past = Past.untried
-        /// APNs answered that the device has too many notifications: the next one of its queue waits.
+        /// Whether APNs reported too many notifications for the device, so that the next one of its queue waits.
         var slowsDevice = false
 
-        /// Counts that it was returned unprocessed, and returns how often in a row.
+        /// Counts a return without processing, and returns the number of consecutive ones.
         mutating func countReturn() -> UInt8 {
             returns.countUp()
             return returns
         }
     }
 
-    /// What APNs answered last, or why it was refused here.
+    /// The last answer of APNs, or the worker's reason for rejecting it.
     struct Answer {
         enum Remark: UInt8 {
             case none
             /// The peer's silence accepted it.
             case presumed
-            /// Both environments called its token bad.
+            /// Both environments rejected its token.
             case badInBoth
         }
 
-        /// Where none was sent.
+        /// The id if none was sent.
         var apnsID = NotificationUUID.none
         var unregisteredAtMs: Int64 = 0
         var status: UInt16 = 0
@@ -110,47 +110,47 @@ struct Notification {
         var remark = Remark.none
     }
 
-    /// Counts the uses of this slot.
+    /// The number of times that this slot was used.
     var generation: UInt32
     var record = RecordSlot.none
     var state = State.free
-    /// It is in the queue of its device.
+    /// Whether it is in the queue of its device.
     var isInDeviceQueue = false
     var deferral: Deferral?
-    /// Productions not yet copied by the producer, and not yet acknowledged by Kafka.
+    /// Records not yet copied by the producer, and records not yet acknowledged by Kafka.
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
-    /// Size of the token's own block; 0 if the token is in the record's block.
+    /// The size of the token's separate block, or 0 if the token is in the record's block.
     var tokenBlockSize: Int16 = 0
 
-    /// Place in the record's list of tokens.
+    /// The index in the record's list of tokens.
     var index: Int32 = 0
-    /// -1 if there is none. It changes when an app of the other environment is tried (`AppRoute.otherEnvironment`).
+    /// The app's index, or -1. It changes when the app of the other environment is tried (`AppRoute.otherEnvironment`).
     var app: Int32 = -1
 
-    // The list it is in: its app's queue, behind the horizon, or backing off.
+    // Links of its list: the app's queue, behind the horizon, or backing off.
     var previous = NotificationSlot.none
     var next = NotificationSlot.none
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// What else it holds or will write, counted until it is settled (`AdmissionBudget.takeBytes`).
+    /// Further bytes that it uses or will write, counted until it settles (`AdmissionBudget.takeBytes`).
     var countedBytes: Int32 = 0
-    /// When it joined its app's queue first. Monotonic.
+    /// When it first joined its app's queue (monotonic).
     var sinceNs: Int64 = 0
-    /// Wall clock; 0 if it was never sent.
+    /// When it was last sent (wall clock), or 0 if never.
     var sentAtMs: Int64 = 0
     var tries = Tries()
     var answer = Answer()
 
     init(generation: UInt32 = 0) { self.generation = generation }
 
-    /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
+    /// Whether it uses the quarantine connection, because connections were lost or APNs refused to process it.
     @inline(__always)
     var isSuspect: Bool { tries.deaths >= 3 || tries.refusals >= 6 }
 }
 
-/// A list through `previous` and `next` of notifications; each is in at most one.
+/// A linked list of notifications through `previous` and `next`. Each is in at most one list.
 struct NotificationList {
     private(set) var head = NotificationSlot.none
     private(set) var tail = NotificationSlot.none

@@ -1,7 +1,7 @@
 import JSON
 
 /// Writes the headers of dead letters (`apns.dead-letters`): the record's headers, then `push-dlq-*` of at most
-/// `RecordLimits.deadLetterGrowth` bytes. Key and value are not changed. It reuses its buffers and is not thread-safe.
+/// `RecordLimits.deadLetterGrowth` bytes. Key and value are unchanged. Reuses its buffers and is not thread-safe.
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
@@ -12,8 +12,8 @@ package struct DeadLetterWriter: ~Copyable {
     /// Writes the headers of a record's dead letter. They are valid until the next call and as long as `original` is.
     ///
     /// - Parameters:
-    ///   - place: topic, partition and offset of the record. The index is not used.
-    ///   - truncatedBytes: the size of a value that is omitted because the broker refused it as too large.
+    ///   - place: The topic, partition and offset of the record. The index is ignored.
+    ///   - truncatedBytes: The size of a value that is omitted because the broker rejected it as too large.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
@@ -37,7 +37,7 @@ package struct DeadLetterWriter: ~Copyable {
     }
 }
 
-/// The reason for which no notification can be read from a record.
+/// The reason why no notification can be read from a record.
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The value is null.
     case tombstone

@@ -8,7 +8,7 @@ final class EncodedNode {
         case value(PayloadValue)
         case array([EncodedNode])
         case object([String: EncodedNode])
-        /// An error in the type: it requested two kinds of containers.
+        /// The type requested two kinds of containers, which is an error.
         case conflicting
     }
 
@@ -54,7 +54,7 @@ final class EncodedNode {
         }
     }
 
-    /// Adds a member and returns its node. If a name occurs twice, the last member wins.
+    /// Adds a member and returns its node. If a name occurs twice, the last member is used.
     func member(_ name: String) -> EncodedNode {
         let node = EncodedNode()
         guard case .object(var nodes) = shape else { return node }
@@ -109,7 +109,7 @@ final class EncodedNode {
         return .number(double)
     }
 
-    /// Limits the recursion, so that it cannot overflow the stack. Writing the payload checks the depth within it.
+    /// Limits the recursion to protect the stack. The depth inside the payload is checked when the payload is written.
     private static func check(_ path: [any CodingKey]) throws(RequestError) {
         if path.count > JSONScanner.depthLimit {
             throw RequestError(

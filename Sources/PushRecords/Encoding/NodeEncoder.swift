@@ -18,7 +18,7 @@ struct NodeEncoder: Encoder {
     func singleValueContainer() -> any SingleValueEncodingContainer { NodeValue(node: node, codingPath: codingPath) }
 }
 
-// The generic `encode` satisfies the requirements for all types, which `EncodedNode.encode` distinguishes.
+// The generic `encode` satisfies the requirements for all types. `EncodedNode.encode` distinguishes them.
 
 struct NodeMembers<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodedNode

@@ -20,7 +20,7 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers
     }
 
-    /// Copies lent bytes. Those without a base address become `nil`.
+    /// Copies borrowed bytes. Buffers without a base address become `nil`.
     package init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, headers: some Sequence<RecordHeader>
     ) {
@@ -39,7 +39,7 @@ package struct OwnedRecord: Equatable, Sendable {
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // Nested arrays cannot be lent at once, so copy them. The extra byte gives empty values an address.
+        // Nested arrays cannot be borrowed together, so copy them. The extra byte gives empty values an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

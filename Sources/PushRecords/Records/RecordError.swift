@@ -68,7 +68,7 @@ struct RecordReader {
         return fitting
     }
 
-    /// Reads a text and converts it with `read`. Throws if `read` does not know it.
+    /// Reads a string and converts it with `read`. Throws if `read` returns `nil`.
     mutating func word<R>(_ read: (String) -> R?) throws(RecordError) -> R {
         let text = try text()
         guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not known") }

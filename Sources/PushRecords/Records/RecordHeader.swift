@@ -1,4 +1,4 @@
-/// A header of a Kafka record. Both ranges are lent.
+/// A borrowed header of a Kafka record.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
     /// The value. Kafka allows a header without one: it has no base address and counts as absent.
@@ -15,8 +15,8 @@ package struct RecordHeader {
     }
 }
 
-/// A record that a writer made. It is valid until the writer's next `write`, and as long as the writer's input (token,
-/// payload, copied headers) is.
+/// A record created by a writer. It is valid until the writer's next `write` and as long as the writer's input (token,
+/// payload, copied headers).
 package struct EncodedRecord {
     package var key: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -33,7 +33,7 @@ package struct EncodedRecord {
 
 /// The identity of a notification: topic, partition and offset of its request, and its index in the list of tokens.
 package struct RequestPlace {
-    /// The topic's name, lent. It needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
+    /// The topic's name, borrowed. It needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
     package var topic: UnsafeRawBufferPointer
     package var partition: Int32
     package var offset: Int64
@@ -48,11 +48,12 @@ package struct RequestPlace {
     }
 }
 
-/// The detail of a result or dead letter: a constant text, and the part of the input that it is about.
+/// The detail of a result or dead letter: a constant text and the part of the input that it describes.
 package struct Detail {
     /// The text, or empty if there is no detail.
     package var text: StaticString
-    /// The part of the input, which may be any bytes or empty. Lent. Writers cut it at `Detail.subjectLimit` bytes.
+    /// The part of the input, which may be any bytes or empty. Borrowed. Writers truncate it to `Detail.subjectLimit`
+    /// bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject
@@ -75,7 +76,7 @@ extension StaticString {
     }
 }
 
-/// A reused list of headers, which grows and never shrinks. The headers' ranges are lent.
+/// A reused list of borrowed headers, which grows and never shrinks.
 struct RecordHeaderList: ~Copyable {
     private var storage: UnsafeMutablePointer<RecordHeader>
     private var capacity: Int
@@ -108,7 +109,7 @@ struct RecordHeaderList: ~Copyable {
 
     /// Appends the APNs headers of the payload form, except the target.
     ///
-    /// - Parameter text: stores the values that are created.
+    /// - Parameter text: Stores the header values that are created.
     mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
         if headers.topic.count > 0 { append("apns-topic", headers.topic) }
         append("apns-push-type", headers.pushType.text.lentBytes)

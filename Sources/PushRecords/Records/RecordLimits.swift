@@ -1,7 +1,8 @@
 /// Limits for texts in records, in bytes.
 ///
-/// `RequestParser` cuts or rejects a longer text before it is stored or copied. The writers then cut the escaped text,
-/// since one control character takes six bytes in JSON. So every record that the worker writes has a maximum size.
+/// `RequestParser` truncates or rejects a longer text before it is stored or copied. The writers also truncate the
+/// escaped text, since one control character takes six bytes in JSON. Every record that the worker writes therefore has
+/// a maximum size.
 package enum RecordLimits {
     // MARK: Texts of a request
 
@@ -14,9 +15,9 @@ package enum RecordLimits {
     package static let deviceToken = 200
     /// The name of an app. The configuration has the same limit.
     package static let app = 100
-    /// The key of a record in results. A longer key is cut.
+    /// The key of a record in results. A longer key is truncated.
     package static let key = 512
-    /// The part of the input that a detail is about.
+    /// The part of the input that a detail describes.
     package static let detailSubject = 100
     /// The number of headers that are copied to results, and the total size of their names and values.
     package static let copiedHeaders = 32
@@ -47,7 +48,7 @@ package enum RecordLimits {
     package static let retryGrowth = 1_472
     /// The bytes that a dead letter may add to its record.
     package static let deadLetterGrowth = 1_024
-    /// The reduced form of a record that a broker refused as too large.
+    /// The reduced form of a record that a broker rejected as too large.
     package static let reduced = 1_024
     /// The prefixes of key and value in a reduced dead letter.
     package static let reducedBytes = 128
@@ -62,7 +63,7 @@ extension UnsafeRawBufferPointer {
         count <= limit ? self : UnsafeRawBufferPointer(rebasing: self[..<limit])
     }
 
-    /// Returns at most the first `limit` bytes. UTF-8 text is cut between characters.
+    /// Returns at most the first `limit` bytes. UTF-8 text is truncated between characters.
     @inline(__always)
     func cutText(_ limit: Int) -> UnsafeRawBufferPointer { count <= limit ? self : cutCharacters(limit) }
 
@@ -77,16 +78,15 @@ extension UnsafeRawBufferPointer {
 }
 
 extension String {
-    /// Returns at most the first `limit` bytes. A character that is cut becomes U+FFFD.
+    /// Returns at most the first `limit` bytes. A truncated character becomes U+FFFD.
     package func cut(utf8 limit: Int) -> String {
         utf8.count <= limit ? self : String(decoding: utf8.prefix(limit), as: UTF8.self)
     }
 }
 
 /// Arithmetic on timestamps in records, in milliseconds since the epoch.
-///
-/// Kafka accepts any 64-bit number as a timestamp. Each one is passed through `checked` once, so that sums and
-/// differences of two times cannot overflow. For durations from outside, use the saturating functions here.
+/// Kafka accepts any 64-bit number as a timestamp. Pass each one through `checked` once, so that sums and differences
+/// of two times cannot overflow. For durations from outside, use the saturating functions here.
 package enum RecordTime {
     /// An unknown time: Kafka writes -1, old clients write 0. A record without a timestamp never becomes too old.
     package static let unknown: Int64 = 0
@@ -107,10 +107,10 @@ package enum RecordTime {
         return min(max(sum, 1), latestMs)
     }
 
-    /// Returns the time from which a request's age counts: its timestamp or its not-before time, whichever is later. It
-    /// is unknown for a request without a timestamp.
+    /// Returns the time from which a request's age counts: its timestamp or its not-before time, whichever is later.
+    /// Unknown for a request without a timestamp.
     ///
-    /// - Parameter seconds: the not-before time in seconds since the epoch, or 0 for none.
+    /// - Parameter seconds: The not-before time in seconds since the epoch, or 0 for none.
     @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {
         ms == unknown ? unknown : max(ms, Int64(seconds) &* 1_000)
     }

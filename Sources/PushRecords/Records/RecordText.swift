@@ -22,10 +22,10 @@ extension JSONWriter {
         out.append("\"")
     }
 
-    /// Appends the inside of a string, at most `limit` bytes after escaping. Cuts between characters.
+    /// Appends the contents of a JSON string, at most `limit` bytes after escaping. Truncates between characters.
     @inline(__always)
     mutating func text(_ bytes: UnsafeRawBufferPointer, limit: Int) {
-        // The text can be cut before it is escaped, because escaping never makes it shorter.
+        // The text can be truncated before it is escaped, because escaping never makes it shorter.
         escaped(bytes.cutText(limit), limit: limit)
     }
 
@@ -39,7 +39,7 @@ extension JSONWriter {
         out.append(integer: number)
     }
 
-    /// Appends `text: subject` as the inside of a string of at most `RecordLimits.detail` bytes.
+    /// Appends `text: subject` as the contents of a string of at most `RecordLimits.detail` bytes.
     mutating func detail(_ detail: borrowing Detail) {
         let start = out.count
         text(detail.text.lentBytes, limit: RecordLimits.detail)
@@ -52,7 +52,7 @@ extension JSONWriter {
 }
 
 extension Ending {
-    /// The reason's text, cut at its limit, or empty.
+    /// The reason's text, truncated at its limit, or empty.
     var reasonBytes: UnsafeRawBufferPointer {
         if reason == .other { return reasonText.cutText(RecordLimits.reason) }
         return reason.text?.lentBytes ?? .nothing
@@ -73,8 +73,8 @@ extension Outcome {
     }
 }
 
-/// The header values that a writer creates: numbers, ids and request places. Its buffer never moves, so they stay valid
-/// until `removeAll`. Its capacity suffices for any record.
+/// The header values that a writer creates: numbers, ids and request places. The buffer never moves, so values stay
+/// valid until `removeAll`. Its capacity suffices for any record.
 struct HeaderText: ~Copyable {
     /// The size of one request place, one id and ten numbers, rounded up.
     static let capacity = 1_024
@@ -104,7 +104,7 @@ struct HeaderText: ~Copyable {
 }
 
 extension RequestPlace {
-    /// Creates a place from `topic/partition/offset/index`. The topic is lent from `text`.
+    /// Creates a place from `topic/partition/offset/index`. The topic is borrowed from `text`.
     package init?(text: UnsafeRawBufferPointer) {
         var end = text.count
         guard let index = Self.number(text, &end), index <= Int32.max,
@@ -149,7 +149,7 @@ extension ByteWriter {
     }
 }
 
-/// The parts of records that depend only on the app. Names are cut at `RecordLimits.app`.
+/// The parts of records that depend only on the app. Names are truncated at `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]

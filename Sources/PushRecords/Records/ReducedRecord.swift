@@ -1,9 +1,9 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker refuses as too large. They are made
-/// from the refused record alone, since its notification may have been released.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are made
+/// from the rejected record alone, because its notification may have been released.
 package enum ReducedRecord {
-    /// The reason for which a topic refuses a record.
+    /// The reason why a topic rejects a record.
     package enum Refusal: Hashable {
         case tooLarge
         /// Kafka's name of the error.
@@ -12,14 +12,14 @@ package enum ReducedRecord {
 
     /// Returns the reduced form of a result, or `nil` if `refused` is not a result.
     ///
-    /// It omits copied headers, the request's key and `apns_unique_id`. Then it omits, until the record fits: topic and
-    /// app, the target (which is also the record's key), the detail, the id.
+    /// It omits copied headers, the request's key and `apns_unique_id`. If the record is still too large, it omits in
+    /// this order: topic and app, the target (which is also the record's key), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, (try? DeliveryResult(json: value)) != nil else { return nil }
         return reduced(refused, detail: "the broker refused the whole result as too large")
     }
 
-    /// Returns the `abandoned` result for a retry record that its topic refuses, or `nil` for any other record.
+    /// Returns the `abandoned` result for a retry record that its topic rejects, or `nil` for any other record.
     package static func abandonedResult(
         ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
     ) -> OwnedRecord? {
@@ -54,7 +54,7 @@ package enum ReducedRecord {
         }
     }
 
-    /// The members that are omitted from a result, step by step, until it fits. After the last step it always does.
+    /// The members that are omitted from a result, step by step, until it fits. It always fits after the last step.
     private static let omissions: [[String]] = [
         ["apns_unique_id", "key"], ["apns_topic", "app", "environment"], ["device_token", "channel_id"], ["detail"],
         ["apns_id"],
@@ -80,7 +80,7 @@ package enum ReducedRecord {
 
     /// Copies a validated JSON object, omitting some members from it and from its `request`.
     ///
-    /// - Parameter detail: replaces the member of that name.
+    /// - Parameter detail: The replacement for the member of that name.
     private static func copyObject(
         _ reader: inout JSONReader, to json: inout JSONWriter, omitting omitted: Set<String>, detail: String? = nil
     ) {
@@ -103,14 +103,14 @@ package enum ReducedRecord {
 
     // MARK: Dead letters
 
-    /// The reasons in dead letters of output records, beside those of `DeadLetterReason`.
+    /// The reasons in dead letters of output records, besides those of `DeadLetterReason`.
     package static let outputReasons = ["output-too-large", "output-refused"]
 
-    /// Returns the dead letter of an output record that its topic refuses: as too large in every form
+    /// Returns the dead letter of an output record that its topic rejects: as too large in every form
     /// (`output-too-large`) or for another reason (`output-refused`).
     ///
-    /// It has the record's key and value, and the place of the request. If the record names no request, as for an
-    /// unregistered token, the place is the topic that refuses it, with -1 for partition and offset.
+    /// It contains the record's key and value, and the place of the request. If the record names no request, as for an
+    /// unregistered token, the place is the topic that rejects it, with -1 for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
@@ -132,7 +132,7 @@ package enum ReducedRecord {
             ])
     }
 
-    /// The headers that a reduced dead letter keeps, and their largest sizes.
+    /// The headers of a reduced dead letter, and their maximum sizes.
     private static let deadLetterHeaders = [
         "push-dlq-reason": RecordLimits.reason, "push-dlq-detail": RecordLimits.reducedBytes,
         "push-dlq-topic": RecordLimits.kafkaTopic, "push-dlq-partition": 20, "push-dlq-offset": 20,
@@ -152,7 +152,7 @@ package enum ReducedRecord {
         for header in added {
             let name = String(decoding: header.name, as: UTF8.self)
             let number = header.value.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-            // A record that was reduced before keeps its original sizes.
+            // A record that was already reduced keeps its original sizes.
             if name == "push-dlq-truncated" { valueSize = max(valueSize, number) }
             if name == "push-dlq-key-truncated" { keySize = max(keySize, number) }
             guard let limit = deadLetterHeaders[name] else { continue }

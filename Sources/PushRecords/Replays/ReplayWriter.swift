@@ -14,7 +14,7 @@ package struct ReplayRequest: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
-    /// Creates a request from a result. A target that is too long is cut, but stays too long to match any.
+    /// Creates a request from a result. A target that is too long is truncated, but remains too long to match any.
     package init(_ result: DeliveryResult) {
         self.init(
             index: result.request.index,
@@ -29,30 +29,29 @@ package struct ReplayRequest: Hashable, Sendable {
 package enum ReplayVerdict {
     /// The record to produce, valid during the call.
     case record(EncodedRecord)
-    /// The record differs from the result's request, because its topic was recreated. The text names the difference.
+    /// The record differs from the result's request, because the topic was recreated. The text names the difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
-    /// The notification cannot be requested alone, for this reason.
+    /// The notification cannot be requested individually, for this reason.
     case refused(Detail)
 }
 
 /// Writes the records that request notifications again. Each has the header `push-replay-of` with the
 /// `topic/partition/offset/index` of the first request.
 ///
-/// That header comes first, so that `CopiedHeaders` always has space for it. It reuses its buffers and is not
-/// thread-safe.
+/// That header comes first, so that `CopiedHeaders` always has space for it. Reuses its buffers and is not thread-safe.
 package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
     private var parser: RequestParser
-    /// A second parser, for payloads while the result of `parser` is in use.
+    /// A second parser for payloads, because the result of `parser` is still in use.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
     private var list = RecordHeaderList()
     private let token: UnsafeMutableRawBufferPointer
 
-    /// - Parameter copyHeaders: the workers' `results.copy_headers`.
+    /// - Parameter copyHeaders: The worker's `results.copy_headers`.
     package init(copyHeaders: [String] = []) {
         parser = RequestParser(copyHeaders: copyHeaders)
         token = .allocate(byteCount: DeviceToken.textLimit, alignment: 16)
@@ -60,7 +59,7 @@ package struct ReplayWriter: ~Copyable {
 
     deinit { token.deallocate() }
 
-    /// The kind of a record that is copied as a whole.
+    /// The kind of a record that is copied unchanged.
     package enum Whole {
         case request
         /// A dead letter, whose `push-dlq-…` headers are omitted.
@@ -73,7 +72,7 @@ package struct ReplayWriter: ~Copyable {
 
     /// Writes a copy of the record.
     ///
-    /// - Parameter place: the record's place, with index 0.
+    /// - Parameter place: The record's place, with index 0.
     package mutating func whole(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         place: RequestPlace, as kind: Whole
@@ -91,11 +90,11 @@ package struct ReplayWriter: ~Copyable {
     /// fan-out becomes a record in payload form, with the envelope record's key and headers.
     ///
     /// - Parameters:
-    ///   - timestampMs: the record's timestamp.
-    ///   - place: the record's place. The index comes from each request.
-    ///   - requests: the requests in the order of their index. Two can have the same index if the topic was recreated.
-    ///   - expiredToo: whether to request expired notifications again.
-    ///   - body: receives the position in `requests`.
+    ///   - timestampMs: The record's timestamp.
+    ///   - place: The record's place. The index comes from each request.
+    ///   - requests: The requests in the order of their index. Two can have the same index if the topic was recreated.
+    ///   - expiredToo: Whether to request expired notifications again.
+    ///   - body: A closure that receives the position in `requests` and the verdict.
     package mutating func write(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         timestampMs: Int64, place: RequestPlace, requests: some Collection<ReplayRequest>, nowMs: Int64,
@@ -163,7 +162,7 @@ package struct ReplayWriter: ~Copyable {
 
     private func difference(_ request: ReplayRequest, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
         let (one, other) = (RecordTime.checked(request.requestedAtMs), RecordTime.checked(timestampMs))
-        // If a record has a timestamp, its results have the same one.
+        // All results of a record with a timestamp have the same timestamp.
         if other != RecordTime.unknown, one != other { return "the record has another timestamp than the result says" }
         guard let found else { return "the record has no such notification" }
         // A result contains only the beginning of an invalid token, so it cannot be compared.
@@ -171,7 +170,7 @@ package struct ReplayWriter: ~Copyable {
         return "the record is for another device"
     }
 
-    /// Returns the reason for which an envelope cannot be split, or `nil` if it can.
+    /// Returns the reason why an envelope cannot be split, or `nil` if it can.
     private mutating func rejection(of request: ParsedRequest) -> Detail? {
         if request.isInvalid { return request.detail }
         let none = UnsafeBufferPointer<RecordHeader>(start: nil, count: 0)
@@ -182,7 +181,7 @@ package struct ReplayWriter: ~Copyable {
 
     // MARK: Writing
 
-    /// Begins the headers with the place of the first request.
+    /// Starts the headers with the place of the first request.
     private mutating func begin(
         _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
     ) {

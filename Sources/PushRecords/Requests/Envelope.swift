@@ -1,6 +1,6 @@
 import JSON
 
-/// The members of a value that may be an envelope. It is reused for each record, and its values are lent.
+/// The members of a value that may be an envelope. Reused for each record. The values are borrowed.
 struct EnvelopeTable: ~Copyable {
     /// The member names that an envelope can have, and `aps`, which marks a payload.
     enum Name: UInt8, CaseIterable {
@@ -20,7 +20,7 @@ struct EnvelopeTable: ~Copyable {
             }
         }
 
-        /// - Parameter name: the inside of a validated JSON string.
+        /// - Parameter name: The contents of a validated JSON string.
         init?(_ name: UnsafeRawBufferPointer) {
             let candidate: Name?
             switch (name.count, name.first) {
@@ -58,7 +58,7 @@ struct EnvelopeTable: ~Copyable {
     /// Reads an object. Returns whether it is an envelope: it has `payload`, one of `device_token`, `device_tokens` and
     /// `channel_id`, and no `aps`.
     ///
-    /// - Parameter members: the members that the scan of `value` reported.
+    /// - Parameter members: The members that the scan of `value` reported.
     mutating func read(
         _ value: UnsafeRawBufferPointer, _ scan: JSONScan, _ members: UnsafeMutableBufferPointer<JSONMember>
     ) -> Bool {
@@ -72,7 +72,7 @@ struct EnvelopeTable: ~Copyable {
                 if !add(name, value.part(member.valueStart, member.valueEnd)) { return false }
             }
         } else {
-            // The scan reports only as many members as an envelope can have, so read this object again.
+            // The scan reports only as many members as an envelope can have, so parse the object again.
             var reader = JSONReader(checked: value)
             do { try reader.enterObject() } catch { return false }
             while let name = reader.nextMember() {
@@ -85,7 +85,7 @@ struct EnvelopeTable: ~Copyable {
         return !lacksTarget
     }
 
-    /// Adds a member. Returns false if it is `aps`.
+    /// Adds a member. Returns `false` if it is `aps`.
     private mutating func add(_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         guard let known = Name(name) else {
             if unknown.baseAddress == nil { unknown = name }
@@ -101,7 +101,7 @@ struct EnvelopeTable: ~Copyable {
 /// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
 ///
 /// The position is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list. The list
-/// must be one that `RequestParser` accepted, unchanged.
+/// must have been accepted by `RequestParser` and be unchanged.
 package struct TokenCursor {
     package var position: Int
     /// The index of the next token.

@@ -29,7 +29,7 @@ extension RequestParser {
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            // The surrogate that the scan found may be in another member.
+            // The surrogate that the scan found may be outside the payload.
             let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
             let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
             checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
@@ -38,7 +38,7 @@ extension RequestParser {
         }
     }
 
-    /// Returns an unknown member's name and a suggestion: another member, or a header, which belongs into `headers`.
+    /// Returns an unknown member's name with a suggestion: another member, or a header, which must be inside `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -46,7 +46,7 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Reads the tokens or the channel. Returns false and marks the record as a dead letter if there are none.
+    /// Reads the tokens or the channel. Returns `false` and marks the record as a dead letter if there are none.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -108,7 +108,7 @@ extension RequestParser {
         }
     }
 
-    /// Returns a header's value as text, or bytes without an address if it is `null` or of a wrong kind.
+    /// Returns a header's value as text, or a buffer without an address if it is `null` or of the wrong type.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
@@ -134,7 +134,7 @@ extension RequestParser {
         _ = fields.add(name, text)
     }
 
-    /// Returns the text of a JSON string, or `nil` for another kind of value.
+    /// Returns the text of a JSON string, or `nil` for another type.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))

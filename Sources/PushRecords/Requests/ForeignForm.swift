@@ -1,13 +1,13 @@
 import JSON
 
-/// Detects the traces of unsuitable serializers, so that the detail of a rejected record names the mistake.
+/// Detection of unsuitable serializers, so that the detail of a rejected record names the mistake.
 enum ForeignForm {
     static let quote = UInt8(ascii: "\"")
 
     static let quotedToken: StaticString =
         "the device token is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    /// Returns the schema id if the bytes begin with the prefix of a Schema Registry serializer: a byte of 0, which
+    /// Returns the schema id if the bytes begin with the prefix of a Schema Registry serializer: a zero byte, which
     /// never begins JSON, then the id as a big-endian 32-bit number.
     ///
     /// Source: Confluent's documentation, "Formats, Serializers, and Deserializers", Wire format.

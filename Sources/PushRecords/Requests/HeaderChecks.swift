@@ -1,8 +1,9 @@
 /// Validation of values that become headers of a request to APNs.
 ///
-/// Only printable ASCII is allowed. After one invalid byte the peer would close the connection (RFC 9113, 8.2.1).
+/// Only printable ASCII is allowed. Any other byte would make the peer close the connection (RFC 9113, 8.2.1).
 enum HeaderCheck {
-    /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, not in quotes and without spaces at the ends.
+    /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, without quotes around it or spaces at the
+    /// ends.
     @inline(__always)
     static func isClean(_ value: UnsafeRawBufferPointer, limit: Int) -> Bool {
         guard let base = value.baseAddress, value.count > 0, value.count <= limit else { return false }

@@ -74,7 +74,7 @@ enum HeaderName: UInt8, CaseIterable {
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header: it goes to Apple and does not name the target.
+    /// Whether an envelope's `headers` may contain the header: it is sent to Apple and does not name the target.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
@@ -103,7 +103,7 @@ enum HeaderName: UInt8, CaseIterable {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
             return false
         }
-        // The words spell "apns" and "push".
+        // The constants spell "apns" and "push".
         let head = UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) | 0x2020_2020
         if head == 0x736E_7061 { return true }
         return head == 0x6873_7570 && !name.begins("push-dlq-")
@@ -111,7 +111,7 @@ enum HeaderName: UInt8, CaseIterable {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Bytes without an address, which stand for an absent value.
+    /// A buffer without an address, which represents an absent value.
     @inlinable package static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 
     @inline(__always)

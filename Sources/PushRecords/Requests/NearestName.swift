@@ -1,8 +1,8 @@
-/// The known name that is nearest to an unknown one, as a suggestion in the detail of a rejected request.
+/// The known name that is closest to an unknown one, as a suggestion in the detail of a rejected request.
 struct NearestName {
     private let name: UnsafeRawBufferPointer
     private var distance = Int.max
-    /// The nearest name so far, or `nil` if none was near enough.
+    /// The closest name so far, or `nil` if none was close enough.
     private(set) var text: StaticString?
 
     /// The length above which a name gets no suggestion.
@@ -10,9 +10,10 @@ struct NearestName {
 
     init(to name: UnsafeRawBufferPointer) { self.name = name }
 
-    /// Takes a known name if it is nearer than those before. Ignores the case of letters.
+    /// Considers a known name, which replaces the current suggestion if it is closer. Ignores the case of letters.
     ///
-    /// At most a third of its letters may differ, not counting its first `prefix` bytes, but always one.
+    /// At most a third of its letters may differ, not counting the first `prefix` bytes. One difference is always
+    /// allowed.
     mutating func consider(_ candidate: StaticString, prefix: Int = 0, comparesPrefix: Bool = true) {
         guard name.count <= Self.longest else { return }
         let all = candidate.lentBytes
@@ -41,7 +42,7 @@ package func editDistance(_ a: some Collection<UInt8>, _ b: some Collection<UInt
 }
 
 extension HeaderName {
-    /// Returns the header nearest to an unknown name. In an envelope the name may lack its `apns-` prefix.
+    /// Returns the header closest to an unknown name. In an envelope the name may lack its `apns-` prefix.
     static func nearest(to name: UnsafeRawBufferPointer, inEnvelope: Bool) -> StaticString? {
         var nearest = NearestName(to: name)
         let hasPrefix = hasReservedPrefix(name)

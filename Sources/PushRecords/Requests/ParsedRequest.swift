@@ -1,8 +1,8 @@
 /// A parsed record of a request or retry topic.
 ///
-/// It is plain data whose ranges are lent from the record or from the parser's scratch memory. They are valid until the
-/// record is released or the parser parses again. Except for the payload and the token list, every text is within its
-/// limit (`RecordLimits`), even in an invalid request.
+/// It is plain data whose ranges are borrowed from the record or from the parser's scratch memory. They are valid until
+/// the record is released or the parser parses again. Except for the payload and the token list, every text is within
+/// its limit (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
         /// No readable target: the record is a dead letter.
@@ -21,7 +21,7 @@ package struct ParsedRequest {
 
     package var target = Target.none
     package var form = Form.payload
-    /// The reason of a dead letter. It is set exactly if `target` is `.none`.
+    /// The reason of a dead letter. Set if and only if `target` is `.none`.
     package var deadLetter: DeadLetterReason?
     /// Whether an error makes all notifications of the record `invalid`, with `failureReason` and `detail`.
     package var isInvalid = false
@@ -31,7 +31,7 @@ package struct ParsedRequest {
     package var detail = Detail.none
 
     /// The token as the producer wrote it. `DeviceToken.normalize` validates it and converts it to lower case. A longer
-    /// text is cut one byte beyond the limit of tokens, so that it stays invalid.
+    /// text is truncated one byte beyond the limit of tokens, so that it remains invalid.
     package var token: UnsafeRawBufferPointer = .nothing
     /// The JSON list of tokens including its brackets. Every element is a string. Read it with a `TokenCursor`.
     package var tokenList: UnsafeRawBufferPointer = .nothing
@@ -47,14 +47,14 @@ package struct ParsedRequest {
     /// The name of the app, or empty if the request names none.
     package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
-    /// The record's key for `request.key` of results, cut at `RecordLimits.key` bytes. It has no base address if there
-    /// is no key or the key is the token. The key of a fan-out is kept, and the writer compares it with each token. A
-    /// retry record has its request's key.
+    /// The record's key for `request.key` of results, truncated at `RecordLimits.key` bytes. It has no base address if
+    /// there is no key or the key is the token. A fan-out's key is stored, and the writer compares it with each token.
+    /// For a retry record, it is the key of the original request.
     package var key: UnsafeRawBufferPointer = .nothing
     /// The headers to copy to results: `traceparent`, `tracestate` and the configured ones. Headers beyond
     /// `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
     package let copiedHeaders: UnsafeBufferPointer<RecordHeader>
-    /// The retry headers. They are set exactly for a valid record of a retry topic.
+    /// The retry headers. Set if and only if the record is a valid record of a retry topic.
     package var retry: RetryFields?
 
     init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) { self.copiedHeaders = copiedHeaders }
@@ -91,9 +91,9 @@ extension ParsedRequest {
         self.detail = detail
     }
 
-    /// Makes the notifications invalid. Only the first error is reported.
+    /// Marks the notifications as invalid. Only the first error is reported.
     ///
-    /// - Parameter reason: `.none` if Apple has no reason for the error.
+    /// - Parameter reason: Apple's reason, or `.none` if Apple has none for this error.
     @inline(never)
     mutating func fail(_ reason: ReasonCode, _ text: StaticString, _ subject: UnsafeRawBufferPointer = .nothing) {
         guard !isInvalid else { return }
@@ -102,7 +102,7 @@ extension ParsedRequest {
         detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 
-    /// Makes the notifications invalid because of a header's value. A value in quotes gets its own explanation.
+    /// Marks the notifications as invalid because of a header's value. A quoted value has its own explanation.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
         if ForeignForm.isQuoted(value) {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
@@ -111,7 +111,7 @@ extension ParsedRequest {
         }
     }
 
-    /// Stores the key unless it is the target. Cuts the key and the token.
+    /// Stores the key unless it is the target. Truncates the key and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         let isTarget =
             switch target {
@@ -123,7 +123,7 @@ extension ParsedRequest {
         cutToken()
     }
 
-    /// Cuts the token one byte beyond the limit, so that a longer text does not become a valid token.
+    /// Truncates the token one byte beyond the limit, so that a longer text does not become a valid token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 

@@ -1,5 +1,5 @@
 extension RequestParser {
-    /// Validates the values in the field table and stores them in the request. Both forms of requests use it.
+    /// Validates the values in the field table and stores them in the request. Shared by both forms of requests.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if ForeignForm.isQuoted(request.token), ForeignForm.isQuotedHex(request.token) {
@@ -16,7 +16,8 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // The check is here and not with the app's topics, so that producers who use this library get it, too.
+                // The check is here rather than with the app's topics, so that it also applies to producers who use
+                // this library.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
             }
@@ -72,7 +73,7 @@ extension RequestParser {
             }
         }
         if let value = fields[.app] {
-            // One byte more than the limit, so that a longer name does not become that of another app.
+            // One byte more than the limit, so that a longer name cannot match another app.
             request.app = value.cut(RecordLimits.app + 1)
             if value.count == 0 { request.fail(.none, "the app's name is empty") }
             if value.count > RecordLimits.app || ForeignForm.isQuoted(value) {

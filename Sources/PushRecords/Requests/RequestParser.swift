@@ -1,11 +1,11 @@
 import JSON
 
-/// Parses records of request and retry topics in one validating pass over lent bytes. It copies only escaped strings of
-/// envelopes and allocates no memory for a valid record.
+/// Parses records of request and retry topics in one validating pass over borrowed bytes. Copies only escaped strings
+/// of envelopes and allocates no memory for a valid record.
 ///
 /// Not thread-safe. It does not throw: an unreadable record becomes a dead letter, an incorrect one is `isInvalid`. The
-/// caller checks what needs the configuration: the default topic, whether the app has the topic and the push type, and
-/// whether the expiration has passed.
+/// caller checks what depends on the configuration: the default topic, whether the app has the topic and the push type,
+/// and whether the expiration has passed.
 package struct RequestParser: ~Copyable {
     /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
@@ -18,7 +18,7 @@ package struct RequestParser: ~Copyable {
     var envelope = EnvelopeTable()
     var scratch = ParserScratch()
 
-    /// - Parameter copyHeaders: names to copy besides `traceparent` and `tracestate` (`results.copy_headers`).
+    /// - Parameter copyHeaders: Names to copy besides `traceparent` and `tracestate` (`results.copy_headers`).
     package init(copyHeaders: [String] = []) {
         copied = CopiedHeaders(copyHeaders)
     }
@@ -26,8 +26,9 @@ package struct RequestParser: ~Copyable {
     /// Parses one record.
     ///
     /// - Parameters:
-    ///   - key: has no base address if the record has no key.
-    ///   - value: has no base address for a tombstone. An empty value with an address is an empty payload.
+    ///   - key: The key, without a base address if the record has none.
+    ///   - value: The value, without a base address for a tombstone. An empty value with an address is an empty
+    ///   payload.
     package mutating func parse(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         role: RecordRole
@@ -63,7 +64,8 @@ package struct RequestParser: ~Copyable {
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first `apns-` or `push-` header that a request cannot have: misspelt, written by the worker, or newer.
+        /// The first `apns-` or `push-` header that is not allowed in a request: misspelled, reserved for the worker,
+        /// or newer.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
@@ -150,7 +152,7 @@ package struct RequestParser: ~Copyable {
 
     /// Returns the explanation of a record in payload form without a target.
     private mutating func missingTarget(_ kind: JSONKind, _ role: RecordRole) -> Detail {
-        // The envelope table is current only for an object on a request topic.
+        // The envelope table is only valid for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
                 "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
@@ -165,7 +167,7 @@ package struct RequestParser: ~Copyable {
 
     /// Validates the payload's kind, text and size.
     ///
-    /// - Parameter half: the offset of half a surrogate pair in the record's value, if the payload has one. JSON's
+    /// - Parameter half: The offset of an unpaired surrogate in the record's value, if the payload has one. JSON's
     ///   grammar allows it, RFC 7493 forbids it. APNs accepts it, but Foundation cannot read it, so the notification
     ///   may be lost on the device.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {

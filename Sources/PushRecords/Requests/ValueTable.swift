@@ -1,4 +1,4 @@
-/// The values of one record by name. It is reused for each record, and its values are lent.
+/// The values of one record by name. Reused for each record. The values are borrowed.
 struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.RawValue == UInt8 {
     private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
     /// One bit for each name that has a value.
@@ -20,7 +20,7 @@ struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.R
         seen = 0
     }
 
-    /// Adds a value unless the name has occurred. Returns false if it has.
+    /// Adds a value unless the name has occurred. Returns `false` if it has.
     @inline(__always)
     mutating func add(_ name: Name, _ value: UnsafeRawBufferPointer) -> Bool {
         let bit: UInt32 = 1 &<< UInt32(name.rawValue)

@@ -9,7 +9,7 @@
 /// }
 /// ```
 ///
-/// After a crash the same result may be published more than once. Deduplicate on `request`.
+/// After a crash the same result may be published more than once. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
     /// The identity of a notification: its request record, and its position in it.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
@@ -51,7 +51,7 @@ public struct DeliveryResult: Hashable, Sendable {
     public var outcome: Outcome
     /// The HTTP status of the response, or `nil` if APNs did not respond.
     public var status: Int?
-    /// The reason, in Apple's words if Apple has a reason for it. Unknown reasons are kept as received.
+    /// The reason, in Apple's spelling if Apple has one. Unknown reasons are passed on as received.
     public var reason: Reason?
     /// A human-readable explanation.
     public var detail: String?
@@ -186,9 +186,9 @@ public enum Outcome: String, CaseIterable, Sendable {
     case accepted
     /// The device token is no longer valid (status 410). A record is also written to `apns.unregistered`.
     case unregistered
-    /// APNs refused it. It must not be sent again unchanged.
+    /// APNs rejected it. It must not be sent again unchanged.
     case rejected
-    /// The worker refused it and did not send it.
+    /// The worker rejected it and did not send it.
     case invalid
     /// Its `apns-expiration` or the worker's `delivery.max_age` passed before it could be sent.
     case expired

@@ -1,4 +1,4 @@
-// The reasons that Apple documents for notifications and broadcasts, and some that APNs was seen to send.
+// The reasons that Apple documents for notifications and broadcasts, and some undocumented ones observed from APNs.
 
 extension Reason {
     public static let badCollapseID = Reason(rawValue: "BadCollapseId")
@@ -45,6 +45,6 @@ extension Reason {
     public static let missingPushType = Reason(rawValue: "MissingPushType")
     public static let cannotCreateChannelConfig = Reason(rawValue: "CannotCreateChannelConfig")
     public static let topicMismatch = Reason(rawValue: "TopicMismatch")
-    /// The reason of a token that the feedback service of the binary protocol reported.
+    /// The reason for a token reported by the feedback service of the binary protocol.
     public static let feedback = Reason(rawValue: "Feedback")
 }

@@ -1,4 +1,4 @@
-/// An app as records name it. `NotificationContent` refers to it by its index in the writers' list.
+/// An app's members in records. `NotificationContent` refers to it by its index in the writers' list.
 package struct RecordApp: Sendable {
     package var name: String
     package var environment: PushEnvironment
@@ -9,10 +9,10 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// A notification, with what the writers of results, unregistered tokens and retry records need. Its ranges are lent.
+/// A notification as the writers of results, unregistered tokens and retry records need it. Its ranges are borrowed.
 package struct NotificationContent {
     /// The key of the records: the token in lower-case hex, or the channel id of a broadcast. An invalid token is as
-    /// the producer wrote it, cut at `DeviceToken.textLimit` bytes.
+    /// the producer wrote it, truncated at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
     /// The headers. The topic is empty if it is unknown.
@@ -23,7 +23,7 @@ package struct NotificationContent {
     package var payload: UnsafeRawBufferPointer
     /// The original request, even if the notification was read from a retry topic.
     package var request: RequestPlace
-    /// The key as in `ParsedRequest.key`. Results omit it if it is the token, in either case of letters.
+    /// The key as in `ParsedRequest.key`. Results omit it if it equals the token, ignoring case.
     package var requestKey: UnsafeRawBufferPointer
     /// The original request record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
@@ -46,14 +46,14 @@ package struct NotificationContent {
     }
 }
 
-/// The outcome of a notification, with the members of its result that belong to it.
+/// The outcome of a notification, with the related members of its result.
 package struct Ending {
     package var outcome: Outcome
     /// The HTTP status, or 0 if APNs did not respond.
     package var status: UInt16
     /// The reason. The text of `.other` is in `reasonText`.
     package var reason: ReasonCode
-    /// An unknown reason as APNs wrote it, lent.
+    /// An unknown reason as APNs wrote it. Borrowed.
     package var reasonText: UnsafeRawBufferPointer
     package var detail: Detail
     /// The response's `apns-unique-id`, or empty.
@@ -62,7 +62,7 @@ package struct Ending {
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// The time at which it was last passed to a connection, or 0 if it never was.
+    /// When it was last passed to a connection, or 0 if it never was.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 
@@ -88,7 +88,7 @@ package struct Ending {
 
 /// The APNs headers of a notification, from the parser to the connection and the retry record.
 ///
-/// It is plain data whose texts are lent: from the request record, or after `copied` from the record's block.
+/// It is plain data whose texts are borrowed: from the request record, or after `copied` from the record's block.
 package struct NotificationHeaders {
     /// The `apns-topic`, or empty for the app's default. For a broadcast it is the bundle id of the path.
     package var topic: UnsafeRawBufferPointer
@@ -101,7 +101,7 @@ package struct NotificationHeaders {
     /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
     package var priority: UInt8
     /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
-    /// notification was refused before it had one, or that APNs did not respond.
+    /// notification was rejected before it had one, or that APNs did not respond.
     package var apnsID: NotificationUUID
 
     @inlinable package init(
@@ -119,7 +119,7 @@ package struct NotificationHeaders {
     /// The number of bytes that `copied` writes.
     @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
 
-    /// Returns a copy whose texts are at `next`, which must have space for `byteCount` bytes. Advances `next`.
+    /// Returns a copy whose texts are stored at `next`, which must have space for `byteCount` bytes. Advances `next`.
     @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)

@@ -1,6 +1,6 @@
 import JSON
 
-/// Writes results (`apns.results`) of at most `RecordLimits.result` bytes, including key and headers. It reuses its
+/// Writes results (`apns.results`) of at most `RecordLimits.result` bytes, including key and headers. Reuses its
 /// buffers, so that a result needs no allocation.
 ///
 /// Not thread-safe.

@@ -1,20 +1,20 @@
 import JSON
 
-/// The members of a retry record that are not part of its notification.
+/// The members of a retry record besides its notification.
 package struct RetryOrder {
     /// The number of attempts, including the one that causes this retry.
     package var attempt: Int32
     package var dueMs: Int64
     /// The time of a scheduled notification in seconds since the epoch, or 0 for none.
     package var notBefore: UInt32
-    /// The reason of the last refusal, `held`, `scheduled` or empty. Lent.
+    /// The reason of the last rejection, `held`, `scheduled` or empty. Borrowed.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment refused the token before, or empty. Lent.
+    /// The app whose environment rejected the token before, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// The reasons of notifications that were not sent, because the app cannot send now or the time has not come.
+    /// The reasons of notifications that were not sent: the app cannot send now, or the time has not come.
     package static let held: StaticString = "held"
     package static let scheduled: StaticString = "scheduled"
 
@@ -33,8 +33,8 @@ package struct RetryOrder {
 }
 
 /// Writes retry records (`apns.retry.<delay>`) in payload form, with all headers of the notification and
-/// `push-retry-*`. They are at most `RecordLimits.retryGrowth` bytes larger than the request record. It reuses its
-/// buffers and is not thread-safe.
+/// `push-retry-*`. They are at most `RecordLimits.retryGrowth` bytes larger than the request record. Reuses its buffers
+/// and is not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
     /// The id of the consumer group whose workers read the record.
@@ -95,7 +95,7 @@ package struct RetryWriter: ~Copyable {
 }
 
 /// The validated `push-retry-*` headers of a retry record. Counts are at most `RecordLimits.count`, times are valid for
-/// `RecordTime`, and the index is one that a request can have. Its ranges are lent.
+/// `RecordTime`, and the index is within the limit of tokens. Its ranges are borrowed.
 package struct RetryFields {
     package var request: RequestPlace
     /// The number of attempts, including the one that caused this retry.
@@ -104,12 +104,12 @@ package struct RetryFields {
     package var dueMs: Int64
     /// The original record's timestamp, which may be `RecordTime.unknown`.
     package var firstMs: Int64
-    /// The reason's text, or empty. Lent.
+    /// The reason's text, or empty. Borrowed.
     package var reason: UnsafeRawBufferPointer
     /// The number of sends by all workers, and how many of them are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment refused the token before, or empty. Lent.
+    /// The app whose environment rejected the token before, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 }
 

@@ -1,7 +1,7 @@
 import JSON
 
-/// Writes records of unregistered tokens (`apns.unregistered`) of at most `RecordLimits.unregistered` bytes. It reuses
-/// its buffers and is not thread-safe.
+/// Writes records of unregistered tokens (`apns.unregistered`) of at most `RecordLimits.unregistered` bytes. Reuses its
+/// buffers and is not thread-safe.
 package struct UnregisteredWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: 1_024)
@@ -10,7 +10,7 @@ package struct UnregisteredWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the record of a notification's token, without headers. It is valid until the next `write`. The ending's
+    /// Writes the record of a notification's token, without headers. Valid until the next `write`. The ending's
     /// `settledAtMs` is the time of observation.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
@@ -25,11 +25,11 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// Writes the record of a token from the feedback service, without headers. It is valid until the next `write`.
+    /// Writes the record of a token from the feedback service, without headers. Valid until the next `write`.
     ///
     /// - Parameters:
-    ///   - token: the token's bytes, of which the first 100 are written.
-    ///   - app: the index in the list of apps.
+    ///   - token: The token's bytes, of which the first 100 are written.
+    ///   - app: The index in the list of apps.
     package mutating func write(
         feedback token: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer, app: Int, unregisteredAtMs: Int64,
         observedAtMs: Int64

@@ -5,7 +5,7 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // from `didRegisterForRemoteNotifications`
 /// ```
 ///
-/// The description is shortened, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
+/// The description is truncated, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
 /// "Don't make assumptions about device token size." Sources: "Registering your app with APNs", "Sending notification
 /// requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
@@ -63,7 +63,7 @@ extension DeviceToken {
         /// The number of bytes written to the buffer.
         package var count: Int
         /// `.none` for a valid token in lower case, or `.missingDeviceToken` for an empty text. If it is
-        /// `.badDeviceToken`, the buffer has the original text, cut at `textLimit` bytes.
+        /// `.badDeviceToken`, the buffer contains the original text, truncated at `textLimit` bytes.
         package var failure: ReasonCode
 
         @inlinable package init(count: Int, failure: ReasonCode) {

@@ -33,8 +33,8 @@ enum Hex {
         return true
     }
 
-    /// Returns whether all sixteen bytes are hex digits. Each sum sets the high bit of bytes from a bound on. A byte
-    /// above 127 may carry into its neighbor, but fails the test itself.
+    /// Returns whether all sixteen bytes are hex digits. Each sum sets the high bit of bytes at or above a bound. A
+    /// byte above 127 may carry into its neighbor, but fails the test itself.
     @inline(__always)
     private static func areHex(_ words: SIMD2<UInt64>) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080

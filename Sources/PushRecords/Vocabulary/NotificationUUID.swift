@@ -13,7 +13,7 @@ public struct NotificationUUID: Hashable, Sendable {
         self.low = low
     }
 
-    /// The nil UUID, which stands for no id.
+    /// The nil UUID, which represents no id.
     package static let none = NotificationUUID(high: 0, low: 0)
 }
 
@@ -76,7 +76,7 @@ extension NotificationUUID: CustomStringConvertible {
     }
 }
 
-/// The `apns-id` that is derived from the request's position in Kafka. Every send of a notification has the same id.
+/// The `apns-id` derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
 /// It is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a hash of the
 /// topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may collide. Only

@@ -1,4 +1,4 @@
-/// The reason for which a notification was refused, by APNs or by the worker in Apple's vocabulary.
+/// The reason why a notification was rejected, by APNs or by the worker in Apple's vocabulary.
 ///
 /// It can have any value, since Apple may add reasons. Source: "Handling notification responses from APNs".
 public struct Reason: RawRepresentable, Hashable, Sendable {
@@ -17,7 +17,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case invalidProviderToken, missingProviderToken, unrelatedKeyIdInToken, badEnvironmentKeyIdInToken, badPath
     case methodNotAllowed, expiredToken, unregistered, payloadTooLarge, tooManyProviderTokenUpdates, tooManyRequests
     case internalServerError, serviceUnavailable, shutdown
-    /// A variant of `badEnvironmentKeyIdInToken` that APNs was seen to send.
+    /// A variant of `badEnvironmentKeyIdInToken` observed from APNs.
     case badEnvironmentKeyInToken
     // Broadcasts: "Handling error responses from Apple Push Notification service".
     case featureNotEnabled, missingChannelId, badChannelId, channelNotRegistered, badRequestParams, badRequestPayload

@@ -1,5 +1,5 @@
-// The least that a program does with librdkafka for the worker's work with Kafka: take each record with its headers, format
-// its result, produce it, wait for its acknowledgement. No ledger, no commit, nothing sent.
+// The minimum that a program needs with librdkafka to do the worker's Kafka work: read each record with its headers,
+// format its result, produce it, wait for the acknowledgement. No ledger, no commits, no sends.
 #include "floors.h"
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
@@ -46,9 +46,9 @@ static char *number(char *at, int64_t value) {
     return put(at, digits + first, sizeof digits - first);
 }
 
-/// Writes the JSON of an accepted notification's result (`apns.results`), and returns its end.
+/// Writes the JSON of an accepted notification's result (`apns.results`), and returns a pointer to its end.
 static char *result(char *at, const rd_kafka_message_t *message, const char *requests, int64_t now_ms) {
-    // Every header is read, as in the worker.
+    // Read every header, as the worker does.
     rd_kafka_headers_t *headers;
     const char *name, *topic = "";
     const void *value;

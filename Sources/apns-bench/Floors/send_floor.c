@@ -1,5 +1,5 @@
-// The least that a program does with nghttp2 and OpenSSL for the worker's work with APNs: post each request, read each
-// answer. No queue, no window, nothing kept of a request but that it is open. One thread, all connections with poll(2).
+// The minimum that a program needs with nghttp2 and OpenSSL to do the worker's APNs work: post each request, read each
+// answer. No queue, no window, no state per request. One thread polls all connections with poll(2).
 #include "floors.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define PREFIX "/3/device/"
 #define PATH (sizeof(PREFIX) - 1 + 64)
 
-// The requests: the worker's header fields, with an apns-id that differs from request to request.
+// The worker's header fields, with a different apns-id in each request.
 static int64_t count, submitted, answered, refused;
 static int devices;
 static char *paths, *payload, id[] = "00000000-0000-8000-8000-000000000000";
@@ -104,7 +104,7 @@ static void start(connection *it, SSL_CTX *context, int port) {
     nghttp2_submit_settings(it->session, 0, &no_push, 1);
 }
 
-/// Writes full records, or everything.
+/// Writes full TLS records, or everything.
 static void flush(connection *it, int all) {
     size_t start = 0;
     while (it->size - start >= RECORD || (all && it->size > start)) {
@@ -132,7 +132,7 @@ static void gather(connection *it) {
     flush(it, 0);
 }
 
-/// Reads what there is, and sends as many requests as there are streams.
+/// Reads available bytes, and sends as many requests as streams allow.
 static void turn(connection *it) {
     static uint8_t input[RECORD];
     int size;

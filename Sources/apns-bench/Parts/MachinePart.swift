@@ -1,25 +1,25 @@
 import Delivery
 import PushRecords
 
-/// `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`), with a transport that
-/// accepts everything and a Kafka that acknowledges everything, both by the next turn.
+/// The benchmarks `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`). The fake
+/// transport accepts everything and the fake Kafka acknowledges everything by the next turn.
 ///
-/// 8 partitions give a batch each a turn, and a turn is 10 ms: about 100,000 notifications a second.
+/// Each of 8 partitions provides a batch per turn of 10 ms: about 100,000 notifications a second.
 final class MachinePart: PartRun {
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
-    /// Of each turn.
+    /// The records of each turn.
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
-    /// In flight to APNs, and to Kafka.
+    /// Requests in flight to APNs, and results in flight to Kafka.
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// A sum over the results, so that the compiler keeps reading them.
+    /// A sum over the results, so that the compiler cannot remove the reads.
     private var resultBytes = 0
 
     private static let partitionCount = 8
@@ -69,7 +69,7 @@ final class MachinePart: PartRun {
 }
 
 extension MachinePart: Transports {
-    /// As the transport's batch of one turn arrives.
+    /// Delivers the completions of the previous turn in one batch, as a transport does.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         guard !flying.isEmpty else { return }
         var batch = CompletionBatch(app: AppIndex(0))

@@ -1,7 +1,7 @@
 import Delivery
 import PushRecords
 
-/// `parse` and `envelope`: a record becomes a checked request with a normalized token, as in the machine.
+/// The benchmarks `parse` and `envelope`: parse and validate a record and normalize its token, as the machine does.
 final class ParsePart: PartRun {
     private(set) var count = 0
     private var parser = RequestParser()
@@ -31,7 +31,7 @@ final class ParsePart: PartRun {
     }
 }
 
-/// `results`: the result record of an accepted notification, key, value and headers.
+/// The benchmark `results`: writes key, value and headers of an accepted notification's result.
 final class ResultsPart: PartRun {
     private(set) var count = 0
     private var writer = ResultWriter(apps: [RecordApp(name: "bench", environment: .production)])
@@ -65,17 +65,17 @@ final class ResultsPart: PartRun {
     }
 }
 
-/// `ledger`: the ledger of one partition, as between two commits at full load. Records settle in the turn that receives
-/// them, except for one in eight, which settles first in the next turn.
+/// The benchmark `ledger`: the ledger of one partition between two commits at full load. Records settle in the turn
+/// that receives them, except for one in eight, which settles first in the next turn.
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = PartitionLedger(committed: 0, map: CommitMap())
     private var horizon = SendHorizon(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
-    /// Records that are open since the last turn.
+    /// Records still open from the previous turn.
     private var late: [Int] = []
-    /// By record, as in the machine's records.
+    /// Ledger positions by record, as in the machine's records.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
@@ -98,7 +98,7 @@ final class LedgerPart: PartRun {
         for record in late { settle(record) }
         count += late.count
         late.removeAll(keepingCapacity: true)
-        // Out of order, as answers come over several connections. 93 is odd, so that every place comes once.
+        // Settle out of order, as answers arrive over several connections. 93 is odd, so each place occurs once.
         for step in 0..<Self.batch {
             let place = step &* 93 & (Self.batch - 1)
             let record = (first + place) & (Self.names - 1)

@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 import PushRecords
 
-/// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word
-/// of `apns-bench part` and of the guard's figures.
+/// The stages of a notification that need neither Kafka nor a socket. The raw value is the name in `apns-bench part`
+/// and in the guard's figures.
 enum Part: String, CaseIterable {
     case parse, envelope, ledger, machine, fanout, results, encode, frames
 
@@ -21,15 +21,15 @@ enum Part: String, CaseIterable {
     }
 }
 
-/// A part at work, one batch a turn, as large as the worker's are. One thread.
+/// A running part, which processes one batch of the worker's size per turn. Not thread-safe.
 protocol PartRun: AnyObject {
-    /// Notifications that went all the way through.
+    /// The number of notifications that completed the part.
     var count: Int { get }
-    /// Bytes on the wire, if any.
+    /// The number of bytes sent, if the part sends any.
     var sentBytes: Int64 { get }
-    /// Plays the other side, and prepares the next turn. Not counted.
+    /// Simulates the peer and prepares the next turn. Not measured.
     func prepare() throws
-    /// The worker's work. Counted.
+    /// Runs the worker's code. Measured.
     func turn() throws
 }
 
@@ -38,10 +38,10 @@ extension PartRun {
     func prepare() throws {}
 }
 
-/// `apns-bench part NAME -n N` runs one part in this process and prints what it took. The guard runs it under
-/// callgrind.
+/// The command `apns-bench part NAME -n N`, which runs one part in this process and prints its cost. The guard runs it
+/// under callgrind.
 enum PartCommand {
-    /// Turns before anything is counted, in which buffers grow and commits come back.
+    /// Unmeasured turns at the start, in which buffers grow and the first commits are acknowledged.
     private static let warmUpTurns = 24
 
     static func run(_ words: [String]) throws {
@@ -79,23 +79,24 @@ enum PartCommand {
     }
 }
 
-/// The part that `apnsBenchTurn` runs, and the error of its last turn. One thread.
+/// The part that `apnsBenchTurn` runs, and the error of its last turn. Not thread-safe.
 nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error)?)
 
-/// One turn after the warm-up. callgrind counts only in here (`--toggle-collect`), which needs a C name.
+/// Runs one turn after the warm-up. callgrind counts only inside this function (`--toggle-collect`), which needs a C
+/// name.
 @inline(never)
 @c func apnsBenchTurn() {
     do { try counted.run?.turn() } catch { counted.error = error }
 }
 
-/// A record as a Kafka message lends it; its bytes live as long as the process.
+/// A record as borrowed from a Kafka message. Its bytes are never freed.
 struct LentRecord {
     var key: UnsafeRawBufferPointer
     var value: UnsafeRawBufferPointer
     var headers: UnsafeBufferPointer<RecordHeader>
 }
 
-/// The input of the parts: the requests of `Traffic`, made once.
+/// The input of the parts: the requests of `Traffic`, created once.
 enum PartInputs {
     static let usualHeaders: [(StaticString, String)] = [
         ("apns-topic", Traffic.bundleID), ("apns-push-type", Traffic.pushType),
@@ -117,7 +118,7 @@ enum PartInputs {
         return UnsafeBufferPointer(headers)
     }
 
-    /// An envelope for these devices.
+    /// Returns an envelope for these devices.
     static func envelope(_ tokens: [UnsafeRawBufferPointer]) -> UnsafeRawBufferPointer {
         let list = tokens.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }.joined(separator: ",")
         let name = tokens.count == 1 ? "\"device_token\":\(list)" : "\"device_tokens\":[\(list)]"
@@ -126,7 +127,7 @@ enum PartInputs {
                 + "\"apns-priority\":10},\"payload\":\(Traffic.payload(7))}")
     }
 
-    /// Bytes that live as long as the process.
+    /// Returns a copy of the text that is never freed.
     static func lasting(_ text: String) -> UnsafeRawBufferPointer {
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 8)
         bytes.copyBytes(from: text.utf8)

@@ -6,18 +6,18 @@ import Network
 import PushRecords
 import TLS
 
-/// What the parts of both transports share: a loop with a clock that they advance, a channel in memory, and a batch of
-/// requests that are sent again and again.
+/// The base of both transports' parts: a loop with a clock that the part advances, a channel in memory, and a batch of
+/// requests that is sent repeatedly.
 class TransportPart {
-    /// Notifications that went all the way through.
+    /// The number of notifications that were accepted.
     private(set) var count = 0
     private var capacity = 0
-    /// Of the last turn.
+    /// The completions of the last turn.
     private var completions: [Completion] = []
     let clock = SteppedClock()
     let loop: Loop
     let wire = PipeDialer()
-    /// Open at once, on one connection: as many devices, one payload.
+    /// A batch for distinct devices with one payload, in flight together on one connection.
     var requests: [OutgoingRequest] = {
         let topic = PartInputs.lasting(Traffic.bundleID)
         let payload = PartInputs.lasting(Traffic.payload(7))
@@ -46,7 +46,7 @@ class TransportPart {
         guard capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
     }
 
-    /// Checks that the last batch was accepted, and makes the next one.
+    /// Checks that the last batch was accepted, and starts the next one.
     func startBatch(isPresumed: Bool) throws {
         let isAccepted = completions.allSatisfy {
             $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed
@@ -57,9 +57,9 @@ class TransportPart {
     }
 }
 
-/// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers
-/// back to the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`), except for the
-/// byte channel and the clock. The server that answers 200 is not counted.
+/// The benchmark `encode`: sends batches through the transport and its connection into memory, and returns the answers
+/// as completions. It measures the product's code (`APNsTransport`, `HTTP2Connection`) with a fake byte channel and
+/// clock. The server that answers 200 is not measured.
 final class EncodePart: TransportPart, PartRun {
     var sentBytes: Int64 { wire.channel.sentBytes }
     private var transport: APNsTransport!
@@ -69,7 +69,7 @@ final class EncodePart: TransportPart, PartRun {
     private let topicHash: UInt64
 
     override init() throws {
-        // The window never holds a batch back, so that all turns are alike.
+        // The flow-control window never limits a batch, so that all turns are alike.
         var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
@@ -124,9 +124,9 @@ final class EncodePart: TransportPart, PartRun {
     }
 }
 
-/// `frames`: requests from the machine's batch through the transport of the binary protocol into memory, and their
-/// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`),
-/// except for the byte channel and the clock.
+/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory, until the silence of
+/// the window accepts them. It measures the product's code (`BinaryTransport`, `BinaryConnection`) with a fake byte
+/// channel and clock.
 final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
     private static let windowNs: Int64 = 1_000_000_000
@@ -154,7 +154,7 @@ final class FramesPart: TransportPart, PartRun {
     func turn() throws {
         transport.handle(.send(requests))
         loop.runOnce()
-        // The transport checks what left, the window passes, and the next check finds that no error came.
+        // The transport notices what was written, the window passes, and the next check finds no error.
         for stepNs in [100_000_000, Self.windowNs, 100_000_000] {
             clock.now.monotonicNs += stepNs
             clock.now.wallMs += stepNs / 1_000_000
@@ -170,7 +170,7 @@ final class SteppedClock {
 
 /// A byte channel in memory.
 final class PipeChannel: ByteChannel {
-    /// What was sent, and what the next `deliver` brings. Both keep their memory.
+    /// The bytes sent, and the bytes that the next `deliver` returns. Both arrays retain their capacity.
     var sent: [UInt8] = []
     var coming: [UInt8] = []
     private let delegate: any ByteChannelDelegate
@@ -204,7 +204,7 @@ final class PipeChannel: ByteChannel {
     func abort() { isOpen = false }
 }
 
-/// Opens one channel, for one connection.
+/// A dialer that opens one channel for one connection.
 final class PipeDialer: ChannelDialer {
     private(set) var channel: PipeChannel!
 

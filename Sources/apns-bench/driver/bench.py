@@ -1,24 +1,24 @@
-"""`apns-bench`: what a notification costs the worker in CPU, beside what it costs C programs that do half of the work.
+"""`apns-bench`: measures the worker's CPU per notification, compared with C programs that do half of the work.
 
-All in one run against the same servers: a bare nghttp2 and OpenSSL loop in C posts the same requests (the send floor), a
-bare librdkafka loop consumes the same records and produces the same results (the Kafka floor), then apns-worker does
-both, in several forms. Every result is read back: a run in which a request lacks its one accepted result fails. Needs
-nghttpd, a Python with confluent_kafka, and a Kafka broker: KAFKA_BOOTSTRAP_SERVERS names one, or KAFKA_HOME a folder with
-Kafka's libs to start one from.
+One run measures everything against the same servers. A bare nghttp2 and OpenSSL loop in C posts the same requests (the
+send floor), and a bare librdkafka loop consumes the same records and produces the same results (the Kafka floor). Then
+apns-worker does both, in several forms. The run fails unless each request has exactly one accepted result. Requires
+nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use one, or KAFKA_HOME (a
+folder with Kafka's libs) to start one.
 
-What is measured (--measure):
+Measurements (--measure):
   floors     a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
   payload    the whole worker, requests in payload form
-  envelope   in envelope form, a device token in each record
-  fan-out    in envelope form, 100 device tokens in each record
-  10-apps    payload form, over ten apps
-  100-apps   over a hundred
+  envelope   in envelope form, one device token per record
+  fan-out    in envelope form, 100 device tokens per record
+  10-apps    payload form, ten apps
+  100-apps   payload form, a hundred apps
   binary     payload form, over the binary protocol
-  parts      the worker's parts in memory, each by itself, and the bytes of HEADERS
+  parts      the worker's parts in memory, individually, and the bytes of HEADERS
   latency    from the record's timestamp to the send and to the answer, at 1,000 a second
-  streams    50 ms added by the server, 1 to 8 connections
-  network    50 ms added by the network, 1 to 8 connections
-  start      to the first send and the first result, new and after kill -9
+  streams    50 ms of server latency, 1 to 8 connections
+  network    50 ms of network latency, 1 to 8 connections
+  start      time to the first send and the first result, for a new worker and after kill -9
 
 `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
 CPU is user and system time of the whole process from start to end, as wait4(2) has it: joining the group, the TLS
@@ -43,7 +43,7 @@ CPU = "CPU us each"
 
 
 class Report:
-    """Rows of figures by section, and budgets (What it costs) with what was measured against them."""
+    """Rows of figures by section, and the budgets of WhatItCosts.md with the measured values."""
 
     def __init__(self, options):
         self.rows, self.budgets = collections.defaultdict(dict), []
@@ -56,14 +56,14 @@ class Report:
             "partitions": options.partitions, "connections": options.connections, "rounds": options.rounds}
 
     def budget(self, what, figure, limit, at_least=False, excuse=None):
-        """Over a budget by more than a tenth is not done. `excuse` says why the budget does not apply."""
+        """Compares a figure with its budget, with a tolerance of 10 %. `excuse` says why the budget does not apply."""
         holds, near = (figure >= limit, figure >= limit * 0.9) if at_least else (figure <= limit, figure <= limit * 1.1)
         standing = "holds" if holds else excuse or ("within a tenth" if near else "missed")
         self.budgets.append({"what": what, "figure": figure, "at_least" if at_least else "at_most": limit,
                              "standing": standing})
 
     def add_cost(self, name, row):
-        """Of several rounds the one that cost least: whatever else the machine does only adds."""
+        """The cheapest of several rounds, because other processes on the machine only add cost."""
         costs = self.rows["costs"]
         if name not in costs or row[CPU] < costs[name][CPU]:
             costs[name] = row
@@ -77,7 +77,7 @@ class Report:
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
-        # Cost of a notification must not grow with apps. Connections and their handshakes do: the first tenth is left out.
+        # The cost must not grow with the number of apps. Handshakes do, so the first tenth is excluded.
         for name in ("10-apps", "100-apps"):
             if name in cpu and "payload" in cpu:
                 self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])
@@ -181,7 +181,7 @@ def measure_parts(stage, report):
         part = json.loads(child.output)
         report.rows["in memory alone"][name] = {CPU: part["cpu_ns"] / 1_000 / part["count"]}
         if name == "encode":
-            # Without the payload, and the nine bytes that begin each HEADERS and DATA frame.
+            # Exclude the payload and the nine-byte frame headers of HEADERS and DATA.
             headers = part["sent_bytes"] / part["count"] - len(payload(0)) - 18
             report.rows["HEADERS on the wire"]["with a derived apns-id"] = {"bytes each": headers}
             report.budget("HEADERS bytes, with a derived apns-id", headers, 92)
@@ -190,9 +190,9 @@ def measure_parts(stage, report):
 # The other scenarios
 
 def measure_latency(stage, report):
-    """1,000 requests a second, evenly, each sent by the producer at once.
+    """1,000 requests a second at regular intervals, each sent by the producer immediately.
 
-    Before that a rush of requests: a broker that was just started spends the cores on compiling its own code.
+    Starts with unmeasured requests at full rate, because a new broker uses the cores for JIT compilation.
     """
     rush, pace = min(200_000, stage.options.count), 1_000
     warm_up, count = rush + 5 * pace, rush + (5 + LATENCY_SECONDS) * pace
@@ -227,13 +227,13 @@ def measure_latency(stage, report):
 
 
 def measure_scaling(stage, report, distance):
-    """With 50 ms of the server or of the network: the simulator with default windows and 1,000 streams."""
+    """50 ms of server or network latency, against the simulator with default windows and 1,000 streams."""
     simulator, directory = stage.simulator(
         f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
     in_flight = STREAMS
     if distance == "network":
-        # HTTP/2's first window of a connection, which the simulator leaves as it is, and so does Apple.
+        # The initial connection window of HTTP/2, which neither the simulator nor Apple changes.
         in_flight = min(STREAMS, 65_535 // len(payload(0)))
         relay = Child("relay", [sys.executable, __file__, "relay", str(port), "25"], stage.scratch)
         port = int(relay.await_output(r"port (\d+)")[1])
@@ -254,14 +254,14 @@ def measure_scaling(stage, report, distance):
         row = report.rows[f"50 ms of the {distance}"][name] = {
             "per second": round(run.rate), "formula": round(limit), "of it": share, "processors busy": busy,
             "max RSS MB": run.child.peak / MB, "open at most": run.most_open, **times}
-        # So much of the machine in use is all of it: the rest is waiting for each other.
+        # This CPU usage counts as saturated, because the processes also wait for each other.
         report.budget(f"50 ms of the {distance}, {name}, of the formula", share, 0.9, at_least=True,
                       excuse="processors full" if busy >= 0.9 else None)
         report.budget_memory(f"50 ms of the {distance}, {name}", row)
 
 
 def measure_start(stage, report):
-    """The start of a new worker, and of one with static membership that was killed in the middle."""
+    """The start of a new worker, and the restart of a static member that was killed under load."""
     requests, row = stage.requests(Form(), stage.options.count), report.rows["start ms"]
     progress("the start of a worker")
     run = Worker(stage, stage.push_server(), requests)
@@ -295,7 +295,7 @@ def measure_start(stage, report):
 
 
 async def relay(target, delay_ms):
-    """A distant network: passes TCP connections on, each byte so much later. TCP's own acknowledgements are not delayed."""
+    """A TCP proxy that delays each byte, to simulate a distant network. TCP acknowledgements are not delayed."""
     async def pipe(reader, writer):
         loop, queue = asyncio.get_running_loop(), asyncio.Queue()
 
@@ -337,11 +337,11 @@ def parse(words):
     parser = Options("apns-bench", __doc__)
     add = parser.add_argument
     add("-n", "--count", type=int, default=300_000, help="notifications (default 300000)")
-    add("-m", "--measure", type=subjects, default=USUAL, help=f"what, with commas between; all (default {','.join(USUAL)})")
+    add("-m", "--measure", type=subjects, default=USUAL, help=f"comma-separated measurements, or all (default {','.join(USUAL)})")
     add("--devices", type=int, default=20_000, help="distinct device tokens (default 20000)")
     add("--partitions", type=int, default=8, help="partitions of the request and result topics (default 8)")
-    add("--connections", type=int, default=2, help="connections to the server, of floors and worker (default 2)")
-    add("--rounds", type=int, default=1, help="measure floors and worker so often, and show of each the round that cost least")
+    add("--connections", type=int, default=2, help="connections of floors and worker to the server (default 2)")
+    add("--rounds", type=int, default=1, help="measure floors and worker this many times, and show the cheapest round of each")
     add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use this broker")
     add("--worker", default="", help="the worker (default: apns-worker beside this program)")
     add("--timeout", type=int, default=600, help="seconds that each of them may take (default 600)")

@@ -1,10 +1,10 @@
-"""`apns-bench guard`: what one notification takes in each part of the worker, in instructions and allocations, against what
-is committed. Each part runs under valgrind's callgrind twice, over different numbers of notifications; the difference is what
-notifications cost. No clock is looked at: the counts repeat on a busy machine too.
+"""`apns-bench guard`: compares the instructions and allocations per notification of each part of the worker with the committed
+figures. Each part runs twice under valgrind's callgrind, with different numbers of notifications; the difference is the cost of
+notifications. The counts do not depend on a clock, so they are stable on a busy machine.
 
-A part fails that takes 3 % more instructions, or 0.2 more allocations a notification, than is committed. The figures are those
-of the build that ./Docker/test makes: run .build/tests/release/apns-bench. --worker needs a broker as apns-bench does.
-Exit codes: 0 nothing costs more, 1 something does, or is missing, 64 wrong usage.
+A part fails if it takes 3 % more instructions, or 0.2 more allocations per notification, than committed. The figures are valid
+for the build of ./Docker/test: run .build/tests/release/apns-bench. --worker needs a broker, as apns-bench does.
+Exit codes: 0 nothing costs more, 1 something costs more or is missing, 64 wrong usage.
 """
 
 import json, os, platform, re, shutil, subprocess, sys
@@ -12,7 +12,7 @@ import json, os, platform, re, shutil, subprocess, sys
 import stage as bench
 from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
-# Notifications of each part's shorter run: some turns of its steady state.
+# The number of notifications in each part's shorter run: some turns of the steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
          "encode": 1_024, "frames": 1_024}
 FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # With digits after the point.
@@ -24,22 +24,22 @@ C_ALLOCATORS = {"malloc", "calloc", "realloc", "reallocarray", "posix_memalign",
 
 
 def family(function):
-    """Whose heap a function takes from, or None."""
+    """The heap that a function allocates from, or None."""
     name = re.split(r"[('@]", function)[0].rpartition(":")[2]
     return "swift" if name in SWIFT_ALLOCATORS else "c" if name in C_ALLOCATORS else None
 
 
 def counts(lines):
-    """What callgrind counted: instructions, and allocations on each heap.
+    """callgrind's counts: instructions, and allocations on each heap.
 
-    An allocation counts once, where it enters the first allocator, however many functions of it it passes through. The
-    format is in valgrind's manual, "Callgrind Format Specification".
+    An allocation counts once, at the first allocator function, even if that calls others. The format is in valgrind's
+    manual, "Callgrind Format Specification".
     """
     names, found = {}, {"instructions": None, "swift_allocations": 0, "c_allocations": 0}
     function = callee = calls = None
 
     def named(text):
-        # `(12) name` gives a name its number, `(12)` repeats it.
+        # `(12) name` defines a name's number, `(12)` refers to it.
         number, _, name = text.partition(" ")
         return names.setdefault(number, name)
 
@@ -63,31 +63,31 @@ def counts(lines):
 
 
 def each(short, short_count, long, long_count):
-    """What one notification costs: the difference of two runs, so that whatever happens once a process is not in it."""
+    """The cost of one notification: the difference of two runs, which excludes costs per process."""
     return {name: (long[name] - short[name]) / (long_count - short_count) for name in FIGURES}
 
 
 class Callgrind:
     def __init__(self, scratch):
         self.scratch, self.valgrind = scratch, find("valgrind", "valgrind")
-        # Swift seeds its hash tables by chance otherwise, so that no two runs would count the same.
+        # Otherwise Swift seeds its hash tables randomly, and counts differ between runs.
         os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
 
     def readable(self, program):
-        """A copy without debugging information: valgrind 3.19 gives up on what Swift 6 writes there."""
+        """Makes a copy without debug information, because valgrind 3.19 cannot read that of Swift 6."""
         copy = self.scratch.file(os.path.basename(program))
         subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
         return copy
 
     def start(self, name, words, *options):
-        # Threads take turns under valgrind; none waits for long.
+        # valgrind runs one thread at a time, fairly so that none starves.
         child = Child(name, [self.valgrind, "--tool=callgrind", "--dump-line=no", "--fair-sched=try", *options,
                              f"--callgrind-out-file={self.scratch.file(name)}.callgrind", *words], self.scratch)
         child.profile = f"{self.scratch.file(name)}.callgrind"
         return child
 
     def profile(self, part, program):
-        """One part at two counts, both at a time. Counted is only what `apnsBenchTurn` does."""
+        """Runs one part with two counts in parallel. callgrind counts only inside `apnsBenchTurn`."""
         runs = [self.start(f"{part}-{count}", [program, "part", part, "-n", str(count)],
                            "--toggle-collect=apnsBenchTurn") for count in (PARTS[part], 3 * PARTS[part])]
         found = []
@@ -98,13 +98,13 @@ class Callgrind:
         return each(*found), runs[1].profile
 
     def profile_worker(self, options):
-        """The built worker, end to end. How many notifications share a batch differs from run to run, and with it the cost."""
+        """Runs the built worker end to end. The cost varies, because batch sizes differ between runs."""
         stage = bench.Stage(options)
         worker, found = self.readable(stage.worker), []
         for count in (options.count, 3 * options.count):
             requests = stage.requests(Form(), count)
             progress(f"the worker under callgrind: {count} notifications")
-            # Both runs go through this limit many times: before it is reached, each notification takes new memory.
+            # Both runs exceed this limit many times. Before the first time, each notification allocates memory.
             run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
                                start=lambda words: self.start(f"worker-{count}", [worker, *words]))
             run.await_results(count, pause=0.2)
@@ -114,7 +114,7 @@ class Callgrind:
         return each(*found), run.child.profile
 
     def show(self, profile):
-        """The functions that take most, each with its callers."""
+        """The most expensive functions, each with its callers."""
         text = subprocess.check_output([find("callgrind_annotate", "valgrind"), "--tree=caller", profile], text=True)
         if swift := shutil.which("swift"):
             text = subprocess.run([swift, "demangle", "--simplified"], input=text, capture_output=True, text=True).stdout
@@ -122,7 +122,7 @@ class Callgrind:
 
 
 def toolchain():
-    """What decides how many instructions the same source is: compiler, C libraries and processor."""
+    """What the instruction counts depend on besides the source: compiler, C libraries and processor."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
     swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""
@@ -132,7 +132,7 @@ def toolchain():
 
 
 def differences(here, there):
-    # OpenSSL is only told: no part calls it.
+    # OpenSSL is only reported: no part calls it.
     return [f"{name} {here.get(name)} instead of {there.get(name)}" for name in sorted({*here, *there} - {"openssl"})
             if here.get(name) != there.get(name) or here.get(name) == "unknown"]
 
@@ -155,7 +155,7 @@ def save(path, taken_with, parts):
 
 
 def compare(counted, committed, instructions=True):
-    """The comparison as text, and whether a part costs more than is committed or has no committed figures."""
+    """The comparison as text, and whether a part exceeds its committed figures or has none."""
     lines, failures, better = [], [], False
     for part, figures in counted.items():
         if part not in committed:
@@ -165,7 +165,7 @@ def compare(counted, committed, instructions=True):
             now, before = figures[name], committed[part][name]
             if name == "instructions" and not instructions:
                 continue
-            # Counts repeat to some millionths. One more allocation in five notifications is above the margin.
+            # Counts vary by millionths. The margin is below one more allocation in five notifications.
             margin = before * 0.03 if name == "instructions" else 0.2
             verdict = "FAILED" if now > before + margin else "better" if now < before - margin else "ok"
             words = name.replace("_", " ").replace("swift", "Swift").replace("c a", "C a")
@@ -220,10 +220,10 @@ def main(words):
     parser = Options("apns-bench guard", __doc__)
     add = parser.add_argument
     add("--figures", default="Tests/GuardTests/figures.json", help="the committed figures (default %(default)s)")
-    add("--update", action="store_true", help="write what was counted to the file, as the figures to commit")
-    add("--only", choices=PARTS, help="this part alone")
-    add("--worker", dest="worker_run", action="store_true", help="the whole apns-worker instead, end to end")
-    add("--top", action="store_true", help="show the functions that take most and their callers, too")
+    add("--update", action="store_true", help="write the counts to the file, as the figures to commit")
+    add("--only", choices=PARTS, help="measure only this part")
+    add("--worker", dest="worker_run", action="store_true", help="measure the whole apns-worker instead, end to end")
+    add("--top", action="store_true", help="also show the most expensive functions and their callers")
     add("-n", "--count", type=int, default=10_000, help="notifications of --worker's shorter run (default 10000)")
     parser.set_defaults(
         worker="", devices=20_000, partitions=8, connections=2, timeout=600, window=2_000,

@@ -1,4 +1,4 @@
-"""What measurements share: processes and what they use, a broker with topics, servers in place of APNs, the worker."""
+"""The environment of measurements: processes with their usage, a broker with topics, fake APNs servers, the worker."""
 
 import argparse, atexit, collections, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, uuid
 
@@ -8,7 +8,7 @@ STREAMS = 1_000  # That a connection may have open: as many as APNs allows.
 
 
 class Failure(Exception):
-    """Ends the bench; one line that says what to do."""
+    """A one-line error that ends the bench and says what to do."""
 
 
 class Options(argparse.ArgumentParser):
@@ -24,7 +24,7 @@ def progress(line):
 
 
 def find(name, package):
-    # Debian keeps servers in /usr/sbin, which is not on every PATH.
+    # Debian installs servers in /usr/sbin, which is not in every PATH.
     path = shutil.which(name) or shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
     if not path:
         raise Failure(f"{name} is not installed (Debian: apt install {package})")
@@ -48,7 +48,7 @@ def read(path):
 
 
 class Scratch:
-    """A directory of this run's own. It and every child go when the run ends, however it ends."""
+    """A temporary directory. It is removed and all children are killed however the run ends."""
 
     children = []
 
@@ -71,7 +71,7 @@ class Scratch:
 
 
 class Child:
-    """A program that the bench runs, and what it used."""
+    """A child process with its CPU and memory usage."""
 
     def __init__(self, name, words, scratch):
         self.name, self.usage, self.peak = name, None, 0
@@ -91,7 +91,7 @@ class Child:
     @property
     def has_ended(self):
         if self.usage is None:
-            # Not rusage's maximum: that begins with what the bench had resident when it started the child (execve(2)).
+            # rusage's maximum would include the bench's own memory at the start of the child (execve(2)).
             peak = re.search(r"VmHWM:\s*(\d+)", read(f"/proc/{self.pid}/status"))
             self.peak = int(peak[1]) * 1_024 if peak else self.peak
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
@@ -102,7 +102,7 @@ class Child:
 
     @property
     def cpu_ns(self):
-        """CPU so far, all threads: clock_getcpuclockid(3) makes the number of the clock like this."""
+        """CPU time of all threads so far. clock_getcpuclockid(3) computes the clock id like this."""
         try:
             return time.clock_gettime_ns((~self.pid << 3) | 2)
         except OSError:
@@ -114,7 +114,7 @@ class Child:
         return int(fields[1]) * os.sysconf("SC_PAGESIZE") if fields else 0
 
     def threads(self):
-        """CPU of its living threads in nanoseconds, by name."""
+        """CPU time of its running threads in nanoseconds, by name."""
         times = collections.Counter()
         for thread in os.listdir(f"/proc/{self.pid}/task"):
             path = f"/proc/{self.pid}/task/{thread}"
@@ -127,7 +127,7 @@ class Child:
             os.kill(self.pid, number)
 
     def until(self, look, what, seconds=20):
-        """Waits until `look` finds something, and returns it."""
+        """Polls `look` until it returns a value, and returns the value."""
         deadline = time.monotonic() + seconds
         while True:
             ended = self.has_ended
@@ -143,7 +143,7 @@ class Child:
         return self.until(lambda: re.search(pattern, self.output), f"say {pattern}")
 
     def wait(self, seconds):
-        """Waits until it has exited with 0, and returns what it used."""
+        """Waits until the process has exited with 0, and returns its usage."""
         self.until(lambda: self.has_ended, "end", seconds)
         if self.process.returncode:
             raise self.failure()
@@ -156,11 +156,11 @@ class Child:
 
 Requests = collections.namedtuple("Requests", "topic form count partitions")
 Form = collections.namedtuple("Form", "tokens apps", defaults=(0, 1))
-"""How requests are written. `tokens`: 0 is the payload form, else so many device tokens in an envelope."""
+"""The form of requests. `tokens` is the number of device tokens per envelope, or 0 for the payload form."""
 
 
 def payload(number):
-    """As large for every number below a billion; the same as `Traffic.payload`."""
+    """Returns a payload of the same size for every number below a billion, equal to `Traffic.payload`."""
     return (
         f'{{"aps":{{"alert":{{"title":"Order {number:09}","body":"Your parcel is on its way and arrives today"}},'
         f'"badge":1,"sound":"default"}},"order":"{number:09}"}}')
@@ -218,12 +218,12 @@ class Stage:
         for future in self.admin.create_topics(new).values():
             future.result(20)
         self.topics += [name for name, _ in topics]
-        # The broker answers before every part of it knows a topic.
+        # The broker answers before all of its components know a topic.
         for name, partitions in topics:
             self.ends(name, partitions)
 
     def outputs(self):
-        """Creates empty topics for what one measurement produces; the base of their names, and its consumer group."""
+        """Creates the output topics of one measurement. Returns their common prefix, which is also the group id."""
         self.sets += 1
         base = f"{self.name}.{self.sets}"
         self.create((f"{base}.results", self.options.partitions),
@@ -231,14 +231,14 @@ class Stage:
         return base
 
     def ends(self, topic, partitions):
-        """How many records each partition has."""
+        """Returns the number of records in each partition."""
         found, tries = [], 0
         while len(found) < partitions:
             place = self.kafka.TopicPartition(topic, len(found))
             try:
                 found.append(self.reader.get_watermark_offsets(place, timeout=10)[1])
             except self.kafka.KafkaException as error:
-                # Right after a topic was created a partition has no leader for a while.
+                # Shortly after a topic is created, its partitions have no leader.
                 tries += 1
                 if tries > 200 or not error.args[0].retriable() and error.args[0].code() != 6:
                     raise Failure(f"{topic} cannot be looked at: {error}") from None
@@ -256,7 +256,7 @@ class Stage:
         return Requests(topic, form, count, self.options.partitions)
 
     def requests(self, form, count):
-        """A topic with so many notifications, rounded down to whole records; filled once a run."""
+        """Returns a topic with `count` notifications, rounded down to whole records. Fills it once per run."""
         word = "-".join(map(str, form)) + f".{count}"
         if word not in self.filled:
             whole = max(1, count // (form.tokens or 1)) * (form.tokens or 1)
@@ -279,7 +279,7 @@ class Stage:
             first = number * form.tokens
             list = '","'.join(tokens[place % len(tokens)] for place in range(first, first + form.tokens))
             devices = f'"device_token":"{list}"' if form.tokens == 1 else f'"device_tokens":["{list}"]'
-            # Without a key librdkafka would fill one partition after the other.
+            # Without a key, librdkafka would fill one partition after the other.
             record = {"partition": number % requests.partitions, "value":
                       f'{{{devices},"headers":{{"apns-topic":"{topic}","apns-push-type":"alert"}},"payload":{payload}}}'}
         while True:
@@ -289,17 +289,17 @@ class Stage:
             except BufferError:
                 producer.poll(0.1)
 
-    # Servers in place of APNs
+    # Fake APNs servers
 
     def push_server(self):
-        """nghttpd, which answers 200 to a POST of each known device and looks at nothing else; its port."""
+        """Starts nghttpd, which answers 200 to each POST to a known path and checks nothing else. Returns its port."""
         if not self.push_port:
             self.push_port = free_ports(1)[0]
             root = self.scratch.file("documents")
             os.makedirs(f"{root}/3/device")
             for token in self.tokens:
                 open(f"{root}/3/device/{token}", "w").close()
-            # Windows that never close.
+            # Flow-control windows that are never exhausted.
             words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
             files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
             child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
@@ -307,7 +307,7 @@ class Stage:
         return self.push_port
 
     def simulator(self, name, *words):
-        """`apns-worker simulate`, and its folder."""
+        """Starts `apns-worker simulate`, and returns it with its folder."""
         folder = self.scratch.file(name)
         child = Child(name, [self.worker, "simulate", "--listen", "127.0.0.1:0", "--control", "0", "--directory", folder,
                              *words], self.scratch)
@@ -316,7 +316,7 @@ class Stage:
 
 
 class Worker:
-    """The worker over a topic: a fresh group reads the requests, sends them, and every result is in its topic."""
+    """A worker with a new consumer group that processes a topic until every result is produced."""
 
     def __init__(self, stage, port, requests, connections=None, binary=False, instance="", authority=None, key=None, key_id="BENCHMARK1", delivery="", start=None):
         self.stage, self.requests, self.samples, self.base = stage, requests, [], stage.outputs()
@@ -344,9 +344,9 @@ apps:
 crash: core
 admin: {{listen: off}}
 """)]
-        # `crash: core` above: without a supervisor, so that what the process uses is the worker's.
+        # `crash: core` disables the supervisor, so that the process's usage is the worker's.
         streams = connections * STREAMS
-        # As MachineSettings.mostOpen has it; a gateway's window takes as many as may be open.
+        # The same as MachineSettings.mostOpen. A gateway's window takes all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
         self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
         self.launch()
@@ -357,7 +357,7 @@ admin: {{listen: off}}
         self.child = self.command(self.words)
 
     def await_results(self, wanted, pause=0.05):
-        """Waits until so many results are in the topic; takes a sample at each tenth, and at each million."""
+        """Waits until the topic has `wanted` results, and samples usage at each tenth and each million."""
         deadline = time.monotonic() + self.stage.options.timeout
         step = min(max(1, wanted // 10), 1_000_000)
         mark = step
@@ -390,10 +390,10 @@ admin: {{listen: off}}
 
 
 class ResultBook:
-    """A result topic, read back after the measurement: a run without one accepted result for each request fails.
+    """The results of a measurement. A run without exactly one accepted result for each request fails.
 
-    `requested_from`: times of earlier requests do not count. `settled_after`: for `first_settled`, after a kill, which
-    allows repeats.
+    `requested_from` excludes the times of earlier requests. `settled_after` is the time of a kill, after which results may
+    be repeated, and applies to `first_settled`.
     """
 
     def __init__(self, stage, topic, requests, requested_from=0, settled_after=None):
@@ -438,7 +438,7 @@ class ResultBook:
 
 
 def percentiles(counts):
-    """The 50th, 99th and 99.9th percentile of a Counter, each a value that was seen; nothing for an empty one."""
+    """Returns the 50th, 99th and 99.9th percentile of a Counter, each an observed value. Empty if the Counter is empty."""
     found, total, passed = {}, sum(counts.values()), 0
     for value in sorted(counts):
         passed += counts[value]

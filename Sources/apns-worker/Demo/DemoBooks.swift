@@ -2,14 +2,14 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three books: what was produced, what the simulator accepted, what was read back. All of them are kept by
-/// a notification's number, so that two mistakes cannot cancel each other out.
+/// The demo's three books: produced records, requests accepted by the simulator, and consumed results. All are indexed
+/// by a notification's number, so that two mistakes cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
         var results = 0
         var outcome: Outcome?
-        /// The sends without a known answer that the results name.
+        /// The unanswered sends that the results report.
         var inDoubt = 0
         var deadTokens = 0
         var deadLetters = 0
@@ -17,8 +17,8 @@ struct DemoBooks {
         var received = 0
         var accepted = 0
 
-        /// Whether the simulator accepted or refused the notification as it should, or never saw it. More than one
-        /// acceptance is right only where results are in doubt.
+        /// Whether the simulator accepted, rejected or never received the notification as expected. More than one
+        /// acceptance is correct only if results are in doubt.
         var isSimulatedRight: Bool {
             switch completion {
             case .accepted, .retried: accepted >= 1 && accepted - 1 <= inDoubt
@@ -41,18 +41,18 @@ struct DemoBooks {
         }
     }
 
-    /// When the worker had its partitions, and the first record was produced (monotonic).
+    /// When the worker had its partitions and the first record was produced (monotonic).
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
     /// Notifications and unreadable records that were produced.
     private(set) var produced = 0
-    /// Those of them that have a result or a dead letter.
+    /// Produced notifications with a result or a dead letter.
     private(set) var settled = 0
     private var outcomes: [Outcome: Int] = [:]
     private var deadLetters = 0
     private var deadTokens = 0
-    /// What was read back, or seen by the simulator, for numbers that were not produced.
+    /// Results or simulator requests with numbers that were not produced.
     private var strangers = 0
 
     init(count: Int) { entries = Array(repeating: nil, count: count) }
@@ -64,7 +64,7 @@ struct DemoBooks {
         produced += record.count
     }
 
-    /// - Parameter number: `nil` if it could not be read.
+    /// - Parameter number: The notification's number, or `nil` if it is unreadable.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
         guard let number, entries.indices.contains(number), var entry = entries[number] else {
             strangers += 1
@@ -102,7 +102,7 @@ struct DemoBooks {
         }
     }
 
-    /// Whether a result says `unregistered` whose dead token was not read yet.
+    /// Whether the dead token of an `unregistered` result has not been read yet.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
     func progress(of total: Int, rate: Int, _ worker: PushWorker.Progress) -> String {
@@ -119,7 +119,7 @@ struct DemoBooks {
 
     /// Returns whether the books agree, and the three books side by side.
     ///
-    /// - Parameter isWhole: false if the demo ended before everything could come back.
+    /// - Parameter isWhole: Whether the demo ran to its end.
     func compared(_ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
         var rows = ["", Self.row("", "produced", "simulator", "read back")]
         var simulatedRight = 0
@@ -171,13 +171,13 @@ struct DemoBooks {
     }
 }
 
-/// A number with one digit behind the point.
+/// Returns a number with one decimal place.
 func tenths(_ number: Double) -> String {
     let tenths = Int((number * 10).rounded())
     return "\(tenths / 10).\(tenths % 10)"
 }
 
-/// Digits in groups of three: `1,234,567`.
+/// Returns a number with digits in groups of three: `1,234,567`.
 func grouped(_ number: Int) -> String {
     number < 1_000 ? "\(number)" : grouped(number / 1_000) + "," + "\(1_000 + number % 1_000)".dropFirst()
 }

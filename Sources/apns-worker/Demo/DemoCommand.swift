@@ -9,11 +9,11 @@ import Worker
 
 private struct DemoOptions {
     var count = 100_000
-    /// Notifications a second; 0 for no limit.
+    /// Notifications per second, or 0 for no limit.
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
-    /// The result to leave out when results are read back, counted from 1; 0 for none.
+    /// The index of the result to ignore when results are read back, counted from 1, or 0 for none.
     var withheld = 0
     var log = LogFlags()
 
@@ -52,7 +52,7 @@ private struct DemoOptions {
 
 func runDemo(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(DemoOptions.table, arguments, DemoOptions())
-    // Before all other threads, which inherit the mask.
+    // Created before all other threads, which inherit the signal mask.
     let signals = StopSignals()
     let broker = try MockCluster()
     var settings = SimulatorOptions()
@@ -91,7 +91,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     books.endedNs = LoopTime.read().monotonicNs
     worker.stop()
     pthread_join(thread, nil)
-    // The worker writes the dead-token record of a result beside it, so that it may be read later.
+    // The worker produces a result and its dead-token record independently, so the latter may be read later.
     let limit = Deadline(after: .seconds(10))
     repeat { try reader.read(into: &books, timeoutMs: 300) } while books.lacksDeadTokens && !limit.hasPassed
     simulator.books.forEach { _, token, received, accepted in
@@ -104,7 +104,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     return agree && problem == nil ? .fine : .failed
 }
 
-/// The defaults, but for one short retry tier, so that the demo does not wait for half a minute.
+/// Returns the default configuration, except for a short retry tier, so that the demo does not wait for half a minute.
 private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
     let token = TokenCredential(
         key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,
@@ -116,9 +116,9 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     app.connections.min = 2
     app.connections.max = 2
     var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
-    // The in-process broker lets a group wait for its session timeout less a second before it first assigns.
+    // The in-process broker delays a group's first assignment by the session timeout less a second.
     result.kafka.sessionTimeout = .seconds(3)
-    // It answers a fetch that found nothing only after this wait, whatever is written meanwhile.
+    // It answers an empty fetch only after this wait, even if records are written meanwhile.
     result.kafka.consumerProperties = [UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")]
     result.kafka.tellsTopicConfigurations = false
     result.retry.tiers = [
@@ -129,12 +129,12 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     return result
 }
 
-/// The notifications that may be between producer and reader. The in-process broker keeps 5 MiB or 100,000 batches of a
-/// partition, so that a reader that is further behind loses records.
+/// The maximum number of notifications between producer and reader. The in-process broker stores 5 MiB or 100,000
+/// batches of a partition, so a slower reader loses records.
 private let aheadLimit = 9_000
 private let stallNs: Int64 = 60_000_000_000
 
-/// Produces and reads back until everything came back; returns the problem that ended it early.
+/// Produces and reads back until everything has arrived. Returns the problem that ended it early.
 private func drive(
     _ options: DemoOptions, _ worker: PushWorker, _ failure: Guarded<String?>, _ reader: inout DemoReader,
     _ producer: DemoProducer, _ books: inout DemoBooks, _ signals: borrowing StopSignals
@@ -144,7 +144,7 @@ private func drive(
     while true {
         let nowNs = LoopTime.read().monotonicNs
         let progress = worker.progress
-        // The pace begins with the first partition: joining takes a moment.
+        // The rate limit starts with the first partition, because joining the group takes a moment.
         if progress.hasJoined {
             let startedNs = books.startedNs ?? nowNs
             books.startedNs = startedNs

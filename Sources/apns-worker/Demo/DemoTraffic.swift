@@ -1,22 +1,22 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications by number, which their device tokens hold. Always the same for a count.
+/// The requests of the demo: notifications with numbers, which their device tokens contain. The same for each count.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// Answered with 429 first, accepted at the second attempt.
+        /// Rejected with 429 first, accepted at the second attempt.
         case retried
         case unregistered
         case rejected
-        /// It has a priority that Apple does not know.
+        /// Its priority is invalid.
         case invalid
         case expired
-        /// No notification can be read from its record.
+        /// Its record contains no readable notification.
         case deadLetter
 
-        /// The outcome of its result (`nil` for a dead letter, which has no result), and the first digits of a device
-        /// token that ask the simulator for it (`simulate --help`). Other tokens must not begin with `fa17`.
+        /// The outcome of its result (`nil` for a dead letter, which has no result), and the prefix of a device token
+        /// that requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with `fa17`.
         fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")
@@ -32,7 +32,7 @@ struct DemoTraffic {
         var outcome: Outcome? { parts.outcome }
     }
 
-    /// A record of the notifications from `first` on. More than one are an envelope with a list of device tokens.
+    /// A record of the notifications from `first` on. Several are an envelope with a list of device tokens.
     struct Record {
         var first: Int
         var count = 1
@@ -73,11 +73,11 @@ struct DemoTraffic {
 
     init(count: Int) { self.count = count }
 
-    /// Returns the next record, or `nil` once all are made.
+    /// Returns the next record, or `nil` at the end.
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records 30 are envelopes of ten (a quarter of all notifications), and 50 are not simply accepted.
+        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not plainly accepted.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {
@@ -100,7 +100,7 @@ struct DemoTraffic {
         return start + String(repeating: "0", count: 64 - start.count - digits.count) + digits
     }
 
-    /// Returns the number in a token, or `nil` if the demo did not make the token.
+    /// Returns the number in a token, or `nil` if it is not one of the demo's tokens.
     static func number(inToken token: some StringProtocol) -> Int? {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }

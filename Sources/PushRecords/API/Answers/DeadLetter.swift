@@ -1,5 +1,5 @@
-/// A record of `apns.dead-letters`: a request from which no notification could be read, or an output record that its
-/// topic refused.
+/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that its
+/// topic rejected.
 ///
 /// Key, value and headers are those of the original record, so that you can correct it and produce it again.
 ///
@@ -28,12 +28,13 @@ public struct DeadLetter: Hashable, Sendable {
     public var offset: Int64
     /// The original record's timestamp, in milliseconds since 1970 (UTC).
     public var timestampMs: Int64
-    /// The original size of the value in bytes, if the broker refused the whole record as too large.
+    /// The original size of the value in bytes, if the broker rejected the whole record as too large.
     public var truncatedBytes: Int?
-    /// The original size of the key in bytes, if the broker refused the whole record as too large and the key was cut.
+    /// The original size of the key in bytes, if the broker rejected the whole record as too large and the key was
+    /// truncated.
     public var truncatedKeyBytes: Int?
 
-    /// `topic/partition/offset`.
+    /// The record's position, `topic/partition/offset`.
     public var place: String { "\(topic)/\(partition)/\(offset)" }
 }
 
@@ -49,7 +50,7 @@ extension DeadLetter {
                 own.append(header)
                 continue
             }
-            // The writer puts the reason first. Earlier `push-dlq-…` headers are from a dead letter that was replayed.
+            // The writer puts the reason first. Earlier `push-dlq-…` headers belong to a dead letter that was replayed.
             if header.name == "push-dlq-reason" { added.removeAll() }
             added[header.name] = header.text
         }

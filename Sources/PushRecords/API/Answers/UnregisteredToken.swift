@@ -9,7 +9,7 @@
 public struct UnregisteredToken: Hashable, Sendable {
     /// The device token in lower-case hex.
     public var deviceToken: String
-    /// The `apns-topic` of the notification that the token refused.
+    /// The `apns-topic` of the notification that APNs rejected for this token.
     public var apnsTopic: String?
     /// The name of the app in the worker's configuration.
     public var app: String?

@@ -8,12 +8,12 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// The payload determines the push type. Mistakes that Apple refuses for a push type do not compile: a background
+/// The payload determines the push type. Mistakes that Apple rejects for a push type do not compile: a background
 /// notification with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity.
 /// `init(json:pushType:topic:)` accepts any JSON.
 ///
-/// Creating a record validates everything else by the worker's rules, except what needs the worker's configuration or
-/// clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
+/// Creating a record validates everything else by the worker's rules, except what depends on the worker's configuration
+/// or clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
 /// passed, a `notBefore` that is too far ahead.
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The content.
@@ -92,8 +92,8 @@ extension PushNotification {
 }
 
 extension PushType {
-    /// The suffix that the topic has after the bundle id, or `nil` if the push type has none. `mdm` uses another kind
-    /// of topic. The topic of a broadcast never has a suffix.
+    /// The suffix of the topic after the bundle id, or `nil` if the push type has none. The topic of `mdm` is not a
+    /// bundle id. The topic of a broadcast never has a suffix.
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }

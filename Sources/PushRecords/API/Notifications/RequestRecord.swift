@@ -36,7 +36,7 @@ public struct RequestRecord: Hashable, Sendable {
     /// The largest number of devices in one envelope record.
     public static var deviceLimit: Int { RequestParser.tokenLimit }
 
-    /// The record's key, or `nil` if any partition will do.
+    /// The record's key, or `nil` to allow any partition.
     public var key: [UInt8]?
     /// The record's value: the payload, or the envelope that contains it.
     public var value: [UInt8]
@@ -52,7 +52,7 @@ public struct RequestRecord: Hashable, Sendable {
 }
 
 extension RequestRecord {
-    /// Returns the record if the worker's parser accepts it and reads it in this form. Otherwise throws the error.
+    /// Returns the record if the worker's parser accepts it in this form. Otherwise throws the parser's error.
     func checked(form: ParsedRequest.Form) throws(RequestError) -> RequestRecord {
         let copy = OwnedRecord(
             key: key, value: value, headers: headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
@@ -65,7 +65,7 @@ extension RequestRecord {
                     "the payload has the members of an envelope and no aps: only an envelope record can carry it")
             }
             if request.deadLetter == .notJSON {
-                // `envelope` has validated the payload already, so only payload form gets here.
+                // `envelope` has already validated the payload, so this is the payload form.
                 let offset = String(decoding: request.detail.subject, as: UTF8.self)
                 return RequestError(
                     .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
@@ -84,7 +84,7 @@ extension PushNotification {
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker takes a key for a device token only if it has 64 or more hex digits.
+        // The worker uses a key as device token only if it has 64 or more hex digits.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)

@@ -15,7 +15,7 @@ public struct LiveActivityStart: PushPayload {
     /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// The way in which the activity receives updates, on iOS 18 and newer.
+    /// How the activity receives updates, on iOS 18 and newer.
     public enum Updates: Hashable, Sendable {
         /// Updates to a new push token, which the device creates and the app sends to you (`input-push-token`).
         case newToken
@@ -31,7 +31,7 @@ public struct LiveActivityStart: PushPayload {
     public var contentState: PayloadValue
     /// The alert, which Apple requires (`alert`).
     public var alert: LiveActivityAlert
-    /// The way of updating. If `nil`, updates go to the app's push token, as on iOS 17.
+    /// The source of updates. If `nil`, updates go to the app's push token, as on iOS 17.
     public var updates: Updates?
     /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime

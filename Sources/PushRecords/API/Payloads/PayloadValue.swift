@@ -62,8 +62,8 @@ extension PayloadValue {
     /// Writes the value.
     ///
     /// - Parameters:
-    ///   - member: its path, for errors.
-    ///   - depth: the nesting level if it is an array or object. The payload itself is level 1.
+    ///   - member: The value's path, for errors.
+    ///   - depth: The nesting level if the value is an array or object. The payload itself is level 1.
     func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {
         case .null: json.null()

@@ -102,7 +102,8 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// Returns a payload of an app's own members, or one with an empty `aps`, since Apple refuses empty payloads.
+    /// Returns a payload of an app's own members, or `{"aps":{}}` without members, because Apple rejects empty
+    /// payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)
@@ -113,8 +114,8 @@ extension JSONWriter {
     }
 }
 
-// Foundation is not imported, yet values are encoded like by a default `JSONEncoder`, since devices decode the state of
-// a Live Activity with a default `JSONDecoder`.
+// Foundation is not imported, but values are encoded as a default `JSONEncoder` does, because devices decode the state
+// of a Live Activity with a default `JSONDecoder`.
 
 extension PayloadValue {
     /// Creates a JSON value from a value of your own type.
@@ -250,7 +251,7 @@ public enum PushPriority: UInt8, CaseIterable, Sendable {
     case withoutWaking = 1
 }
 
-/// The priorities that one kind of payload allows. Being a type, it makes other priorities a compile-time error.
+/// The priorities that one kind of payload allows. Each is a type, so other priorities do not compile.
 public protocol PriorityChoice: Hashable, Sendable {
     var priority: PushPriority { get }
 }
