@@ -81,7 +81,8 @@ package struct DeliveryTurn {
 
     package init() {}
 
-    /// - Parameter hasKafkaNews: a queue of one of Kafka's clients has something after it was empty, or groups are being
+    /// - Parameter hasKafkaNews: a queue of one of Kafka's clients has something after it was empty, or groups are
+    ///   being
     ///   left, for which there is no wake-up.
     /// - Throws: what `requests` threw; the turn was not gone on with.
     package mutating func run<Requests: RequestSource>(

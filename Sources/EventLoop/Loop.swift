@@ -4,7 +4,8 @@ internal import Glibc
 /// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
 ///
 /// A turn waits, reads both clocks, and delivers ready descriptors, then what other threads posted, in that order, then
-/// due timers. At its end it runs the `onTurnEnd` bodies in the order given, then the objects that asked with `atTurnEnd`.
+/// due timers. At its end it runs the `onTurnEnd` bodies in the order given, then the objects that asked with
+/// `atTurnEnd`.
 ///
 /// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
 /// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.

@@ -10,10 +10,10 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 
 /// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a loop of its own.
 ///
-/// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
-/// closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from one
-/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
-/// inherits the mask.
+/// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The
+/// server closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from
+/// one address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's
+/// thread inherits the mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer

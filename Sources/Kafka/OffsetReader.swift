@@ -154,9 +154,9 @@ extension OffsetReader {
         case topics([String])
     }
 
-    /// Returns which rights the client's group lacks, or `nil`: to use the group, or to read some of these topics. Joins
-    /// no group, and changes nothing. Waits at most `timeoutMs`; a right about which no answer came in time is not
-    /// missing.
+    /// Returns which rights the client's group lacks, or `nil`: to use the group, or to read some of these topics.
+    /// Joins no group, and changes nothing. Waits at most `timeoutMs`; a right about which no answer came in time is
+    /// not missing.
     ///
     /// The coordinator is asked to commit a partition that does not exist, which it always refuses. Before that it
     /// checks the right to read the group, and then the right to read the topic. (Its other answers need the right to

@@ -5,8 +5,8 @@ import CRdkafka
 ///
 /// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until
 /// nothing is outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers
-/// waits for them. Nothing undoes a transaction but its end: a new producer's beginning, or its time limit. After an error
-/// that does not pass (`KafkaError.isPassing`) nothing can be done with this producer any more. Whether its last
+/// waits for them. Nothing undoes a transaction but its end: a new producer's beginning, or its time limit. After an
+/// error that does not pass (`KafkaError.isPassing`) nothing can be done with this producer any more. Whether its last
 /// transaction was committed the group's offsets tell.
 extension Producer {
     /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to

@@ -25,8 +25,8 @@ extension Descriptor {
         return Descriptor(adopting: raw)
     }
 
-    /// Binds and listens; port 0 takes any free one. `host` is an IP address, `localhost` (127.0.0.1), or empty for every
-    /// IPv4 address.
+    /// Binds and listens; port 0 takes any free one. `host` is an IP address, `localhost` (127.0.0.1), or empty for
+    /// every IPv4 address.
     package static func listening(
         on host: String, _ port: UInt16
     ) throws(SystemError) -> (descriptor: Descriptor, address: SocketAddress) {

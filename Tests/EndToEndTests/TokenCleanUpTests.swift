@@ -23,8 +23,8 @@ extension EndToEnd {
             try #require(statements.count == 3 && blocks("sh").count == 1)
         }
 
-        /// Of 500 dead tokens 50 were registered again, and one more while the statement runs. tail is killed meanwhile.
-        /// The others are deleted, and nothing when all is read again.
+        /// Of 500 dead tokens 50 were registered again, and one more while the statement runs. tail is killed
+        /// meanwhile. The others are deleted, and nothing when all is read again.
         @Test(
             .enabled(
                 if: Tool.postgres.place != nil, "PostgreSQL is not installed (by hand: apt-get install postgresql)"),
@@ -38,7 +38,7 @@ extension EndToEnd {
             try database.run(
                 """
                 insert into device_tokens select lpad(to_hex(n), 64, '0'), n, '2019-01-01' from generate_series(1, 100) n;
-                insert into device_tokens
+                insert into device_tokens (token, account, registered_at)
                 select 'fa174101' || lpad(to_hex(n), 56, '0'), n, to_timestamp(0) + interval '1 ms' * (1600000000000 + n
                     + case when n = 10 then 0 when n % 10 > 0 or n = 30 then -1 else 1 end)
                 from generate_series(0, 499) n;

@@ -104,7 +104,8 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// When an entry left that closed, before so many that closed after it; `nil` if its place in the ring was used again.
+    /// When an entry left that closed, before so many that closed after it; `nil` if its place in the ring was used
+    /// again.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

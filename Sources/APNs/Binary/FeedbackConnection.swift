@@ -26,8 +26,10 @@ package final class FeedbackConnection: ByteChannelDelegate {
 
     /// Begins to dial, for 10 s at most, and as long for the handshake.
     ///
-    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive. `skipped`:
-    ///   items whose token had a length that no token has. `failure`: why there may be more, or `nil` if the server said
+    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
+    ///   `skipped`:
+    ///   items whose token had a length that no token has. `failure`: why there may be more, or `nil` if the server
+    ///   said
     ///   all it had.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,

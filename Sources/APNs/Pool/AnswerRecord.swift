@@ -6,7 +6,8 @@ struct AnswerRecord {
     private var refusals = 0
     /// When the last response came (monotonic).
     private(set) var respondedNs: Int64 = 0
-    /// Server errors in a row (5xx, or answers hardly from APNs: `AnswerOrigin.isForeign`), and when the first one came.
+    /// Server errors in a row (5xx, or answers hardly from APNs: `AnswerOrigin.isForeign`), and when the first one
+    /// came.
     ///
     /// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of
     /// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple

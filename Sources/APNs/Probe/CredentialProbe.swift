@@ -10,7 +10,8 @@ package enum CredentialProbe {
     /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. If it ends
     /// after an answer, the request without one is sent once more over the next connection.
     ///
-    /// - Parameter take: gets each answer, or why there is none (the text names host and cause). Returns false to send no
+    /// - Parameter take: gets each answer, or why there is none (the text names host and cause). Returns false to send
+    ///   no
     ///   more.
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],

@@ -22,7 +22,8 @@ struct CircuitBreakers: ~Copyable {
         var host: Circuit?
         var credential: Circuit?
         var topics: [String: Circuit] = [:]
-        /// When that of the credential closed last, or the credential was replaced: tries handed out before say nothing.
+        /// When that of the credential closed last, or the credential was replaced: tries handed out before say
+        /// nothing.
         var credentialClosedNs = Int64.min
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
 
@@ -141,7 +142,8 @@ struct CircuitBreakers: ~Copyable {
     /// Apple refused the credential of an app, in an answer to this notification.
     ///
     /// - Parameter handedNs: when the try that was refused was handed out.
-    /// - Returns: whether that says something of the credential: what was handed out before its circuit closed does not.
+    /// - Returns: whether that says something of the credential: what was handed out before its circuit closed does
+    ///   not.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal

@@ -158,7 +158,8 @@ final class ReadingContext {
 
     deinit { place.deallocate() }
 
-    /// Forgets the deaths at a partition's records, since its topic was recreated: other records have their offsets now.
+    /// Forgets the deaths at a partition's records, since its topic was recreated: other records have their offsets
+    /// now.
     func forgetOffsets(of partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
         CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)

@@ -134,12 +134,18 @@ extension OffsetReader {
         try start(partition, at: offset)
         defer { stop(partition) }
         var isRetry = false
+        var error: KafkaError?
         let hasCome = next(timeoutMs: RemovedRetryTopics.timeoutMs) { _, message in
             message.forEachHeader { name, _ in
                 if name.elementsEqual("push-retry-request".utf8) { isRetry = true }
             }
-        } trouble: { _, _ in
+        } trouble: { _, trouble in
+            switch trouble {
+            case .end, .outOfRange: break
+            case .unreadable(_, let cause), .failed(let cause): error = cause
+            }
         }
+        if let error { throw error }
         guard hasCome else { throw KafkaError(.timedOut, "\(partition) tells no record") }
         return isRetry
     }
