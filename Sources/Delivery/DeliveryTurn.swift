@@ -78,21 +78,22 @@ package struct DeliveryTurn {
     static let leastPauseNs: Int64 = 500_000
 
     private var lastServedNs = Int64.min / 2
+    /// Whether a queue of one of Kafka's clients has something since the last turn, or groups are being left, for which
+    /// there is no wake-up.
+    package var hasKafkaNews = true
 
     package init() {}
 
-    /// - Parameter hasKafkaNews: a queue of one of Kafka's clients has something after it was empty, or groups are
-    ///   being
-    ///   left, for which there is no wake-up.
     /// - Throws: what `requests` threw; the turn was not gone on with.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
-        offsets: some OffsetSink, hasKafkaNews: Bool, now: DeliveryTime
+        offsets: some OffsetSink, now: DeliveryTime
     ) throws(Requests.Failure) -> End {
         var now = now
         transports.deliver(to: &machine, now: now)
         machine.advance(now: now)
         if hasKafkaNews || isKafkaDue(requests, records, now) {
+            hasKafkaNews = false
             lastServedNs = now.ns
             now = try requests.serve(&machine, now: now)
             records.acknowledge(&machine, now: now)

@@ -12,10 +12,14 @@ struct StatusPages {
 
     private static let intervalNs: Int64 = 250_000_000
 
-    init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
+    init(
+        _ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, _ crashes: CrashHistory,
+        now: DeliveryTime
+    ) {
         snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, takenNs: now.ns, apps: [],
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
+        snapshot.crashes = crashes
         board = StatusBoard(snapshot)
     }
 
@@ -24,14 +28,13 @@ struct StatusPages {
     /// - Parameter parts: `nil` before the start.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
-        crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
+        isStopping: Bool, now: DeliveryTime
     ) {
         if let parts, parts.readers.allSatisfy(\.hasJoined) { snapshot.isReady = true }
         (snapshot.takenMs, snapshot.takenNs) = (now.wallMs, now.ns)
         snapshot.apps = apps.rows
         (snapshot.counters, snapshot.gauges) = (machine.counters, machine.gauges)
         snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : snapshot.isReady ? .running : .joining
-        snapshot.crashes = crashes
         snapshot.problems = health.list.problems
         snapshot.problemsLeftOut = health.list.leftOut
         if let parts { snapshot.take(parts, machine) }

@@ -33,19 +33,14 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// Whether one of librdkafka's queues has something since the last turn.
-    private var hasKafkaNews = true
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
-    private var alarm: Alarm?
-    private var lastMaintenanceNs: Int64 = 0
     /// The parts that the machine is connected to, from `start` on.
     private(set) var parts: WorkerParts?
     private var feedback: FeedbackThread?
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    private let crashes: CrashHistory
     private let shutdown = Shutdown()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
@@ -55,7 +50,6 @@ package final class PushWorker: @unchecked Sendable {
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        self.crashes = crashes
         cluster = try configuration.cluster()
         let loaded = try LoadedApp.load(configuration.apps) { _ in true }
         guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
@@ -71,7 +65,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
-        pages = StatusPages(configuration, machine, now: now)
+        pages = StatusPages(configuration, machine, crashes, now: now)
         board = pages.board
         _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
         postSnapshot(now)
@@ -169,7 +163,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in deliveryTurn.hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
@@ -183,8 +177,9 @@ package final class PushWorker: @unchecked Sendable {
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
+        let condemned = board.newest.crashes.condemned
         for reader in readers {
-            reader.context.condemned = crashes.condemned
+            reader.context.condemned = condemned
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -199,12 +194,13 @@ package final class PushWorker: @unchecked Sendable {
                 }
             })
         parts = WorkerParts(
-            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed)
+            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
+            alarm: Alarm(loop: loop) {})
         removed.look()
         files.watch()
         readFeedback()
         health.startedNs = loop.now.monotonicNs
-        alarm = Alarm(loop: loop) {}
+        maintain()
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
@@ -239,10 +235,10 @@ package final class PushWorker: @unchecked Sendable {
         guard let parts else { return }
         let now = now
         // Leaving a group sends no wake-up.
-        if shutdown.isUnderWay { hasKafkaNews = true }
+        if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
-            offsets: parts, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
+            offsets: parts, now: now)
         for event in end.events {
             health.apps.note(event)
             if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
@@ -258,20 +254,22 @@ package final class PushWorker: @unchecked Sendable {
                 eventLog, now)
             postSnapshot(now)
         }
-        if now.ns - lastMaintenanceNs >= 1_000_000_000 {
-            lastMaintenanceNs = now.ns
-            files.readNextApp()
-            if feedback == nil { readFeedback() }
-            logger.writeLeftOut()
-        }
-        alarm?.set(atNs: end.deadlineNs)
+        parts.alarm.set(atNs: end.deadlineNs)
         if end.hasMore { loop.wantAnotherTurn() }
+    }
+
+    /// Runs once a second.
+    private func maintain() {
+        files.readNextApp()
+        if feedback == nil { readFeedback() }
+        logger.writeLeftOut()
+        loop.schedule(afterNs: 1_000_000_000) { [weak self] in self?.maintain() }
     }
 
     private func postSnapshot(_ now: DeliveryTime) {
         apps.show(machine.appStatuses, parts?.transports)
         pages.post(
-            machine, apps, parts, health, crashes: crashes, isStopping: shutdown.isUnderWay, now: now)
+            machine, apps, parts, health, isStopping: shutdown.isUnderWay, now: now)
     }
 
     // MARK: Stopping

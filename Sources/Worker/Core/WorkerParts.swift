@@ -9,6 +9,8 @@ struct WorkerParts {
     let publisher: RecordPublisher
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
+    /// Wakes the core up when the machine, a group or a producer has something to do.
+    let alarm: Alarm
 
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
