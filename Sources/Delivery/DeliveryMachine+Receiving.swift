@@ -300,6 +300,8 @@ extension DeliveryMachine {
             conclude(slot, .expired)
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)
+        } else if store[bodyOf: record].isInDoubt, settlement.settings.inDoubt == .abandon {
+            conclude(slot, .abandoned)
         } else if isShareFull {
             deferToTier(slot, .share)
         } else if let reason = reasonToDefer(slot) {
