@@ -2,7 +2,7 @@ import YAML
 
 enum Origin {
     case file(path: String)
-    /// The names of flags by the path of their value.
+    /// Command-line flags. The dictionary has the flag of each configuration path.
     case flags([String: String])
 
     /// Returns the prefix of an error about the value at `path`.
