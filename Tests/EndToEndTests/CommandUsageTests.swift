@@ -23,7 +23,7 @@ extension EndToEnd {
             64 | tail results -c x --device abcdefgh | --device: expected a device token, or
             64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this or --device
             64 | tail results -c x --request t/1/2 --count 2 | --request ends by itself: leave out --count
-            64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which gets all records
+            64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which passes all records
             64 | tail unregistered -c x --request t/1/2/0 | dead tokens name no request
             64 | tail results -c x --format xml | expected one of json, text, found "xml"
             64 | tail unregistered -c x --apns-id eabeae54-14a8-11e5-b60b-1697f925ec7b | dead tokens have no apns-id
@@ -126,7 +126,7 @@ extension EndToEnd {
             let scene = try Scene(withoutBroker: "payload")
             #expect(mkfifo(scene.file("pipe"), 0o600) == 0)
             try Scene.worker("send -c none -t 00 --deadline 300ms --payload @\(scene.file("pipe"))")
-                .expect(1, "its end did not come in time")
+                .expect(1, "the end of the input did not arrive in time")
         }
 
         @Test(.needs(.worker)) func `A broker that does not answer is named after two seconds`() throws {

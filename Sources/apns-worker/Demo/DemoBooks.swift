@@ -41,18 +41,18 @@ struct DemoBooks {
         }
     }
 
-    /// When the worker had its partitions and the first record was produced (monotonic).
+    /// The time at which the worker had its partitions and production began (monotonic).
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
-    /// Notifications and unreadable records that were produced.
+    /// The number of produced notifications and unreadable records.
     private(set) var produced = 0
-    /// Produced notifications with a result or a dead letter.
+    /// The number of produced notifications with a result or a dead letter.
     private(set) var settled = 0
     private var outcomes: [Outcome: Int] = [:]
     private var deadLetters = 0
     private var deadTokens = 0
-    /// Results or simulator requests with numbers that were not produced.
+    /// The number of results and simulator requests whose notification was not produced.
     private var strangers = 0
 
     init(count: Int) { entries = Array(repeating: nil, count: count) }
@@ -139,7 +139,7 @@ struct DemoBooks {
         let more = totals.requests - simulatedRight
         rows.append(
             "\(grouped(totals.requests)) requests on \(grouped(totals.connections)) connections"
-                + (more > 0 ? ", \(grouped(more)) of them to send again what was sent before" : ""))
+                + (more > 0 ? ", \(grouped(more)) of them resends" : ""))
         let repeated = entries.count { $0.map { $0.accepted > 1 && $0.isSimulatedRight } ?? false }
         if repeated > 0 {
             rows.append(

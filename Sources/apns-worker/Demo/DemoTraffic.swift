@@ -1,11 +1,12 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications with numbers, which their device tokens contain. The same for each count.
+/// The requests of the demo: numbered notifications whose device tokens contain their number. Each run with the same
+/// count produces the same requests.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// Rejected with 429 first, accepted at the second attempt.
+        /// Answered with 429 first, and accepted at the second attempt.
         case retried
         case unregistered
         case rejected
@@ -32,7 +33,7 @@ struct DemoTraffic {
         var outcome: Outcome? { parts.outcome }
     }
 
-    /// A record of the notifications from `first` on. Several are an envelope with a list of device tokens.
+    /// A record of `count` notifications, starting with number `first`. More than one are sent as an envelope.
     struct Record {
         var first: Int
         var count = 1
@@ -93,7 +94,7 @@ struct DemoTraffic {
         return record
     }
 
-    /// Returns 64 hex digits: the simulator's prefix, zeros, the number.
+    /// Returns a device token of 64 hex digits: the simulator's prefix, zeros and the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
         let start = completion.parts.tokenPrefix
