@@ -125,7 +125,7 @@ private func readBody(
     }
 }
 
-/// MHD_ContentReaderFreeCallback: the response is destroyed.
+/// MHD_ContentReaderFreeCallback: releases the body when the response is destroyed.
 private func freeBody(_ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<BodyStream>.fromOpaque(context!).release()
 }

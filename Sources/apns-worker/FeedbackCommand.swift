@@ -10,7 +10,7 @@ private struct FeedbackOptions {
     static let table = OptionTable<Self>(
         command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
         about: [
-            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets a token once it has sent it, so the command reads nothing until Kafka answers.",
+            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets the tokens that it has sent, so the command reads nothing until Kafka answers.",
             "Example: apns-worker feedback --config worker.yaml",
             "On SIGTERM or SIGINT it begins no further read, and writes the tokens that it has read. On a second signal it stops immediately, and prints how many tokens are lost.",
         ],

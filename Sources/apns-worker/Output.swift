@@ -16,7 +16,7 @@ enum Output {
         }
     }
 
-    /// Writes a text. Returns false if the reader has closed the pipe or the write fails.
+    /// Writes text. Returns false if the reader has closed the pipe or the write fails.
     static func print(_ text: String) -> Bool {
         let code = writeAll(text, to: STDOUT_FILENO)
         if code != 0, code != EPIPE, !hasFailed.exchange(true, ordering: .relaxed) {
@@ -35,11 +35,11 @@ func complain(_ line: String) {
     _ = writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }
 
-/// Writes a text to standard output. Returns false if further output is useless (`Output.print`).
+/// Writes text to standard output. Returns false if further output is useless (`Output.print`).
 @discardableResult
 func say(_ text: String) -> Bool { Output.print(text) }
 
-/// Writes a text to a descriptor. Returns 0 or an errno value.
+/// Writes text to a descriptor. Returns 0 or an errno value.
 private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
     let bytes = Array(text.utf8)
     var written = 0

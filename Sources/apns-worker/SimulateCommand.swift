@@ -127,7 +127,7 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-/// Parses `ID=FILE`.
+/// Parses a key option, `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {
@@ -146,7 +146,7 @@ private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptio
     } catch { throw UsageError(error.description) }
 }
 
-/// An option for a port on the host of `--listen`.
+/// Returns an option for a port on the host of `--listen`.
 private func portOption(
     _ name: String, _ port: any WritableKeyPath<SimulatorOptions, UInt16?> & Sendable, _ help: String
 ) -> OptionTable<SimulatorOptions>.Option {

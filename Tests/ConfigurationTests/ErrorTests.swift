@@ -129,16 +129,16 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             requests: {topics: ['^a(']}
                 6:21: requests.topics[0]: "^a(" is not a POSIX extended regular expression: Unmatched ( or \(
             requests: {topics: [apns.results]}
-                6:21: requests.topics[0]: the topic apns.results already is results.topic
+                6:21: requests.topics[0]: the topic apns.results is already used as results.topic
             requests: {topics: ['^apns\.re[qs]']}
                 6:21: requests.topics[0]: the pattern "^apns\.re[qs]" also matches apns.results, which the worker writes
                 (results.topic)
             requests: {topics: [__consumer_offsets]}
                 6:21: requests.topics[0]: __consumer_offsets is an internal topic of Kafka and cannot be a request topic
             dead_letters: {topic: apns.results}
-                6:23: dead_letters.topic: the topic apns.results already is results.topic
+                6:23: dead_letters.topic: the topic apns.results is already used as results.topic
             results: {topic: apns.retry.2h}
-                6:18: results.topic: the topic apns.retry.2h already is retry.tiers.2h
+                6:18: results.topic: the topic apns.retry.2h is already used as retry.tiers.2h
             results: {topic: apns.requests}
                 6:18: results.topic: the topic apns.requests is already used as requests.topics[0]
             retry: {tiers: {}}
@@ -150,7 +150,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             retry: {tiers: {60s: a, 1m: b}}
                 6:25: retry.tiers.1m: has the same delay as the tier 60s
             retry: {tiers: {30s: a, 15m: a}}
-                6:30: retry.tiers.15m: the topic a already is retry.tiers.30s
+                6:30: retry.tiers.15m: the topic a is already used as retry.tiers.30s
             retry: {tiers: {30s: apns.retry.15m}}
                 6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s
             retry: {max_attempts: 0}
@@ -383,7 +383,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
                 "w.yaml:4:3: the key max_open occurs twice, first in line 3",
                 "w.yaml:5:3: delivery.ordring: unknown key; did you mean ordering?",
-                "w.yaml:6:21: requests.topics[0]: the topic apns.results already is results.topic",
+                "w.yaml:6:21: requests.topics[0]: the topic apns.results is already used as results.topic",
                 "w.yaml:8:39: apps[0].token.key_id: is missing",
                 "w.yaml:8:39: apps[0].token.team_id: is missing",
                 "w.yaml:9:12: apps[1].name: another app has the name \"a\"",

@@ -64,7 +64,7 @@ extension EndToEnd {
             let worker = try scene.start()
             try scene.finish(worker, run.records, "--repeats", run.repeats)
             for words in run.says { #expect(worker.text.contains(words), "\(words)") }
-            #expect(!worker.text.contains("after its resend window had closed"))
+            #expect(!worker.text.contains("after its resend window closed"))
             #expect(!worker.text.contains(/[0-9a-f]{33}/), "a device token is in the log")
         }
 

@@ -334,7 +334,7 @@ extension EndToEnd {
                 cat batch >> taken
                 """
             try run("--count 50 --deadline 120s", exec: command)
-                .expect(0, "the command exited with 3; its 7 records are handed over again in 1 s")
+                .expect(0, "the command exited with 3; its 7 records are passed again in 1 s")
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
             // Another member goes on where it ended, until it is told to stop.
@@ -347,10 +347,10 @@ extension EndToEnd {
             #expect(try taken().count == 100)
             // A command that takes nothing is no success, however long it was tried.
             try produce(["k\u{1e}\(values[0])"])
-            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not taken before the end")
+            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before the end")
             // Nor is one that has no end: the deadline is one for it, too, and for what it started.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
-                .expect(1, "the command was ended at --deadline; its 1 records are not committed")
+                .expect(1, "the command was stopped at --deadline; its 1 records are not committed")
         }
 
         /// As process 1 of a container tail gets the orphans of its commands. A subreaper (prctl(2)) gets them, too.

@@ -139,8 +139,8 @@ extension EndToEnd {
             #expect(produced == all)
             ended.expect(
                 1, "\(place("other")) is gone: the record has another timestamp", "/10000000/0 is gone: the log has ",
-                "of 11 results that matched", "1 were further results of the same", "1 have expired and were left out",
-                "2 are gone")
+                "of 11 results that matched", "1 were further results of the same", "1 have expired and were skipped",
+                "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
             #expect(
                 try run("accepted", "--outcome accepted --app shop --since 2023-01-01T00:00:00Z").1 == [place("good")])
@@ -184,7 +184,7 @@ extension EndToEnd {
             // The topic is made anew: all of it is gone.
             try scene.change("remake", scene.configuration.requests, "2", "50", "00", "60")
             try scene.replay("results --all --name late --to \(scene.name).one")
-                .expect(1, "0 requests were produced again", " 10 are gone")
+                .expect(1, "0 requests were produced again", " 10 no longer exist")
         }
 
         /// Places for which nothing matches are named, also where nothing was to be read.
@@ -225,7 +225,7 @@ extension EndToEnd {
                 1, "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not requested again: its headers cannot be read",
-                "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be requested again"
+                "of 6 dead letters that matched: 3 requests were produced again, 1 no longer exist, 2 cannot be requested again"
             )
             let found = try scene.records(of: sink)
             #expect(found.count == 3)

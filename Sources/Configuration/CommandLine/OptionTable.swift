@@ -139,7 +139,7 @@ package struct OptionTable<Values>: Sendable {
         if candidates.count == 1 { return candidates[0] }
         guard candidates.isEmpty else {
             let names = candidates.map { "--\($0.name)" }.joined(separator: " or ")
-            throw UsageError("\(quoted("--\(name)")) may be \(names)")
+            throw UsageError("\(quoted("--\(name)")) is ambiguous: it may be \(names)")
         }
         let suggestion = nearest(to: name, among: options.map(\.name)).map { "; did you mean --\($0)?" } ?? ""
         throw UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")

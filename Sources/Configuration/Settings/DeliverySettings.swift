@@ -23,8 +23,8 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the verdict sends the notification again. False for a credential fault, after which APNs has not
-        /// processed it.
+        /// Whether the verdict sends the notification again after APNs has processed it. This excludes a credential
+        /// fault, in which case APNs has not processed the notification.
         var repeats: Bool { self == .resend || self == .retry }
     }
 

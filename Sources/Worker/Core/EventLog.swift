@@ -140,7 +140,7 @@ struct EventLog {
                 Fields("address", .text(address), streams.map { ["streams": .count($0)] } ?? [:]))
         case .connectFailed(let host, let reason, let retryInMs):
             log(
-                .warning, "cannot connect; trying again", about: host,
+                .warning, "cannot connect, retrying", about: host,
                 ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
         case .noStreams:
             // A server may allow no streams for a moment (RFC 9113, 6.5.2). If this lasts, `AppHealth` reports a
@@ -155,7 +155,7 @@ struct EventLog {
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
-                .info, "the server asks for a new connection", about: "",
+                .info, "server is closing the connection", about: "",
                 ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(

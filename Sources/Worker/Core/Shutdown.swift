@@ -45,8 +45,8 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // After a fatal error, notifications in flight have the drain limit to settle, even if the groups are left
-            // already.
+            // After a fatal error, notifications in flight have the drain limit to settle, even if the member has
+            // already left its groups.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs

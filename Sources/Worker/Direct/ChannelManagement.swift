@@ -117,7 +117,7 @@ extension ChannelManagement.Answer {
     ) -> String? {
         let place = "\(app.manageHost):\(app.managePort)"
         return switch reason {
-        case .missingChannelId: "no channel id arrived; does a proxy before \(place) drop header fields?"
+        case .missingChannelId: "no channel id arrived; check for a proxy before \(place) that drops header fields"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
             "\(place) does not understand this version's requests; look for a newer version"

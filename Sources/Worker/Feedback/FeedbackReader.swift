@@ -127,7 +127,7 @@ final class FeedbackReader {
         guard pauses else { return logger.notice(.apns, "feedback reads resumed") }
         logger.warning(
             .apns, "feedback reads paused until Kafka acknowledges dead tokens",
-            ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "look at topic \(topicName)"])
+            ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "check topic \(topicName)"])
     }
 
     private func ended(_ number: UInt64, skipped: Int, _ failure: String?) {

@@ -121,7 +121,7 @@ final class FeedbackThread: @unchecked Sendable {
     }
 }
 
-/// The schedule of feedback reads. It has no clock and does no I/O.
+/// The schedule of feedback reads. A value type without a clock or I/O.
 struct FeedbackPlan {
     private struct Entry {
         var intervalNs: Int64
@@ -171,7 +171,7 @@ struct FeedbackPlan {
         return due
     }
 
-    /// Records the end of a read. After a complete read the next is due one interval after this one began, otherwise
+    /// Registers the end of a read. After a complete read the next is due one interval after this one began, otherwise
     /// earlier.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
         guard let entry = entries[app] else { return }

@@ -11,7 +11,7 @@ struct AppHealth {
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// The shares of expired notifications, by `AppIndex`.
+    /// The detectors of apps whose notifications mostly expire, by `AppIndex`.
     private var expiries: [Int: ExpiryWatch] = [:]
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
@@ -69,13 +69,14 @@ struct AppHealth {
                         row.subject, .expired,
                         "\(expired) of its last \(ended) notifications expired before they could be sent",
                         "compare this machine's clock with the producers' clocks and with the records' timestamps, and "
-                            + "look at the lag"))
+                            + "check the lag"))
             }
             problems += [
                 certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
                 apps[index].settings.binary == nil ? nil : gatewayProblem(row, now),
             ].compactMap(\.self)
-            // An app that is cut off gets no answers, so its silence needs no separate report.
+            // An app without a usable connection or credential gets no answers, so missing answers are not a separate
+            // problem.
             let isCutOff = problems.contains {
                 $0.subject == row.subject && $0.kind == .credential || $0.kind == .unconnected
             }

@@ -1,6 +1,6 @@
 internal import Kafka
 
-/// The brokers' health according to the statistics of one Kafka client. It has no clock and does no I/O.
+/// The brokers' health according to the statistics of one Kafka client. A value type without a clock or I/O.
 struct BrokerHealth: Equatable {
     enum Reach: Equatable {
         /// There are no statistics yet, or no broker has received a request recently.
@@ -67,7 +67,7 @@ struct BrokerHealth: Equatable {
             attempts[broker.name] = broker.attempts
             return broker.isSilent ? .unanswered : nil
         }
-        // librdkafka closes a silent connection after `socket.timeout.ms`, which is not an answer.
+        // A broker still counts as silent after librdkafka has closed its connection (`socket.timeout.ms`).
         if let before = silences[broker.name] { return before }
         return broker.attempts - (attempts[broker.name] ?? 0) >= Self.attemptLimit ? .unreachable : nil
     }
@@ -86,7 +86,7 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reason: librdkafka's last error about a connection that could not be made.
+    /// - Parameter reason: librdkafka's last error about a failed connection attempt.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }

@@ -38,7 +38,7 @@ enum Advice {
 }
 
 /// Counts records that were deleted, by retention or manually, before the worker read them. The problem of a partition
-/// lasts for `Problem.lossNs` after its last loss. It has no clock and does no I/O.
+/// lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
 

@@ -83,7 +83,7 @@ struct CommittedOffsetLookup {
                 start.isRecreated = true
                 start.offset = nil
             }
-            // The machine immediately commits the start of a partition that has no committed offset.
+            // The machine commits this start immediately, so that the partition has a committed offset from then on.
             if committed.offset == nil, !start.isRecreated {
                 start.isAtEnd = startingAtEnd.contains(committed.partition)
                 start.offset = start.isAtEnd ? start.logEnd ?? Consumer.end : start.logStart

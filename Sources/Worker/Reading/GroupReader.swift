@@ -160,7 +160,7 @@ final class GroupReader {
         var hasMore = false
         let first = nextToRead % partitions.count
         nextToRead = first + 1
-        // The array is moved into a local variable while reading, because an access to the property would be exclusive.
+        // The array is moved into a local variable, so that no access to the property overlaps the read (exclusivity).
         var headers = headers
         self.headers = []
         defer { self.headers = headers }

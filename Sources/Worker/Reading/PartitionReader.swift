@@ -67,7 +67,7 @@ final class PartitionReader {
         _ deadLetters: some DeadLetterSink
     ) -> (records: Int, hasMore: Bool) {
         guard mayHaveMore, dueNs <= now.ns else { return (0, false) }
-        // Records without room stay in librdkafka's queue, which has already allocated them.
+        // Records for which the machine has no room stay in librdkafka's queue, where they need no further memory.
         let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
         guard most > 0 else { return (0, false) }
         var isWaiting = false
@@ -132,7 +132,7 @@ final class PartitionReader {
             return true
         case .noLetterRoom: return false
         case .notDue(let untilMs):
-            // A time in the far future overflows.
+            // The difference to a time in the far future may overflow.
             let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)
             let waitMs = isOver ? Self.longestWaitMs : min(max(0, distance), Self.longestWaitMs)
             dueNs = now.ns + waitMs * 1_000_000
@@ -166,7 +166,7 @@ final class ReadingContext {
         CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
     }
 
-    /// Returns whether these are headers of a retry record of another group, and records that group.
+    /// Returns whether these are headers of a retry record of another group, and stores that group.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
         guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
             return false

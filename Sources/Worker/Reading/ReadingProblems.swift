@@ -24,7 +24,7 @@ struct ReadingProblems {
         return entries.values.map(\.problem)
     }
 
-    /// Records that a topic or partition cannot be read.
+    /// Adds the problem that a topic or partition cannot be read.
     ///
     /// - Parameter isOfFetch: whether a fetch failed, which librdkafka repeats. Other problems last until `forget`.
     mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {

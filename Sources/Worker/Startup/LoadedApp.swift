@@ -20,7 +20,7 @@ package struct LoadedApp: Sendable {
     /// The identity of the app's provider token. Apps with the same identity share one token, because Apple limits the
     /// number of tokens per key.
     let tokenIdentity: TokenIdentity?
-    /// `NAME:PASSWORD` for the proxy, or an empty text if it needs none.
+    /// `NAME:PASSWORD` for the proxy, or empty if it needs none.
     private let proxyCredentials: String
     /// The hashes (`FileWatch.hash`) of the contents that were read from its files, by path.
     let fileHashes: [String: UInt64]
@@ -99,8 +99,7 @@ package struct LoadedApp: Sendable {
     }
 }
 
-/// The identity of a team's signing key. The public key distinguishes keys that a file had one after the other under
-/// the same id.
+/// The identity of a team's signing key. The public key distinguishes successive keys with the same id.
 struct TokenIdentity: Hashable, Sendable {
     var teamID: String
     var keyID: String

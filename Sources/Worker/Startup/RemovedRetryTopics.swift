@@ -21,7 +21,7 @@ final class RemovedRetryTopics {
     private let cluster: ClusterSettings
     private let loop: Loop
     private let logger: Logger
-    /// Subscribes to these topics in addition to the configured retry topics.
+    /// A function that subscribes to these topics in addition to the configured retry topics.
     private let onChange: ([String]) -> Void
     private let onTopics: (Set<String>) -> Void
     /// The removed retry topics that are read, in the order in which they were found.

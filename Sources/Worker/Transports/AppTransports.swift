@@ -10,8 +10,8 @@ final class AppTransports: Transports {
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
         var unreachable: TransportNote?
-        /// The transport's last `reachable` report, negated. Capacity does not show this: a host that accepts
-        /// connections but does not answer has capacity at times.
+        /// Whether the transport last reported its host as unreachable. Capacity does not show this: a host that
+        /// accepts connections but does not answer has capacity at times.
         var isOutOfReach = false
         var unanswered: Unanswered?
         var window = WindowFaults()

@@ -82,7 +82,7 @@ private final class SwitchingTransport {
 
     func handle(_ command: TransportCommand) {
         switch command {
-        // Each transport ignores recalled requests that it does not have.
+        // A recall goes to all transports, because each ignores requests that it does not have.
         case .recall: for transport in transports.values { transport.handle(command) }
         case .close where transports.isEmpty: events.post(.closed(app: index))
         case .send, .close: transports[number]?.handle(command)

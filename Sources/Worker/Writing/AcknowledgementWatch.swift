@@ -1,4 +1,4 @@
-/// The time for which a topic with outstanding records has received no delivery report. It has no clock and does no
+/// The time for which a topic with outstanding records has received no delivery report. A value type without a clock or
 /// I/O.
 struct AcknowledgementWatch {
     private var outstanding = 0
@@ -15,7 +15,7 @@ struct AcknowledgementWatch {
         outstanding += 1
     }
 
-    /// Records a delivery report, successful or not.
+    /// Registers a delivery report, successful or not.
     @inline(__always)
     mutating func reported(nowNs: Int64) {
         precondition(outstanding > 0, "a report belongs to an outstanding record")
@@ -26,7 +26,7 @@ struct AcknowledgementWatch {
     func isOverdue(nowNs: Int64) -> Bool { outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs }
 }
 
-/// The memory of unacknowledged dead letters. It has no clock and does no I/O.
+/// The memory that unacknowledged dead letters use. A value type without a clock or I/O.
 struct InFlightDeadLetters {
     /// The size of each dead letter in bytes, by tag.
     private var sizes: [UInt64: Int] = [:]

@@ -1,13 +1,13 @@
 internal import Kafka
 internal import Observability
 
-/// Decides when a failed producer is replaced, with growing pauses. It has no clock and does no I/O.
+/// Decides when a failed producer is replaced, with growing pauses. A value type without a clock or I/O.
 struct ProducerHealth {
     private var mustRenew = false
     private var pause = GrowingPause()
 
-    /// Records that the producer is unusable: it had a fatal error, or no thread could be started for one of its
-    /// brokers, which librdkafka does not retry.
+    /// Marks the producer as unusable: it had a fatal error, or no thread could be started for one of its brokers,
+    /// which librdkafka does not retry.
     mutating func noteFatal() { mustRenew = true }
 
     /// Handles an event of the producer's client, and logs it.

@@ -1,6 +1,6 @@
 internal import Kafka
 
-/// The records that one output topic has refused, and when to produce them again. It has no clock and does no I/O.
+/// The records that one output topic has refused, and when to produce them again. A value type without a clock or I/O.
 ///
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
 ///   ones are produced one at a time with growing pauses until the topic accepts one. The others follow in order, then
@@ -24,7 +24,7 @@ struct TargetTopic {
         fileprivate(set) var record: UndeliveredRecord
         fileprivate(set) var form: Form
         fileprivate let order: UInt64
-        /// The number of refusals of the record alone, counting only those between which the topic accepted others.
+        /// The number of refusals of the record alone, each after the topic had accepted other records.
         fileprivate var ownRefusals = 0
         /// The number of records that the topic had accepted at the last refusal.
         fileprivate var takenBefore: UInt64
@@ -99,7 +99,7 @@ struct TargetTopic {
     /// Returns the form in which the record with this tag was produced alone, or `nil` if it was not.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
-    /// Records that the topic accepted a record.
+    /// Registers that the topic accepted a record.
     ///
     /// - Parameter tag: the tag of a record that was produced alone.
     mutating func written(_ tag: UInt64? = nil) {
@@ -109,7 +109,7 @@ struct TargetTopic {
         isReturning = true
     }
 
-    /// Records a refusal of a record that was produced alone.
+    /// Registers a refusal of a record that was produced alone.
     ///
     /// - Parameters:
     ///   - partition: the partition that refused the record, or a negative number if it was not sent to a broker.
@@ -179,7 +179,7 @@ struct TargetTopic {
         return (suspects.remove(at: index), true)
     }
 
-    /// Records that a producer accepted the record that `next` returned.
+    /// Registers that a producer accepted the record that `next` returned.
     mutating func wrote(_ refused: Refused, isSingle: Bool, nowNs: Int64) {
         guard isSingle else { return }
         cause?.pause.begin(nowNs)

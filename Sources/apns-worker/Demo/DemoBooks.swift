@@ -143,7 +143,7 @@ struct DemoBooks {
         let repeated = entries.count { $0.map { $0.accepted > 1 && $0.isSimulatedRight } ?? false }
         if repeated > 0 {
             rows.append(
-                "\(grouped(repeated)) were accepted more than once after a fault; their results say so (in_doubt)")
+                "\(grouped(repeated)) were accepted more than once after a fault; their results have in_doubt above 0")
         }
         let differences = entries.enumerated().compactMap { number, entry in
             entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "  notification \(number): \($0.difference)" }
@@ -152,7 +152,7 @@ struct DemoBooks {
         if count == 0 {
             rows.append("The books agree.")
         } else {
-            let lead = isWhole ? "The books" : "It ended before everything had come back, so the books"
+            let lead = isWhole ? "The books" : "The demo ended early, so the books"
             rows += ["\(lead) differ in \(grouped(count)):"] + differences.prefix(5)
             if strangers > 0 { rows.append("  \(strangers) that were not produced") }
         }

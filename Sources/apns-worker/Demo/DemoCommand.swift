@@ -118,7 +118,7 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
     // The in-process broker delays a group's first assignment by the session timeout less a second.
     result.kafka.sessionTimeout = .seconds(3)
-    // It answers an empty fetch only after this wait, even if records are written meanwhile.
+    // The in-process broker answers an empty fetch only after this wait, even if records are produced meanwhile.
     result.kafka.consumerProperties = [UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")]
     result.kafka.tellsTopicConfigurations = false
     result.retry.tiers = [

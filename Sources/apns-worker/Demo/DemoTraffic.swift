@@ -78,7 +78,8 @@ struct DemoTraffic {
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not plainly accepted.
+        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 have another outcome or
+        // need a second attempt.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {

@@ -4,7 +4,7 @@ import Replay
 
 struct ReplayOptions {
     var file: String?
-    /// The parts of the order that come from options. `order(_:_:nowMs:)` adds the rest.
+    /// The members of the `ReplayOrder` that options set. `order(_:_:nowMs:)` sets the others.
     private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?

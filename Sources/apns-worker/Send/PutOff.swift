@@ -4,7 +4,7 @@ import Kafka
 import Observability
 import PushRecords
 
-/// The retry topic in which a request waits that has no result yet.
+/// The retry topic in which a request without a result waits.
 struct PutOff {
     var topic: String
     /// Apple's reason for the retry, or the worker's if the request was not sent.
