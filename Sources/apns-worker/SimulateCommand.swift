@@ -28,10 +28,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
-        .init(
-            "listen", value: "HOST:PORT",
-            "Serve APNs at this address (default 127.0.0.1:2197). Port 0 chooses any free port."
-        ) {
+        .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 chooses a free port.") {
             options, text throws(UsageError) in
             guard let address = NetworkAddress(text) ?? NetworkAddress("\(options.host):\(text)") else {
                 throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:2197)")

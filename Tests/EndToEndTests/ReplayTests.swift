@@ -201,7 +201,7 @@ extension EndToEnd {
             // A hint about a reason that nothing has, and a dry run that is stopped.
             try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
             try scene.replay("results --reason BadTopic --dry-run --deadline 1ms")
-                .expect(1, "that matched so far", "that is not all")
+                .expect(1, "that matched so far", "are still to be read")
             // A name is one of its source, and where all goes is looked at before anything is promised.
             try scene.replay("dead-letters --all --name missed").expect(0)
             try scene.replay("results --all --dry-run --to \(scene.name).nowhere")

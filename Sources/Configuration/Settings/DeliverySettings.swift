@@ -71,11 +71,9 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Reads verdicts by reason. Accepts unknown reasons, because Apple may add some, unless one resembles a known
-    /// reason.
+    /// Reads verdicts by reason. Accepts unknown reasons, which Apple may add, unless one resembles a known one.
     ///
-    /// - Parameter mayRepeatFinal: Whether to allow verdicts that resend notifications which Apple says not to send
-    ///   again.
+    /// - Parameter mayRepeatFinal: Whether to allow resending notifications that Apple says not to send again.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }

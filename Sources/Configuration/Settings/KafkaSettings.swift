@@ -18,8 +18,7 @@ package struct KafkaSettings: Hashable, Sendable {
     package var assignment = Assignment.eager
     /// The settings for new topics, or `nil` to create none.
     package var createTopics: TopicCreation?
-    /// Whether the brokers answer DescribeConfigs, which librdkafka's in-process brokers do not. Not a configuration
-    /// key.
+    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a configuration key.
     package var tellsTopicConfigurations = true
     /// librdkafka properties of all clients, consumers and producer. The Kafka module rejects unsafe ones.
     package var properties: [UserProperty] = []
@@ -40,7 +39,7 @@ package struct KafkaSettings: Hashable, Sendable {
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// Its position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
 
     package init(name: String, value: String, place: String) {
@@ -131,8 +130,7 @@ extension UserProperty {
         }
     }
 
-    /// Returns whether a property's value is a path. `ssl.ca.location: probe` is not: it selects the system's CA
-    /// certificates.
+    /// Returns whether a value is a path. `ssl.ca.location: probe` is not: it selects the system's CA certificates.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

@@ -160,8 +160,7 @@ struct MetricsText {
             Double($0.app.status?.handed ?? 0)
         }
         perApp(
-            "streams_allowed", "Concurrent requests that the open connections allow.",
-            \.app.standing.connections.streams)
+            "streams_allowed", "Concurrent requests that open connections allow.", \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
             "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
@@ -188,9 +187,7 @@ struct MetricsText {
         one(
             "circuits_opened_total", "Openings of circuit breakers of hosts, credentials and topics.",
             snapshot.counters.circuitsOpened)
-        one(
-            "environment_guard_trips_total", "Times that an environment guard tripped.", snapshot.counters.guardsTripped
-        )
+        one("environment_guard_trips_total", "Trips of environment guards.", snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
@@ -257,8 +254,7 @@ struct MetricsText {
             "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
         one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Offsets that acknowledged commits advanced past.",
-            Int(counters.offsetsCommitted))
+            "offsets_committed_total", "Offsets that acknowledged commits passed.", Int(counters.offsetsCommitted))
         one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
             "open_notifications", "Open notifications of all partitions (limit: delivery.max_open).",

@@ -29,8 +29,8 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameter probesCredentials: whether APNs receives one request with a device token of zeros for each bundle id
-    ///   of each app.
+    /// - Parameter probesCredentials: whether to send APNs a request with a token of zeros for each bundle id of each
+    ///   app.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void
@@ -90,8 +90,8 @@ package struct ConfigurationCheck {
         return false
     }
 
-    /// Creates every Kafka client that `run` creates, because librdkafka validates combinations of properties only
-    /// then.
+    /// Creates every Kafka client that `run` creates, because only then librdkafka validates combinations of
+    /// properties.
     private func makeClients(_ cluster: ClusterSettings) throws(StartFailure) {
         do throws(KafkaError) {
             for role in [ConsumerSettings.Role.requests, .retries] {

@@ -75,9 +75,7 @@ struct EventLog {
             log(.notice, .delivery, id, "lost partition assigned again, continuing at its previous position")
         case .suspendedReleased: break
         case .mapCut(let id):
-            log(
-                .info, .delivery, id,
-                "commit metadata too long and truncated; a crash now would repeat more notifications")
+            log(.info, .delivery, id, "commit metadata truncated; a crash now would repeat more notifications")
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,

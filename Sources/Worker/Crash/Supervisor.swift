@@ -5,8 +5,7 @@ internal import Glibc
 /// The process that starts the worker as its child, and restarts it after a fatal signal, including one from the
 /// kernel's OOM killer. It does nothing else, to keep its own risk of failure low.
 ///
-/// Its single thread blocks signals and receives them with sigtimedwait(2). As process 1 of a container it also reaps
-/// orphans.
+/// Its only thread blocks signals and receives them by sigtimedwait(2). As process 1 of a container it reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
         case supervisor, worker
@@ -35,8 +34,8 @@ package struct Supervisor: ~Copyable {
         linux_name_thread("apns-worker")
         guard let descriptor = Int32(value), crash_page_adopt(descriptor) == 0 else { _exit(1) }
         crash_enter_thread(0)
-        // Until the worker installs signal handlers, SIGTERM and SIGINT end it immediately. No work has begun by then.
-        // SIGHUP stays blocked.
+        // Until the worker handles signals, SIGTERM and SIGINT end it immediately: no work has begun. SIGHUP stays
+        // blocked.
         var stops = signals([SIGTERM, SIGINT])
         pthread_sigmask(SIG_UNBLOCK, &stops, nil)
         return .worker
@@ -125,8 +124,7 @@ package struct Supervisor: ~Copyable {
             case SIGHUP:
                 kill(child, SIGHUP)
             case let signal? where stops > 0:
-                // Ctrl-C in a terminal and service managers also signal the worker directly. Only the supervisor counts
-                // signals.
+                // A terminal's Ctrl-C and service managers also signal the worker. Only the supervisor counts signals.
                 kill(child, SIGKILL)
                 waitpid(child, nil, 0)
                 return .stopped(signal: signal)
@@ -196,8 +194,7 @@ struct RestartBackoff {
 
     private var pause = GrowingPause()
 
-    /// Returns the delay before a restart. The first restart is immediate. The delay grows while workers crash soon
-    /// after their start.
+    /// Returns the delay before a restart: 0 at first, and longer while workers crash soon after their start.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         if livedMs >= Self.soundMs { pause = GrowingPause() }
         defer { pause.begin(0) }

@@ -4,8 +4,8 @@ internal import Network
 internal import Observability
 internal import Synchronization
 
-/// Reads the feedback of all apps at their intervals. A separate thread and producer ensure that no notification waits
-/// for feedback.
+/// Reads the feedback of all apps at their intervals. It has a separate thread and producer, so that no notification
+/// waits for it.
 ///
 /// Any thread may call its methods. `@unchecked Sendable` is correct because only its own thread uses the mutable
 /// state, or the thread that has joined it.
@@ -171,8 +171,8 @@ struct FeedbackPlan {
         return due
     }
 
-    /// Registers the end of a read. After a complete read the next is due one interval after this one began, otherwise
-    /// earlier.
+    /// Registers the end of a read. The next one is due an interval after this one began, or earlier if it was
+    /// incomplete.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
         guard let entry = entries[app] else { return }
         let regularNs = entry.startedNs + entry.intervalNs

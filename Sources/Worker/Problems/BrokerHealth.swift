@@ -27,11 +27,10 @@ struct BrokerHealth: Equatable {
     /// The number of connection attempts when each broker was last connected, by the broker's name.
     private var attempts: [String: Int64] = [:]
 
-    /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer fetches
-    /// and heartbeats within 3 s.
+    /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
+    /// s.
     static let silentMs: Int64 = 4_000
-    /// The number of failed connection attempts after which a broker is reported. librdkafka does not connect to
-    /// brokers that it does not need.
+    /// The failed connection attempts after which a broker is reported. librdkafka dials only brokers that it needs.
     private static let attemptLimit: Int64 = 2
 
     /// Updates the health from the JSON text of the client's statistics.
@@ -55,8 +54,7 @@ struct BrokerHealth: Equatable {
             silence(of: broker).map { (broker.name, $0) }
         }
         silences = Dictionary(silent) { $1 }
-        // A coordinator may be missing for a moment: while it moves, or until a new cluster has created its offsets
-        // topic.
+        // A coordinator is missing for a moment while it moves, or until a new cluster has its offsets topic.
         isCoordinatorSilent =
             waiting.contains(where: \.isCoordinator) || !statistics.hasCoordinator && missedCoordinator
         missedCoordinator = !statistics.hasCoordinator

@@ -2,15 +2,13 @@ internal import JSON
 
 /// The parts of one Kafka client's statistics that show whether its brokers answer (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// The interval of the reports. The second report after a broker falls silent shows it, which is within ten
-    /// seconds.
+    /// The interval of the reports. A silent broker shows in the second report, which is within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {
         /// `host:port/id`, or the name of the coordinator's connection.
         var name = ""
-        /// Whether this is the connection to the group's coordinator. The same broker is also listed under its own
-        /// name.
+        /// Whether this is the connection to the group's coordinator, which is also listed under its broker's name.
         var isCoordinator = false
         var isConnected = false
         var inFlight: Int64 = 0

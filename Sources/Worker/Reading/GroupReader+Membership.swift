@@ -50,8 +50,8 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that fails only if the client is no longer usable. A failure is fatal, because the group waits for
-    /// this member's call.
+    /// Makes a call that fails only if the client is unusable. A failure is fatal, because the group waits for the
+    /// call.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -74,8 +74,7 @@ extension GroupReader {
             return
         }
         lookup = (isLeaving ? [] : assigned, now.ns)
-        // With eager assignment, an unreadable partition that is not in the new assignment belongs to another member
-        // now.
+        // With eager assignment, unreadable partitions that are not in the new assignment belong to other members.
         if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
@@ -135,16 +134,14 @@ extension GroupReader {
                 ])
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
-        // Unreadable partitions do not block the others. With cooperative assignment, earlier unreadable ones stay
-        // assigned.
+        // Unreadable partitions do not block others. With cooperative assignment, earlier ones stay assigned.
         for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Looks up the offsets of unreadable partitions again. Once one is known, the member rejoins the group, which
-    /// assigns the partition again.
+    /// Looks up the offsets of unreadable partitions again. If one is known now, rejoins the group to have it assigned.
     func retryUnreadable(_ now: DeliveryTime) {
         guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
@@ -262,8 +259,7 @@ extension GroupReader {
         unreadable.partitions = []
     }
 
-    /// Gives up partitions that are drained or have reached their time limit. A leaving member then closes its
-    /// consumer.
+    /// Gives up partitions that are drained or have reached their limit. A leaving member then closes its consumer.
     func moveRevocations(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         let moving = revocations
         revocations = []
@@ -296,8 +292,8 @@ extension GroupReader {
         }
     }
 
-    /// - Parameter isLost: whether the machine suspends the partitions, in case they are assigned again, instead of
-    ///   releasing them.
+    /// - Parameter isLost: whether to suspend the partitions in the machine, in case they return, instead of releasing
+    ///   them.
     private func giveUp(
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {

@@ -123,8 +123,7 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// Returns the topics and partitions that cannot be read or committed now. Drops problems of those that this member
-    /// no longer has.
+    /// Returns the topics and partitions that cannot be read or committed now. Drops problems of former ones.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {

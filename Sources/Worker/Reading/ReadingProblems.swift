@@ -26,7 +26,8 @@ struct ReadingProblems {
 
     /// Adds the problem that a topic or partition cannot be read.
     ///
-    /// - Parameter isOfFetch: whether a fetch failed, which librdkafka repeats. Other problems last until `forget`.
+    /// - Parameter isOfFetch: whether a fetch failed. librdkafka repeats such errors. Other problems last until
+    ///   `forget`.
     mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
         let topic =
             switch subject {

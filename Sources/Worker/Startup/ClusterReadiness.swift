@@ -31,8 +31,7 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// - `requestPartitions`: the number of partitions of all request topics, including topics that match a pattern
-        ///   now.
+        /// - `requestPartitions`: the number of partitions of all request topics, including those that match a pattern.
         /// - `startingAtEnd`: the partitions that are read from their end (`delivery.start: latest`).
         /// - `denied`: a line for each group that lacks permissions.
         /// - `warnings`: lines about settings that may lose records later.
@@ -41,8 +40,7 @@ package struct ClusterReadiness {
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, denied: [String], warnings: [String],
             toBeMade: [String])
         case unreachable(String)
-        /// The brokers did not create the missing topics, for the reasons in the lines. Another attempt may succeed
-        /// once all brokers have started.
+        /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
         case uncreated([String])
     }
 
@@ -139,8 +137,8 @@ package struct ClusterReadiness {
         let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
-            // Without topics to check, any topic shows whether the group may be used. Each topic costs a request, so
-            // 100 is the limit.
+            // If there are no topics, any topic shows whether the group may be used. Each costs a request, hence the
+            // limit.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {

@@ -17,8 +17,8 @@ package struct LoadedApp: Sendable {
     /// The key that signs provider tokens, or `nil` if the app has a client certificate.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
-    /// The identity of the app's provider token. Apps with the same identity share one token, because Apple limits the
-    /// number of tokens per key.
+    /// The identity of the app's provider token. Apps with the same identity share a token, because Apple limits the
+    /// tokens of a key.
     let tokenIdentity: TokenIdentity?
     /// `NAME:PASSWORD` for the proxy, or empty if it needs none.
     private let proxyCredentials: String
@@ -74,8 +74,7 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app. If any cannot be loaded and may not have faults, throws a failure with the lines of all of
-    /// these.
+    /// Loads every app. Throws a failure with the errors of all apps that cannot be loaded and may not have faults.
     package static func load(
         _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
     ) throws(StartFailure) -> [LoadedApp] {
@@ -116,8 +115,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // If a file is read twice (as certificate and as key) and replaced in between, the first hash is kept. The
-        // watch then detects the change.
+        // A file may be read twice, as certificate and as key, and change in between. The watch compares the first
+        // hash.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }
@@ -173,8 +172,7 @@ extension CertificateCredential {
     }
 }
 
-/// The provider tokens of one thread: one for each key, shared by apps, because Apple limits the tokens of a key. Not
-/// thread-safe.
+/// The provider tokens of a thread: one for each key, because Apple limits the tokens of a key. Not thread-safe.
 final class ProviderTokens {
     /// Tokens of replaced keys are kept, because Apple may refuse another new token if such a key is used again soon.
     private var tokens: [TokenIdentity: ProviderToken] = [:]

@@ -167,8 +167,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Passes a record to the producer. A copy is kept if the producer refuses it immediately.
     ///
-    /// - Parameter isKept: whether to keep a copy of any record that the producer does not accept, because there is no
-    ///   other.
+    /// - Parameter isKept: whether to keep a copy whatever the reason, because there is no other.
     /// - Returns: false if the record was neither accepted by the producer nor kept.
     @inline(__always) @discardableResult
     private func hand(
@@ -350,8 +349,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         return made
     }
 
-    /// The time at which the next refused record is produced again (monotonic), or `nil` if only a report can cause
-    /// that.
+    /// The time at which the next refused record is due (monotonic), or `nil` if none is due before a report.
     var nextDeadlineNs: Int64? { targets.lazy.compactMap(\.nextTryNs).min() }
 }
 

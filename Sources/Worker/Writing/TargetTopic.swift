@@ -29,8 +29,7 @@ struct TargetTopic {
         /// The number of records that the topic had accepted at the last refusal.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// The pause before the next attempt. It has begun once the record was refused alone and may itself be the
-        /// cause.
+        /// The pause before the next attempt. It has begun if the record was refused alone and may be the cause.
         fileprivate var pause = GrowingPause()
     }
 
@@ -141,8 +140,7 @@ struct TargetTopic {
         return false
     }
 
-    /// Stores a record to produce it alone again: one that a replaced producer dropped, or the reduced form of a
-    /// refused one.
+    /// Stores a record to produce it alone again: a replaced producer dropped it, or it is the reduced form of another.
     mutating func writeAgain(_ record: UndeliveredRecord, isReduced: Bool = false) {
         guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record

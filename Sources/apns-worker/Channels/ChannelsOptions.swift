@@ -34,9 +34,7 @@ struct ChannelsOptions {
             "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
             "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
-        notes:
-            "Exit codes: 0 done, 1 Apple refused the request or was unreachable, 64 wrong usage, 78 wrong configuration."
-    )
+        notes: "Exit codes: 0 done, 1 refused by Apple or unreachable, 64 wrong usage, 78 wrong configuration.")
 
     private static let options: [OptionTable<Self>.Option] =
         [
@@ -61,13 +59,12 @@ struct ChannelsOptions {
                 "Use this server instead of Apple's, such as a simulator."),
             .init(
                 "manage-port", value: "PORT", to: \.flags.managePort,
-                "The server's port (default 2196; 2195 in development)."),
+                "The server's port (default 2196, or 2195 in development)."),
             AppFlags.caFileOption.within(\.flags),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
                 "Wait this long for the answer (default 30s)."),
-            .init(
-                "format", value: "NAME", choice: \.format, "text (default) or json: one object, also if Apple refuses."),
+            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, even on errors."),
         ]
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {

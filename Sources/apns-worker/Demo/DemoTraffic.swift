@@ -78,8 +78,7 @@ struct DemoTraffic {
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 have another outcome or
-        // need a second attempt.
+        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not accepted at once.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {

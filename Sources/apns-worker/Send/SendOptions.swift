@@ -60,8 +60,7 @@ struct SendOptions {
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
             "Choose production or development, if an app is configured for both (with --key-file default production)."),
         .init(
-            "push-type", value: "NAME",
-            "Set apns-push-type: \(pushTypes) (default: according to the topic's suffix, otherwise alert)."
+            "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, or alert)."
         ) {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {

@@ -5,8 +5,7 @@ import PushRecords
 /// Reads a topic as a member of a consumer group, and passes its records to a shell command in batches. Commits a batch
 /// if the command succeeds, and otherwise passes it again. Not thread-safe.
 ///
-/// If this process crashes between the end of the command and the commit, a batch is passed twice. The command must
-/// tolerate this.
+/// A crash between the end of the command and the commit passes a batch twice, so the command must be idempotent.
 final class GroupFeeder {
     private struct Batch {
         var lines: [UInt8] = []
@@ -20,7 +19,7 @@ final class GroupFeeder {
     private let kind: TailKind
     private let topic: String
     private let group: String
-    /// The start offsets of partitions without a committed offset. Partitions that are added later are read from their
+    /// The start offsets of partitions without a committed offset. Partitions added later are read from their
     /// beginning.
     private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
@@ -116,8 +115,7 @@ final class GroupFeeder {
         }
     }
 
-    /// Runs the command with the batch, and handles the consumer's events meanwhile. Returns the error, or `nil` if the
-    /// command succeeded.
+    /// Runs the command with the batch while handling the consumer's events. Returns the error, or `nil` on success.
     private func hand(
         to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
     ) throws -> String? {

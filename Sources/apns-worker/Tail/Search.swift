@@ -31,8 +31,7 @@ enum Search: Equatable {
         case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
         case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
-        // A dead letter contains no notification. It matches if a notification of its record would have had this id or
-        // token.
+        // A dead letter contains no notification. It matches if a notification of it would have had this id.
         case (.deadLetter(let letter), .id(let id)):
             return DerivedID.decode(id).map {
                 derivedID(letter.topic, letter.partition, letter.offset, $0.index) == id
@@ -63,8 +62,7 @@ enum Search: Equatable {
         }
     }
 
-    /// Returns a sentence with the topic, partition and offset from which an id was derived, or `nil` for other
-    /// searches.
+    /// Returns a sentence with the origin of a derived id (topic, partition, offset), or `nil` for other searches.
     func explanation(_ topics: [String]) -> String? {
         guard case .id(let id) = self, let derived = DerivedID.decode(id) else { return nil }
         let topic = request(among: topics)?.log.topic ?? "a topic that the configuration does not name"
