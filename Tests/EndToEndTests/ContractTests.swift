@@ -45,7 +45,7 @@ extension EndToEnd {
 
             scene.configuration.retries = kept
             let second = try scene.startWorker()
-            try second.waitFor("removed retry topic found, reading what is left in it topic=\(left)")
+            try second.waitFor("removed retry topic found, reading its remaining records topic=\(left)")
             try scene.finish(second, retryTopics: [left])
             // By their own delay, not by those that are still configured.
             let due = try scene.records(of: left, "%k %h").compactMap { line in

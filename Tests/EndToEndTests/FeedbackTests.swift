@@ -90,11 +90,11 @@ extension EndToEnd {
             let port = Ports.claim()
             let simulator = try scene.startFeedback(1_000, port: port)
             scene.readFeedback(port: port, interval: "0")
-            // Looked at, and not asked: nothing of the list is gone.
+            // Only connected to: the service still has its list.
             let words =
-                "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port), and not asked"
+                "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port); TLS and certificate not tried"
             #expect(try scene.check().text.contains(words))
-            try scene.command("feedback --app shop").expect(64, "there is old")
+            try scene.command("feedback --app shop").expect(64, "expected one of old")
             let first = try scene.command("feedback --app old").expect(0)
             #expect(first.text == "old: 1000 dead tokens written to \(scene.configuration.unregistered)\n")
             try scene.expectDeadTokens(1_000)
@@ -105,7 +105,7 @@ extension EndToEnd {
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             try scene.configure()
             try scene.command("feedback --deadline 3s").expect(
-                1, "nothing is read before Kafka answers", "old: its service was not read, so nothing of it is lost")
+                1, "waiting for Kafka before reading", "old: its service was not read, so none of its tokens are lost")
         }
     }
 }

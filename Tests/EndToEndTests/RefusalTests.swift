@@ -41,12 +41,12 @@ extension EndToEnd {
             .needs(.worker, .broker, .kcat),
             arguments: [
                 ("fault=refuse-stream@1", "ends every request's stream"),
-                ("fault=no-answer@1", "takes requests and answers none"), ("streams=0", "allow no stream"),
+                ("fault=no-answer@1", "accepts requests but answers none"), ("streams=0", "allow no stream"),
             ]
                 + (Long.isWanted
                     ? [
                         ("fault=reset-stream@1", "ends every request's stream"),
-                        ("fault=blackhole@1", "takes requests and answers none"),
+                        ("fault=blackhole@1", "accepts requests but answers none"),
                     ] : []))
         func `A host that answers nothing is named, and holds up no other app`(fault: String, words: String) throws {
             // Two apps, each with a simulator of its own: the one of shop has the fault.

@@ -83,15 +83,15 @@ extension EndToEnd {
             }
             let refused = "\napns_worker_credential_refused{app=\"shop\"} "
             try pages.await("/metrics", says: refused + "1\n")
-            #expect(worker.text.contains("a circuit opened"))
+            #expect(worker.text.contains("circuit breaker opened"))
             #expect(try pages.get("/readyz") == (200, "ready\n"))
 
             if underItsName {
                 // Broken, as a half-written file.
                 try scene.write("garbage", to: "current.p8")
-                try scene.signalReload(worker, saying: "cannot be used; the one before stays")
+                try scene.signalReload(worker, saying: "cannot be used, keeping the previous credential")
                 try scene.write(String(contentsOfFile: scene.file(right), encoding: .utf8), to: "current.p8")
-                try scene.signalReload(worker, saying: "credential read again")
+                try scene.signalReload(worker, saying: "credential reloaded")
             } else {
                 scene.configuration.keyFile = right
                 try scene.reload(worker, saying: "app changed")

@@ -8,20 +8,20 @@ package import Observability
 internal import PushRecords
 internal import Synchronization
 
-/// The worker: Kafka, the machine and the transports put together. The thread that calls `run` is the core and uses all
-/// of it; any thread may call `stop` and `progress`, which use only atomic or locked state. That is why it is
-/// `@unchecked Sendable`.
+/// The worker, which connects Kafka, the delivery machine and the transports. The thread that calls `run` is the core
+/// thread and uses all state. Any thread may call `stop` and `progress`, which use only atomic or locked state, so
+/// `@unchecked Sendable` is correct.
 package final class PushWorker: @unchecked Sendable {
     package enum Ending: Sendable, Equatable {
         case stopped
-        /// Something that a restart may heal; the line says what.
+        /// The reason for a failure that a restart may fix, as one line.
         case failed(String)
     }
 
-    /// The notifications without an answer, the open connections, and whether the groups were joined.
+    /// The numbers of unanswered notifications and open connections, and whether the groups were joined.
     package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
 
-    /// Reads the configuration again, as it was read at the start.
+    /// A function that reads the configuration again from its source.
     package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
 
     private var configuration: WorkerConfiguration
@@ -33,16 +33,17 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// Rung by librdkafka whenever one of its queues has something after it was empty.
+    /// Wakes the loop when an empty queue of librdkafka receives an event.
     private var doorbell: Doorbell?
-    /// The parts that the machine is connected to, from `start` on.
+    /// The readers, publisher and transports, or `nil` before `start`.
     private(set) var parts: WorkerParts?
     private var feedback: FeedbackThread?
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
     private let shutdown = Shutdown()
-    /// False once `run` has ended and something it started has not: the process must exit without destructors.
+    /// False if threads that `run` has started are still running after its end. The process must then exit without
+    /// destructors.
     package private(set) var hasEndedWhole = true
 
     package init(
@@ -71,13 +72,13 @@ package final class PushWorker: @unchecked Sendable {
         postSnapshot(now)
     }
 
-    /// Asks `run` to drain and end. Any thread; a second call changes nothing.
+    /// Makes `run` drain and return. Any thread may call it, more than once.
     package func stop() {
         shutdown.isRequested.store(true, ordering: .relaxed)
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// Returns what the worker is doing, renewed at most every 250 ms.
+    /// The worker's progress, updated every 250 ms.
     package var progress: Progress {
         let snapshot = board.newest
         return (
@@ -90,10 +91,10 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
+    /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
     ///
-    /// - Parameter isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
-    /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
+    /// - Parameter isSupervised: whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
+    /// - Throws: `StartFailure` if Kafka answers but a topic or permission is missing or a setting is unsafe.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
     ) throws(StartFailure) -> Ending {
@@ -104,7 +105,7 @@ package final class PushWorker: @unchecked Sendable {
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    // A terminal's Ctrl-C reaches this process as well as its supervisor, which forwards it.
+                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining what is in flight")
                     stop()
@@ -133,8 +134,8 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Returns the number of partitions of the request topics, and those that are read from their end, or `nil` when
-    /// the worker is asked to stop meanwhile.
+    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions that are
+    /// read from their end, or `nil` if `stop` is called meanwhile.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
@@ -182,7 +183,7 @@ package final class PushWorker: @unchecked Sendable {
             reader.context.condemned = condemned
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
-        // The last that can fail: it starts a thread.
+        // The transports start a thread, so they are created after everything else that can fail.
         let transports = try AppTransports(
             apps.all.count, loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
             start: { [logger, apps, configuration] events in
@@ -218,7 +219,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
+                // The entry with the exact topic name applies, otherwise the first matching pattern.
                 let entry =
                     requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
                 return .requests(weight: entry?.weight ?? 1, app: entry?.app)
@@ -234,7 +235,7 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        // Leaving a group sends no wake-up.
+        // librdkafka sends no wake-up when a consumer has left its group.
         if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
@@ -274,8 +275,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Stopping
 
-    /// - Parameter reason: why the worker cannot go on. Notifications on connections settle, everything possible is
-    ///   committed, and the process ends with an error.
+    /// - Parameter reason: the fatal error, or `nil` for a normal stop. After an error, notifications in flight settle
+    ///   and offsets are committed as far as possible, and the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
         files.stop()
@@ -294,10 +295,10 @@ package final class PushWorker: @unchecked Sendable {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends what `run` started. Everything that could be is committed by then.
+    /// Ends everything that `run` started. The offsets have been committed before.
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
-        // A thread that reads files or asks brokers uses OpenSSL, whose state destructors free.
+        // Threads that read files or query brokers use OpenSSL, whose state the destructors would free.
         let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
         server?.stop()
         feedback?.stop()
@@ -371,7 +372,7 @@ package final class PushWorker: @unchecked Sendable {
         readFeedback()
     }
 
-    /// New connections are made as it says from now on, and what its credential's fault held up goes on.
+    /// Replaces an app's credential and connection settings. Deferral because of its former credential ends.
     func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
@@ -388,8 +389,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Feedback
 
-    /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
-    /// for it; where there is none to be had, a second later.
+    /// Updates the apps whose feedback is read. Starts the feedback thread for the first of them. If that fails, the
+    /// next maintenance tries again a second later.
     func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
