@@ -40,7 +40,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let log = loaded.configuration.log
     let logger = Logger(levels: log.levels, format: log.format)
     for warning in loaded.warnings {
-        logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
+        logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
     }
     DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
     let isSupervised = role == .worker

@@ -71,7 +71,7 @@ extension EndToEnd {
             let other = try scene.startFeedback(1, from: count + 10, port: 0)
             scene.readFeedback(port: try other.feedbackPort(), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
-            #expect(!worker.text.contains("its connections are made anew app=old"), "connections to the gateway go on")
+            #expect(!worker.text.contains("app changed, reconnecting app=old"), "connections to the gateway go on")
             try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")

@@ -44,14 +44,14 @@ extension EndToEnd {
 
             // Notifications of a paused app are held in the retry tier, and sent once it is not paused any more.
             scene.configuration.apps = news(scene, ", paused: true")
-            try scene.reload(worker, saying: "app is paused: nothing of it is sent app=news")
+            try scene.reload(worker, saying: "app paused app=news")
             try scene.send(3, topic: "com.example.news")
             try pages.await("/metrics") {
                 Pages.sum("apns_worker_held_total", "app=\"news\"", in: $0.1) >= 3
                     && $0.1.contains(count("accepted", of: "news", 2))
             }
             scene.configuration.apps = news(scene)
-            try scene.reload(worker, saying: "app is paused no more app=news")
+            try scene.reload(worker, saying: "app resumed app=news")
             try pages.await("/metrics", says: count("accepted", of: "news", 5))
 
             // It is removed, so that its topic belongs to no app.
@@ -64,7 +64,7 @@ extension EndToEnd {
 
             // A setting that is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
-            try scene.reload(worker, saying: "this change needs a restart key=drain")
+            try scene.reload(worker, saying: "configuration change takes effect after a restart key=drain")
             try scene.stop(worker)
         }
 

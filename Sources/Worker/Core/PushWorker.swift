@@ -107,7 +107,7 @@ package final class PushWorker: @unchecked Sendable {
                     if signal == SIGHUP { return hangUp(reread) }
                     // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
-                    logger.notice(.worker, "stopping: draining what is in flight")
+                    logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()
                 }
             } catch {
@@ -143,17 +143,17 @@ package final class PushWorker: @unchecked Sendable {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
-                for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
+                for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
                 problem = Problem(
                     .kafka, .kafkaUnreachable,
                     "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
-                    "look at kafka.bootstrap_servers, at the brokers and at the network between")
+                    "check kafka.bootstrap_servers, the brokers and the network")
             case .uncreated(let lines):
                 problem = Problem(
                     .kafka, .topicsMissing, lines.joined(separator: "; "),
-                    "correct kafka.create_topics, or make the topics yourself")
+                    "correct kafka.create_topics, or create the topics yourself")
             }
             loop.runOnce(timeoutNs: 500_000_000)
             health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
@@ -285,7 +285,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func stop(because reason: String) {
-        logger.error(.worker, "cannot go on; what is in flight has time to settle", ["reason": "\(reason)"])
+        logger.error(.worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
         beginStopping(because: reason)
     }
 
@@ -310,7 +310,7 @@ package final class PushWorker: @unchecked Sendable {
         hasEndedWhole = haveClientsEnded && !isBusy
         if !haveClientsEnded {
             logger.warning(
-                .worker, "Kafka clients do not end: the process exits without them, nothing is lost by that",
+                .worker, "Kafka clients still running at exit; nothing is lost",
                 ["kafka_clients": .count(ClientReaper.unfinished)])
         }
         logger.writeLeftOut(all: true)
@@ -321,7 +321,7 @@ package final class PushWorker: @unchecked Sendable {
 
     private func hangUp(_ reread: Rereading?) {
         guard let reread, parts != nil, !shutdown.isUnderWay else {
-            return logger.notice(.worker, "SIGHUP: nothing to reload now")
+            return logger.notice(.worker, "SIGHUP ignored: the worker is starting or stopping")
         }
         files.reload(reread)
     }
@@ -329,10 +329,10 @@ package final class PushWorker: @unchecked Sendable {
     func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
         let new = loaded.configuration
         for warning in loaded.warnings {
-            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
+            logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
         for key in configuration.keysThatNeedRestart(new) {
-            logger.warning(.worker, "this change needs a restart", about: key, ["key": "\(key)"])
+            logger.warning(.worker, "configuration change takes effect after a restart", about: key, ["key": "\(key)"])
         }
         if new.log.levels != configuration.log.levels { logger.setLevels(new.log.levels) }
         configuration.log.level = new.log.level
@@ -349,14 +349,14 @@ package final class PushWorker: @unchecked Sendable {
             if mapping.added.contains(index) {
                 guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
                 if let parts {
-                    precondition(parts.transports.add(loaded) == index, "transports and machine count apps alike")
+                    precondition(parts.transports.add(loaded) == index, "transports and machine share app indexes")
                 }
                 apps.add(loaded)
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
             } else if let loaded = changed[app.name] {
                 replace(index, with: loaded)
                 guard loaded.faults.isEmpty else { continue }
-                logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
+                logger.notice(.worker, "app changed, reconnecting", ["app": "\(app.name)"])
             } else {
                 apps.all[index.value].settings = app
             }
@@ -365,7 +365,7 @@ package final class PushWorker: @unchecked Sendable {
             apps.rows[index.value].isRemoved = true
             parts?.transports.remove(index)
             logger.notice(
-                .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
+                .worker, "app removed, deferring its notifications", ["app": "\(apps.rows[index.value].name)"])
         }
         eventLog.names = apps.rows.map(\.name)
         parts?.publisher.setApps(apps.recordApps)
@@ -382,7 +382,7 @@ package final class PushWorker: @unchecked Sendable {
     private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
         for app in apps where app.isPaused != before.contains(where: { $0.name == app.name && $0.isPaused }) {
             logger.notice(
-                .worker, app.isPaused ? "app is paused: nothing of it is sent" : "app is paused no more",
+                .worker, app.isPaused ? "app paused" : "app resumed",
                 ["app": "\(app.name)"])
         }
     }
@@ -402,7 +402,7 @@ package final class PushWorker: @unchecked Sendable {
                 feedback = try FeedbackThread(
                     cluster, topic: configuration.unregistered.topic, logger: logger, standings: standings)
             } catch {
-                logger.error(.apns, "feedback cannot be read; trying again", ["error": "\(error)"])
+                logger.error(.apns, "cannot start the feedback reader, retrying", ["error": "\(error)"])
             }
         }
         feedback?.set(wanted)
