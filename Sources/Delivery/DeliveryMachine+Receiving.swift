@@ -36,7 +36,7 @@ extension DeliveryMachine {
     /// Receives one record. The key, value and headers are borrowed for the call. A `nil` base address means that the
     /// record has no key, or no value (a tombstone).
     ///
-    /// The offsets of a partition must ascend. A lower offset than before returns `.below`.
+    /// The offsets of a partition must ascend. A lower offset than before returns `.ignored`.
     ///
     /// - Parameters:
     ///   - unread: The reason to make the record a dead letter without parsing it.
@@ -49,11 +49,10 @@ extension DeliveryMachine {
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
-        guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .unassigned }
+        guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
         // The commit after the settlement contains this offset plus one.
-        guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
-        let highest = ledger[partition].ledger.highestKnown
-        if offset <= highest { return .below(highest: highest) }
+        guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
+        guard offset > ledger[partition].ledger.highestKnown else { return .ignored }
 
         let isRetry = ledger[partition].tierDelayMs > 0
         var request =
@@ -85,7 +84,7 @@ extension DeliveryMachine {
 
         guard let (record, settledIndexes) = ledger.receive(partition, offset, in: &store) else {
             journal.counters.duplicatesSkipped &+= 1
-            return .known
+            return .ignored
         }
         store[record].timestampMs = timestampMs
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)

@@ -13,13 +13,9 @@ package enum Receipt {
     case noLetterRoom
     /// A retry record that is not due yet. It was not received. Seek back to it at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
-    /// The commit map lists the record as settled. Nothing to do.
-    case known
-    /// The record was not received, because its offset is at or below the highest received offset, or below the
-    /// committed one. librdkafka has read it again: skip it. (For a replaced log, call `beginAnew` before reading.)
-    case below(highest: Int64)
-    /// The assignment has ended or is draining. The record was not received. Nothing to do.
-    case unassigned
+    /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above those that
+    /// were received or committed (librdkafka has read it again), or its assignment has ended or is draining.
+    case ignored
 }
 
 /// A topic that the worker produces to. Each topic has a separate queue.

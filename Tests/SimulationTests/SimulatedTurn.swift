@@ -109,16 +109,17 @@ extension SimulatedWorld {
             room -= 1
             let record = logs[log].records[place]
             var receipt = receive(record, assignment.id, worker, &machine)
-            if case .below = receipt, assignment.life != logs[log].life {
-                note("told by a lower offset")
+            // The topic's id has changed.
+            if record.offset < assignment.position, assignment.life != logs[log].life {
+                note("recognised by the topic's id")
                 beginAnew(log, &assignment, worker, &machine)
                 receipt = receive(record, assignment.id, worker, &machine)
-                if case .below = receipt { breaks("a log that begins anew knows its first record") }
+                if case .ignored = receipt { breaks("a log that begins anew knows its first record") }
             }
             assignment.life = logs[log].life
             trace(log) { "\(name(worker)) reads offset \(record.offset), life \(record.life): \(receipt)" }
             switch receipt {
-            case .taken, .known, .below:
+            case .taken, .ignored:
                 if case .taken = receipt { worker.keep(record, of: log, assignment) }
                 place += 1
                 assignment.position = record.offset + 1

@@ -122,7 +122,7 @@ final class PartitionReader {
         }
         switch receipt {
         // librdkafka before 2.4.0 may rewind after a rebalance, so known records are skipped.
-        case .taken, .known, .unassigned, .below: return true
+        case .taken, .ignored: return true
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in
                 let place = RequestPlace(topic: topic, partition: message.partition, offset: message.offset, index: 0)

@@ -236,16 +236,16 @@ private struct MachineDriver: ~Copyable {
         switch receipt {
         case .notDue(let untilMs):
             require(untilMs > now.wallMs, "what is not due is due later")
-        case .below(let highest):
-            require(offset <= highest, "what is below is not above")
-            guard reader.byte() & 1 == 0 else { return }
+        case .ignored:
+            assigned[place].next = offset + 1
+            guard reader.byte() & 3 == 0 else { return }
             // The topic was recreated; the record is delivered again.
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
         case .noLetterRoom:
             require(false, "any dead letter has room")
-        case .taken, .deadLetter, .known, .unassigned:
+        case .taken, .deadLetter:
             assigned[place].next = offset + 1
         }
     }
