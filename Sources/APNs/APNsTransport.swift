@@ -78,7 +78,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         else { return }
         topicRenewalNs = nowNs
         outbox.note(
-            .replacing("Apple refuses one of the app's topics on connections that are open; they are made anew"))
+            .replacing("APNs refused one of the app's topics (TopicDisallowed); all connections are replaced"))
         replaceConnections()
     }
 
@@ -149,11 +149,11 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             let worst = erring.first(where: { nowNs - $0.answers.erringSinceNs >= configuration.errorSpanNs })
         else { return }
         errorReplacementNs = nowNs
-        let others = isAnotherGood ? ", while other connections answer well" : ""
+        let others = isAnotherGood ? ", while other connections answer without errors" : ""
         outbox.note(
             .replacing(
                 "\(worst.address): the last \(worst.answers.errors) answers were server errors (5xx, or without a "
-                    + "reason)\(others); the connection is replaced"))
+                    + "reason)\(others); replacing the connection"))
         retired(worst, isFault: false)
     }
 

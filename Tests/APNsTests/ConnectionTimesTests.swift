@@ -33,7 +33,7 @@ import Testing
         world.server.peers[0].isDeaf = true
         world.run("replaced", seconds: 100) { world.server.peers.count == 2 }
         #expect(70...71 ~= seconds(world, sinceNs: beganNs))
-        #expect(world.noted("disconnected", "nothing came after a PING", "unanswered: 0"))
+        #expect(world.noted("disconnected", "no answer to a PING", "unanswered: 0"))
     }
 
     /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it

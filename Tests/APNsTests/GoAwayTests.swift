@@ -139,7 +139,7 @@ import Testing
         run("out of reach") { world.reachable.last == false }
         #expect(world.reachable == [true, false])
         mostAtOnce = 0
-        run("told why") { world.noted("connectFailed", "3 connections in a row") }
+        run("told why") { world.noted("connectFailed", "3 consecutive connections") }
         let peers = world.server.peers.count
         run("tried again") { world.server.peers.count >= peers + 2 }
         #expect(world.reachable == [true, false], "connecting alone shows nothing")

@@ -100,7 +100,7 @@ extension EndToEnd {
             let pages = try Pages(of: worker)
             try pages.await("/status", says: "no answer to a token of zeros")
             try pages.await("/metrics", says: "apns_worker_held_total{app=\"kiosk\",cause=\"unreachable\"} 1")
-            try worker.waitFor("took in nothing more for 15 s: it reads no further")
+            try worker.waitFor("acknowledged no byte for 15 s: it stopped reading")
             // Only those that the kernel took before that was known; none to find out whether the gateway reads again.
             let presumed = try scene.results(of: "kiosk")
             #expect(presumed < 1_000)

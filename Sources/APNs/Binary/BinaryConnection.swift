@@ -116,7 +116,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// device token that the gateway must reject. Its error shows that all frames before it were accepted.
     func fence() {
         // The gateway was already asked for an answer, and no notification is open.
-        if session.mustProve, unanswered == 0 { return giveUp("closed before it had answered") }
+        if session.mustProve, unanswered == 0 { return giveUp("closed before the gateway answered") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
@@ -183,7 +183,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         switch found {
         case .answer(let answer): handle(answer)
         case .garbage(let byte):
-            giveUp("sent a byte \(byte), with which no answer of the binary protocol begins")
+            giveUp("sent a byte \(byte), which is not an answer of the binary protocol")
         }
     }
 
@@ -215,7 +215,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         ) { complete($0, text: answer.text) }
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            if byFence { disconnectReason.peerSaid = "\(address): closed, after it had answered for everything" }
+            if byFence { disconnectReason.peerSaid = "\(address): closed after it had answered all notifications" }
             tellAnswered(
                 answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
@@ -228,7 +228,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             // `giveUp` leaves the open notifications in doubt.
             giveUp(
                 configuration.format == .simple
-                    ? "status \(answer.status), and format simple has no identifiers to say for which notification"
+                    ? "status \(answer.status) without a notification's identifier, which format simple lacks"
                     : "status \(answer.status) for a notification that was not sent over it")
         }
     }
@@ -284,12 +284,12 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             return giveUp(
-                .unread, "took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
+                .unread, "acknowledged no byte for \(configuration.silenceNs / 1_000_000_000) s: it stopped reading")
         }
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
+                "no answer to a token of zeros: it does not read, or accepts the token (then set binary.fence: false)"
             )
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {

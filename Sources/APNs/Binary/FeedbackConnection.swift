@@ -51,7 +51,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     /// for.
     package func hurry() {
         silenceNs = Self.hurrySilenceNs
-        if !isOpen { return giveUp("\(name): the worker stops, and it had not connected") }
+        if !isOpen { return giveUp("\(name): the worker stopped before the connection was open") }
         watchSilence()
     }
 
@@ -66,7 +66,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     }
 
     private func wasSilent() {
-        giveUp("\(name): nothing came for \(silenceNs / 1_000_000_000) s, and it did not close")
+        giveUp("\(name): the server sent nothing for \(silenceNs / 1_000_000_000) s and did not close the connection")
     }
 
     package func channelOpened(applicationProtocol: String?) {
@@ -85,7 +85,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
         // Some servers close without a TLS close_notify. An end between two items is complete.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
-        if failure == nil, parser.isInsideItem { failure = "\(name): it closed inside an item" }
+        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed inside an item" }
         onEnd(parser.skipped, failure)
     }
 }

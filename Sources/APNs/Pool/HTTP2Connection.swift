@@ -185,7 +185,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
         let othersLived = transport.othersLived(than: self, sinceNs: sinceNs, answers: answers)
         isSilent = !othersLived
-        giveUp(othersLived ? "\(reason), while other connections lived" : reason)
+        giveUp(othersLived ? "\(reason), while other connections received data" : reason)
     }
 
     /// Whether bytes (or, with `answers`, responses) arrived after `sinceNs`.
@@ -247,7 +247,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         completeClosedEntries()
         let text =
             disconnectReason.isExpected && unanswered == 0
-            ? "closed, with nothing left to answer" : disconnectReason.fault
+            ? "closed, all requests were answered" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
         close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
@@ -442,11 +442,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
                     // The peer is alive but leaves a request unanswered. The attempt counts, so that retries end.
                     return giveUp(
-                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
+                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
                     )
                 case .connection:
                     return giveUpSilent(
-                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
+                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms",
                         sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
                 }
             }
@@ -457,7 +457,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 // Answers on other connections show whether the network is the cause.
                 if !window.isEmpty { transport.askOthersForSign(than: self) }
             case .dead(let pingedNs):
-                return giveUpSilent("nothing came after a PING", sinceNs: pingedNs, answers: false)
+                return giveUpSilent("no answer to a PING", sinceNs: pingedNs, answers: false)
             }
         } catch {
             return giveUp(error.text)

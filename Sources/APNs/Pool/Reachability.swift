@@ -28,7 +28,7 @@ package struct Reachability: Sendable, Equatable {
 
     /// Returns why the host is on probation. `last` is how the last connection ended.
     func why(last: String) -> String {
-        isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
+        isUnread ? last : "\(Self.endsLimit) consecutive connections ended without an answer, the last one: \(last)"
     }
 
     package mutating func connected() { if !isOnProbation { isOfUse = true } }

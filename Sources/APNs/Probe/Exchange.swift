@@ -124,7 +124,7 @@ package final class Exchange {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _), .peerCloses(_, let reason, _),
                 .credentialFault(let reason):
                 trouble = reason
-            case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
+            case .noStreams(let host): trouble = "\(host) allows no streams on its connections"
             default: break
             }
         }

@@ -66,7 +66,7 @@ package final class GatewayProbe: ProbeDelegate {
             end = .failure(
                 ChannelEnd(
                     .tlsFailed,
-                    "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins; is it "
+                    "\(answer.address): sent a byte \(byte), which is not an answer of the binary protocol; is it "
                         + "the feedback service's port, or a host that speaks HTTP/2?"))
         }
     }

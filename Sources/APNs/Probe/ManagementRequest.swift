@@ -78,7 +78,7 @@ package enum ManagementRequest {
                     return .failure(ChannelEnd(.lost, "\(name): the request was ended: \(code)"))
                 case .goAway:
                     let said = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-                    goAway = "; it said GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
+                    goAway = "; it sent GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
                 case .bodySent, .settings, .pong: break
                 }
             }
@@ -86,7 +86,7 @@ package enum ManagementRequest {
             isSent = true
             let fields = fields(operation, bundleID, authority: configuration.authority, token: token, lent)
             guard try session.submit(fields, body: body, user: 0, keep: 0b11) == .refused else { return nil }
-            return .failure(ChannelEnd(.lost, "\(name): takes no request"))
+            return .failure(ChannelEnd(.lost, "\(name): the connection accepts no requests"))
         }
         defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {
