@@ -302,7 +302,7 @@ extension EndToEnd {
             }
             // It may see the topic while it is away, or only the new one.
             #expect(
-                following.text.contains("was recreated") || following.text.contains("there is no such topic now"),
+                following.text.contains("was recreated") || following.text.contains("the topic no longer exists"),
                 "\(following.text)")
         }
 

@@ -71,7 +71,7 @@ extension EndToEnd {
 
             let again = try scene.replay(Self.failed).expect(0, "was done before, and nothing is produced")
             try scene.replay("results --reason BadPriority --name \(again.text.split(separator: " ")[1])")
-                .expect(1, "is of a job with other conditions")
+                .expect(1, "belongs to a job with other conditions")
             try scene.checkReplay()
             try scene.awaitResults(Self.count + wanted, of: worker)
             try scene.stop(worker)
@@ -161,7 +161,7 @@ extension EndToEnd {
             let narrow = "\(scene.name).narrow"
             try scene.create(narrow, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "2000")])
             try scene.replay("results --app big --app annex --to \(narrow)")
-                .expect(1, "\(place("large")) is not requested again: the topic refuses its record")
+                .expect(1, "\(place("large")) is not requested again: the broker refused its record")
             #expect(try scene.records(of: narrow).compactMap(\.of) == [place("annex")])
 
             // A dry run tells all of it, and changes nothing.
@@ -219,7 +219,7 @@ extension EndToEnd {
             let sink = "\(scene.name).sink"
             try scene.create(sink, partitions: 1)
             try scene.replay("dead-letters --all --to \(sink)").expect(
-                1, "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
+                1, "\(requests)/0/\(large + 11) is gone: the record at its offset is not the one in the dead letter",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not requested again: its headers cannot be read",
                 "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be requested again"
