@@ -71,7 +71,7 @@ import Glibc
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
             // No record should arrive here, because every partition's queue is split off before the partition is read.
-            return .client(.fatal(KafkaError(.inconsistent, "a record arrived on the consumer's queue instead of its partition's")))
+            return .client(.fatal(KafkaError(.inconsistent, "a record arrived outside its partition's queue")))
         default:
             return event.clientEvent(of: client).map { .client($0) }
         }
