@@ -53,7 +53,8 @@ extension EndToEnd {
             try send("", to: simulator.port)
                 .expect(1, named, ": 407 ", "(it requires a user and a password: http://user:password@host:port)")
             // tinyproxy says 401, against RFC 9110, 15.5.8.
-            try send("worker:wrong@", to: simulator.port).expect(1, named, "(it rejected the configured user and password")
+            try send("worker:wrong@", to: simulator.port).expect(
+                1, named, "(it rejected the configured user and password")
             try send("worker:pass9word@", to: Ports.claim()).expect(1, ": 403 ", "(its rules forbid CONNECT to port")
         }
     }

@@ -51,7 +51,8 @@ import Testing
             DialTarget(
                 host: "push.example", port: 443,
                 proxy: .init(
-                    host: "127.0.0.1", port: proxy.port, credentials: words.contains("configured user") ? "me:secret" : "")),
+                    host: "127.0.0.1", port: proxy.port,
+                    credentials: words.contains("configured user") ? "me:secret" : "")),
             options: options)
         try world.run { client.end != nil }
         #expect(client.end?.kind == .proxyRefused)

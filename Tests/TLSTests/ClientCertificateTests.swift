@@ -111,7 +111,8 @@ import Testing
         let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
         let der = try openssl("x509 -in \(certificate) -outform der", "cert.der")
         expect(
-            "\(certificate): contains no private key, only: CERTIFICATE", of: try Identity(certificate: .file(certificate)))
+            "\(certificate): contains no private key, only: CERTIFICATE",
+            of: try Identity(certificate: .file(certificate)))
         expect("\(key): contains no certificate, only: PRIVATE KEY", of: try Identity(certificate: .file(key)))
         for certificate in [certificate, der] {
             expect(

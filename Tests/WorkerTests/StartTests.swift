@@ -142,7 +142,8 @@ struct StartTests {
             ])
         }
         let starts = [
-            "app a: \(certificate): contains no private key, only: CERTIFICATE", "app b: \(certificate): is not PKCS#12",
+            "app a: \(certificate): contains no private key, only: CERTIFICATE",
+            "app b: \(certificate): is not PKCS#12",
             "app c: certificate.pkcs12: is not PKCS#12",
             "app d: /nowhere/pass: cannot be read: No such file or directory",
             "app e: certificate.key: is not PEM: it has no line -----BEGIN PRIVATE KEY-----", "app f: /nowhere/key.p8",
