@@ -8,7 +8,7 @@ struct DeviceTableTests {
     func `The device table finds what a dictionary finds, with many collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
-        // Device -> head; devices share hashes, and hashes share places.
+        // The head slot of each device. Devices share hashes, and hashes share table places.
         var model: [Int: NotificationSlot] = [:]
         var devices: [NotificationSlot: Int] = [:]
         func newHead(_ device: Int) -> NotificationSlot {
@@ -61,7 +61,7 @@ struct OpenLimitTests {
 }
 
 struct SharesTests {
-    /// Groups of these weights, each with a partition.
+    /// Returns the shares of groups with these weights, each with one partition.
     private static func shares(_ weights: Int...) -> FairShares {
         var shares = FairShares(total: 1_000)
         for weight in weights { shares.addPartitions(1, to: shares.addGroup(weight: weight)) }
@@ -138,7 +138,8 @@ struct RetryTierTests {
         #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
     }
 
-    /// For four tiers each, a retry's choice; and the choice of a notification due in 8, 9, 98, 99 s or never.
+    /// For each of four tiers: the tier that a retry goes to if this one cannot be written, and the tiers of
+    /// notifications due in 8, 9, 98 and 99 s, and never.
     @Test(
         arguments: [
             ([true, true, true, true], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
@@ -153,7 +154,7 @@ struct RetryTierTests {
         var tiers = RetryTiers([1_000, 10_000, 100_000, 1_000_000].map { .init(delayMs: $0) })
         tiers.setWritable(writable)
         #expect((0..<4).map { tiers.writable($0) } == retries)
-        // What is scheduled takes the next shorter one, from which it goes on, else the next longer one.
+        // A scheduled notification takes the next shorter tier, which then passes it on, or else the next longer one.
         #expect([8_000, 9_000, 98_999, 99_000, .max].map { tiers.tier(dueInMs: $0) } == scheduled)
         expect(tiers.isAnyWritable, is: writable.contains(true))
         #expect(tiers.shortest == (writable.firstIndex(of: true) ?? 0))
@@ -171,7 +172,7 @@ struct AppDirectoryTests {
         var name = ""
         var environment: PushEnvironment?
         var topic = ""
-        /// An app and the topic it gets, or Apple's word.
+        /// The expected app and topic, or Apple's reason.
         var expected: String
         var isBroadcast = false
         var pushType = PushType.alert
@@ -180,7 +181,7 @@ struct AppDirectoryTests {
         }
     }
 
-    /// - Parameter group: of the request topic, whose default app is looked for first.
+    /// - Parameter group: the group of the request topic, whose default app has precedence.
     static func find(_ directory: inout AppDirectory, _ test: Case, group: Int? = nil) -> String {
         let name = Array(test.name.utf8)
         let topic = Array(test.topic.utf8)
@@ -243,11 +244,11 @@ struct AppDirectoryTests {
     func `A request finds its app by bundle id, suffix, name and environment`(_ test: Case) {
         var directory = AppDirectory(Self.routes)
         #expect(Self.find(&directory, test) == test.expected)
-        // Again, now that it may be remembered, and after another one was.
+        // The result is the same after it was remembered, and after another lookup.
         #expect(Self.find(&directory, test) == test.expected)
         _ = Self.find(&directory, Case(topic: "com.example.news", expected: ""))
         #expect(Self.find(&directory, test) == test.expected)
-        // What a device may have is not remembered for a broadcast.
+        // A lookup of a device topic is not remembered for a broadcast.
         _ = Self.find(&directory, Case(topic: test.topic, expected: ""))
         #expect(Self.find(&directory, test) == test.expected)
     }
@@ -273,18 +274,18 @@ struct AppDirectoryTests {
         var directory = AppDirectory(Self.routes)
         directory.setDefault("shop-dev", of: 3)
         #expect(Self.find(&directory, test, group: 3) == test.expected)
-        // Nobody else's, and not for ever.
+        // The default is not used for other groups, and can be removed.
         #expect(Self.find(&directory, Case(expected: ""), group: 2) == "missingTopic")
         directory.setDefault(nil, of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
-        // What of several bundle ids is meant is said of the app, not that none is named.
+        // An app with several bundle ids and no topic is reported as such, not as a missing app.
         directory.setDefault("news", of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
         directory.setDefault("gone", of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "badTopic")
     }
 
-    /// Apple's suffixes, from "Sending notification requests to APNs", apns-push-type.
+    /// Returns the topic suffix of Apple's "Sending notification requests to APNs", apns-push-type.
     private static func suffix(_ type: PushType) -> String {
         switch type {
         case .alert, .background, .mdm: ""
@@ -307,7 +308,7 @@ struct AppDirectoryTests {
         let case1 = Case(expected: "0 com.example.shop" + suffix, pushType: type)
         var directory = AppDirectory([Self.routes[0]])
         #expect(Self.find(&directory, case1) == case1.expected)
-        // It is one of the app's topics, so that a retry record with it finds the app again.
+        // The result is a topic of the app, so a retry record with it finds the app again.
         #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
         guard
             case .app(_, let lent) = directory.find(name: .nothing, environment: nil, topic: .nothing, pushType: type)
@@ -316,7 +317,7 @@ struct AppDirectoryTests {
         _ = directory.replace(by: [ends])
         #expect(String(decoding: lent, as: UTF8.self) == "com.example.shop" + suffix)
         #expect(Self.find(&directory, case1) == case1.expected)
-        // A broadcast's is the bundle id, whatever that looks like.
+        // The topic of a broadcast is the bundle id, even if it ends in a suffix.
         let broadcast = Case(expected: "0 com.example.shop" + suffix, isBroadcast: true, pushType: .liveactivity)
         #expect(Self.find(&directory, broadcast) == broadcast.expected)
     }
@@ -325,7 +326,7 @@ struct AppDirectoryTests {
         var directory = AppDirectory(Array(Self.routes.prefix(2)))
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")
-        // So does the only app there is, but not for another environment.
+        // The same holds for the only app, but not for a request of the other environment.
         _ = directory.replace(by: [Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")

@@ -8,7 +8,8 @@ struct AgainRefusedTests {
         rig.completion(device) { Completion(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
     }
 
-    /// Tries as long as they are refused; how many were made, and since which they were made alone.
+    /// Repeats sends as long as they are refused. Returns their number and the number of the first one that was sent
+    /// alone.
     static func refuseAll(_ rig: Rig, _ device: String, atMost: Int = 50) -> (tries: Int, firstAlone: Int?) {
         var tries = 0
         var firstAlone: Int?
@@ -147,7 +148,8 @@ struct AgainRefusedTests {
         #expect(rig.send() == [])
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])
         #expect(rig.isEmpty)
-        // A second later one may try; refused again, the next may after two.
+        // After a second one notification probes the credential. If it is refused again, the next probe follows after
+        // two.
         #expect(rig.wait(ms: 1_000).offer(partition, 3, "c") == ["c"])
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         Self.refuse(rig, "c")

@@ -166,7 +166,8 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 101 doubt 100"])
     }
 
-    /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.
+    /// With `message.timestamp.type=LogAppendTime`, the broker's clock sets the timestamp and the worker's clock the
+    /// header.
     @Test(arguments: [-45_000, 45_000])
     func `The tier's delay is kept whatever the broker's clock says`(offMs: Int64) {
         let (rig, partition) = Rig.readyTier()

@@ -38,7 +38,8 @@ struct MachineCircuitTests {
                 Self.opened, .held(app: AppIndex(0), .credential),
             ])
         #expect(rig.send() == [])
-        // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
+        // Requests in flight end normally: one that returns unprocessed is held by the circuit, a refused one uses an
+        // attempt.
         rig.giveBack("b")
         #expect(rig.answer("c", 403, .badCertificate).offer(partition, 5, "e") == [])
         #expect(
@@ -50,7 +51,7 @@ struct MachineCircuitTests {
         #expect(rig.isDone(at: 6))
     }
 
-    /// A rig whose circuit is open since now; `x` was answered so.
+    /// Returns a rig whose circuit has just opened because of this answer to `x`.
     static func open(_ apps: [AppRoute] = [Rig.app]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(apps: apps)
         rig.offer(partition, 0, "x", headers: Rig.toShop)
@@ -179,7 +180,7 @@ struct MachineCircuitTests {
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         #expect(rig.machine.takeEvents().contains(.circuitClosed(.topic("com.example.shop", of: AppIndex(0)))))
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
-        // Back again, it is tried as a new one is.
+        // After its return the app is treated as a new one.
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         rig.machine.setCapacity(back.indexes[1], requests: 10, now: rig.now)
         #expect(rig.offer(partition, 1, "b", headers: Rig.toShop) == ["b"])
@@ -263,7 +264,7 @@ struct MachineCircuitTests {
         rig.wait(ms: 200)
         #expect(rig.settle().map(\.token) == ["a"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
-        // Without a connection nobody tries; with one, one.
+        // Without a connection there is no probe. With one, there is one probe.
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "b", headers: Rig.toShop)
         connect(10)
@@ -273,7 +274,7 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["c"])
         #expect(rig.settle().map(\.token) == ["b", "d"])
         #expect(rig.doubt("c").settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
-        // The next one waits longer.
+        // The next probe waits longer.
         #expect(rig.wait(ms: 1_999).offer(partition, 4, "e", headers: Rig.toShop) == [])
         #expect(rig.wait(ms: 1).offer(partition, 5, "f", headers: Rig.toShop) == ["f"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
@@ -328,7 +329,7 @@ struct MachineCircuitTests {
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_000)
         #expect(rig.settle() == [])
-        // The other app goes away: there is none to protect.
+        // Without a second app there is none to protect.
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         rig.wait(ms: 600_000)
         #expect(rig.settle() == [])

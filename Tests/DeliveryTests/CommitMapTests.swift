@@ -117,7 +117,7 @@ struct CommitMapTests {
         #expect(read.horizon == 70_000)
         let kept = read.settled.reduce(0) { $0 + $1.count }
         #expect(read.settled == runs(of: Array(settled.prefix(kept)), from: 0))
-        // At random it is a bitmap: nearly all the room is used.
+        // A random pattern is encoded as a bitmap, which uses nearly all the space.
         if limit >= 200, let end = read.settled.last?.upperBound { #expect(end > Int64(limit - 64) * 6) }
     }
 

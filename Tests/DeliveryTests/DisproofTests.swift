@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-/// A credential that Apple takes for others is good, whatever one answer said.
+/// A credential that APNs accepts for other notifications is good, whatever one answer says.
 struct DisproofTests {
     private func rig(_ devices: [String]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready()
@@ -16,7 +16,7 @@ struct DisproofTests {
     @Test func `One that is refused among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
         #expect(rig.answer("b", 403, .invalidProviderToken).offer(partition, 3, "d") == [], "the circuit is open")
-        // It was handed out with the one that was refused, and answered later.
+        // `c` was handed out together with the refused notification, and answered later.
         #expect(rig.answer("c").offer(partition, 4, "e") == ["e"])
         let retried = rig.finish("a", "e").filter { $0.outcome == nil }
         #expect(retried.map(\.token) == ["b", "d"])
@@ -57,7 +57,7 @@ struct DisproofTests {
     @Test func `A topic that is refused once among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
         #expect(rig.answer("b", 403, .topicMismatch).offer(partition, 3, "d") == [], "the circuit is open")
-        // Whether its topic was looked at is not known.
+        // This answer does not show whether its topic was checked.
         #expect(rig.answer("a", 400, .badDeviceToken).offer(partition, 4, "e") == [])
         #expect(rig.answer("c").offer(partition, 5, "f") == ["f"])
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)

@@ -14,12 +14,12 @@ struct EnvironmentsTests {
     ) -> Rig {
         var apps = [first, other]
         for app in apps.indices { apps[app].guardPolicy = guardPolicy }
-        // Whatever comes from the one must not go back to it.
+        // A notification forwarded by one app must not return to it.
         if returns { apps[1].otherEnvironment = "shop" }
         return Rig(apps: apps, capacity: capacity, change)
     }
 
-    /// A rig and its only partition, whose first commit is acknowledged.
+    /// Returns a rig and its only partition, whose first commit is acknowledged.
     static func ready(
         guardPolicy: AppRoute.GuardPolicy = .off, capacity: Int = 1_000,
         _ change: (inout MachineSettings) -> Void = { _ in }
@@ -28,7 +28,7 @@ struct EnvironmentsTests {
         return (rig, rig.assignReady())
     }
 
-    /// What is handed out now, and to whose transport.
+    /// Returns the requests handed out now, with their apps.
     static func send(_ rig: Rig) -> [String] {
         var all: [String] = []
         rig.machine.sends(now: rig.now) { app, batch in
@@ -38,7 +38,7 @@ struct EnvironmentsTests {
         return all
     }
 
-    /// Receives a record and sends.
+    /// Receives a record and hands out requests.
     @discardableResult
     static func offer(
         _ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:]
@@ -57,7 +57,8 @@ struct EnvironmentsTests {
         return headers
     }
 
-    /// A notification whose token the first app's host calls bad, in flight at the other one.
+    /// Returns a rig with a notification whose token was bad at the first app's host, in flight at the other app's
+    /// host.
     static func forwarded(returns: Bool = false, _ change: (inout MachineSettings) -> Void = { _ in }) -> Rig {
         let rig = rig(returns: returns) {
             $0.includesBadTokens = true
@@ -72,7 +73,7 @@ struct EnvironmentsTests {
 
     static let badInBoth = "app 0, the device token is bad in both environments"
 
-    /// With the notifications that each app's counters have as ended.
+    /// The last list has the number of notifications that ended in each app's counters.
     @Test(
         arguments: [
             (200, .none, ["accepted  sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]),
@@ -90,7 +91,7 @@ struct EnvironmentsTests {
                 413, .payloadTooLarge,
                 ["rejected PayloadTooLarge sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]
             ),
-            // A retry record for the other app: no dead token on half an answer.
+            // The retry record is for the other app. One bad answer alone does not make a token dead.
             (503, .serviceUnavailable, ["tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0, app 1, shop"], [0, 0]),
         ] as [(UInt16, ReasonCode, [String], [Int])], [false, true])
     func `The other environment's answer is the end, and says what the first one answered`(
@@ -205,7 +206,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    /// What is in flight of this app is answered.
+    /// Answers one request that is in flight for this app.
     static func answer(_ rig: Rig, app: Int32, _ status: UInt16 = 200, _ reason: ReasonCode = .none) {
         guard let place = rig.sent.firstIndex(where: { rig.machine.store[$0.id.slot].app == app }) else {
             Issue.record("nothing of app \(app) is in flight")
@@ -220,7 +221,7 @@ struct EnvironmentsTests {
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(Self.send(rig) == ["a to 0"])
         Self.answer(rig, app: 0, 400, .badDeviceToken)
-        // The second one is asked for here as well while the first one is under way there.
+        // The second notification is sent to this host while the first one is in flight at the other.
         #expect(Self.send(rig) == ["a to 0", "a to 1"])
         Self.answer(rig, app: 0, 400, .badDeviceToken)
         #expect(Self.send(rig) == ["a to 0"])
@@ -251,7 +252,7 @@ struct EnvironmentsTests {
             }
             return written
         }
-        // Mixed tokens trip none.
+        // A mix of good and bad tokens trips no guard.
         _ = play(100, isBadInBoth: false)
         #expect(rig.machine.takeEvents() == [])
         #expect(play(19, isBadInBoth: true) == ["a rejected BadDeviceToken sends 2 doubt 0, \(Self.badInBoth)"])
@@ -346,7 +347,7 @@ struct EnvironmentsTests {
             _ = Self.send(rig)
             rig.settle()
         }
-        // The other app's host answers nothing, and the first one goes on.
+        // The other app's host answers nothing, and the first app continues.
         expect(sentOn, is: 40)
         #expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)] >= 20)
     }

@@ -69,7 +69,7 @@ struct FanOutTests {
             }
         }
         #expect(seen.filter { $0.hasPrefix("requests/0/0") } == (0..<6).map { "requests/0/0/\($0)" })
-        // The other device of the last two passes while the first waits for its device queue.
+        // The other device of the last two records passes while the first one waits for its device queue.
         #expect(seen.suffix(2) == ["requests/0/2/0", "requests/0/1/0"])
         #expect(rig.isEmpty)
     }
@@ -111,7 +111,7 @@ struct FanOutTests {
             let sent = rig.send()
             guard !sent.isEmpty else { break }
             expect(sent.count <= 12, is: true)
-            // A list that began is held itself, and one of its tokens.
+            // The list that has begun counts, and one of its tokens.
             expect(rig.machine.gauges.openBytes <= rig.machine.settlement.settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }
             let written = rig.produce()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-/// What is held comes back, and what cannot be taken then is written once more.
+/// Held notifications return from their tier. Those that cannot be accepted then are written to a tier again.
 struct FloodTests {
     @Test(
         arguments: [

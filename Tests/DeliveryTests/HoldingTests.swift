@@ -32,7 +32,7 @@ struct MachineHoldingTests {
         rig.fill(slow, upTo: 20, headers: Rig.toShop, payload: payload)
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
         #expect(rig.offer(other, 0, "n", headers: Rig.toNews) == ["n"])
-        // It waits for five seconds, then it is held.
+        // It waits for five seconds before it is held.
         #expect(rig.settle() == [])
         rig.wait(ms: 5_000).send()
         #expect(rig.settle().map(\.attempt) == [0])
@@ -62,7 +62,7 @@ struct MachineHoldingTests {
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
         rig.wait(ms: 3_000)
-        // One goes on: it is another wait from then on.
+        // One notification finishes, so the wait starts anew.
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
         rig.receive(partition, 5, "s5", headers: Rig.toShop)
@@ -120,7 +120,7 @@ struct WeightTests {
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
-        // A topic that is read no longer leaves its share to the others.
+        // A topic that is no longer read leaves its share to the others.
         rig.machine.revoke([urgent])
         rig.machine.stopWaiting([urgent])
         rig.commit(afterMs: 1_000)
@@ -145,7 +145,7 @@ struct WeightTests {
         let sent = rig.send()
         #expect(sent.count == 100)
         for app in 0..<2 { #expect(sent.count { $0.hasPrefix("u\(app)") } == 40) }
-        // Alone it has everything.
+        // A topic that is alone may use all streams.
         for device in sent where device.hasPrefix("u") { rig.answer(device) }
         rig.machine.revoke([urgent])
         #expect(rig.send().filter { $0.hasPrefix("c") }.count == 80)

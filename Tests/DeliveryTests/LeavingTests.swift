@@ -4,7 +4,7 @@ import PushRecords
 import Testing
 
 struct LeavingTests {
-    /// Four records; `a` is handed out, the others wait for the only stream.
+    /// Returns a rig with four records. `a` is handed out, and the others wait for the only stream.
     static func busy() -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(capacity: 1)
         #expect(rig.offer(partition, 0, "a", "b", "a", "c") == ["a"])
@@ -105,7 +105,7 @@ struct LeavingTests {
         #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
-    /// kafka-consumer-groups leaves no metadata.
+    /// kafka-consumer-groups commits offsets without metadata.
     @Test(arguments: ["", "another tool's"])
     func `After an offset that no worker committed, what the log holds is in doubt`(metadata: String) {
         let rig = Rig()
@@ -310,7 +310,8 @@ struct LeavingTests {
         expect(rig.machine.nextProduction(for: .results), is: nil)
         rig.machine.acknowledged(produced[0].id, now: rig.now)
 
-        // The device is still in flight: the new owner of the partition, which may be us, waits for it.
+        // The device is still in flight. The partition's next owner, which may be this worker again, waits for the
+        // answer.
         let again = rig.assignReady()
         #expect(again != partition)
         #expect(rig.offer(again, 0, "a", "b") == ["b"])

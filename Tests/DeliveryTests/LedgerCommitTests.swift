@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct LedgerCommitTests {
-    /// Partitions 0 to 2, each with one record settled since the first commit.
+    /// Returns partitions 0 to 2, each with one record settled since the first commit.
     static func three() -> (Rig, [PartitionID]) {
         let rig = Rig()
         let ids = (0..<3).map { rig.assign(Int32($0)) }
@@ -27,7 +27,7 @@ struct LedgerCommitTests {
         var pause: Int64 = 100
         var offset: Int64 = 1
         for _ in 0..<9 {
-            // The others do not wait for it.
+            // The other partitions do not wait for it.
             Self.next(rig, ids[0], offset)
             #expect(rig.wait(ms: 20).takeCommit().map(\.partition) == [ids[0]])
             rig.finishCommit([.acknowledged])
@@ -103,7 +103,7 @@ struct LedgerCommitTests {
             for id in ids { Self.next(rig, id, offset) }
             let entries = rig.wait(ms: 50).takeCommit()
             order.append(entries.map(\.partition))
-            // It stays alone: its error goes on to be another's.
+            // It stays alone, because its error may still belong to another partition.
             rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
         }
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])

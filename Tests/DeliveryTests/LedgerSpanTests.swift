@@ -11,7 +11,7 @@ struct LedgerSpanTests {
             let record = RecordSlot(UInt32(offset))
             _ = ledger.receive(offset, record: record)
             positions[record] = ledger.lastPosition
-            // One in 5,000 stays open.
+            // One record in 5,000 stays open.
             if offset % 5_000 != 0 { ledger.settle(positions[record] ?? 0) { positions[$0] = $1 } }
             most = max(most, ledger.entries.count)
         }

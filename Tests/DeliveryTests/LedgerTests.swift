@@ -2,7 +2,7 @@ import Bytes
 @testable import Delivery
 import Testing
 
-/// `#expect` copies what it looks into, which a ledger and a machine cannot be: its value is taken before.
+/// Compares a value that was read before. `#expect` copies its operands, which ledgers and machines do not allow.
 func expect<Value: Equatable>(
     _ value: Value, is expected: Value, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
 ) {
@@ -10,7 +10,7 @@ func expect<Value: Equatable>(
 }
 
 struct LedgerTests {
-    /// A ledger in which `offsets` were received, each under its own offset as its name.
+    /// Returns a ledger that has received `offsets`, each with its offset as its name.
     static func ledger(
         _ offsets: some Sequence<Int64>, committed: Int64? = 0, map: CommitMap = CommitMap()
     ) -> PartitionLedger {
@@ -22,7 +22,7 @@ struct LedgerTests {
     struct Case: CustomTestStringConvertible {
         var name: String
         var received: [Int64]
-        /// Places in `received`.
+        /// Indexes into `received`.
         var settled: [UInt64]
         var committable: Int64
         var testDescription: String { name }
@@ -60,7 +60,7 @@ struct LedgerTests {
         expect(ledger.committable, is: 10)
     }
 
-    /// What a commit of this ledger says, read back.
+    /// Returns what a commit of this ledger contains after encoding and decoding.
     static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: Int64 = 0) throws
         -> CommitMap
     {

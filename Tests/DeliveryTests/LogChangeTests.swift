@@ -45,7 +45,7 @@ struct LogChangeTests {
         let written = Self.settleAll(rig, new, 0..<600, "b")
         #expect(written.count == 600 && reached >= 600)
         #expect(written.allSatisfy { $0.inDoubt == 1 })
-        // Written after the log began anew: nobody can have sent it.
+        // These records were written after the topic was recreated, so nobody can have sent them.
         #expect(Self.settleAll(rig, new, 600..<610, "c").allSatisfy { $0.inDoubt == 0 })
         expect(rig.machine.status(of: old), is: nil)
         #expect(rig.machine.ledger.slots.map { rig.machine.ledger[$0].id } == [new])
@@ -70,7 +70,7 @@ struct LogChangeTests {
                     ? Array(repeating: "taken", count: 6) : ["taken", "known", "known", "known", "taken", "taken"]))
         let commits = rig.commit()
         #expect(commits.map(\.offset) == [2])
-        // The next owner is not told either that any of it is settled.
+        // The next owner does not learn that any of these records are settled.
         #expect(commits.allSatisfy { ($0.map.end == 0) == isCut })
         rig.sendAndAnswer()
         if let logEnd, isCut { #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 }) }
@@ -79,7 +79,7 @@ struct LogChangeTests {
     @Test func `Nothing more of the old log is sent, and what was in flight has no result`() {
         let (rig, old) = Rig.ready(capacity: 1)
         #expect(rig.offer(old, 0, "a", "b", "c") == ["a"])
-        // The log was truncated: it still has the first record.
+        // The log was truncated. It still contains the first record.
         let new = rig.machine.beginAnew(old, logEnd: 1, now: rig.now)
         expect(rig.machine.status(of: old), is: nil)
         rig.receive(new, 0, "a")

@@ -80,7 +80,7 @@ struct MachineTests {
         rig.finishCommit([.acknowledged])
         #expect(rig.produce().map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(rig.send() == ["a", "b"])
-        // The worker dies, and its retry records are in Kafka: who reads the records again says so.
+        // The worker dies after its retry records are in Kafka. The next owner counts the records as in doubt.
         let next = Rig { $0.deviceQueueLimit = 1 }
         let again = next.assign(committed: first[0].offset, map: first[0].map)
         next.receive(again, 0, envelope: ["a", "a", "b"])
@@ -146,7 +146,7 @@ struct MachineTests {
         #expect(written.map(\.target) == [.unregistered, .results, .results])
         #expect(written.map(\.outcome) == [.unregistered, .unregistered, .unregistered])
         #expect(written.map(\.reason) == ["Unregistered", "Unregistered", "HTTP 410"])
-        // Both must be acknowledged.
+        // Both records must be acknowledged.
         rig.machine.acknowledged(written[0].id, now: rig.now)
         #expect(rig.commit(afterMs: 50) == [])
         rig.machine.acknowledged(written[1].id, now: rig.now)

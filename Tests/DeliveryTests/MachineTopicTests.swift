@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct MachineTopicTests {
-    /// What waits for a topic, handed to Kafka.
+    /// Takes the productions that wait for a topic.
     static func take(_ rig: Rig, _ target: ProductionTarget) -> [NotificationID] {
         var ids: [NotificationID] = []
         while let id = rig.machine.nextProduction(for: target) {
@@ -34,7 +34,7 @@ struct MachineTopicTests {
         let tokens = Self.take(rig, .unregistered)
         #expect(retries.count == 1 && tokens.count == 1)
         for id in retries + tokens { rig.machine.acknowledged(id, now: rig.now) }
-        // The dead token's result is not written yet.
+        // The result of the dead token is not written yet.
         expect(rig.machine.gauges.openNotifications, is: 2)
         rig.machine.setWritable(.results, true, now: rig.now)
         #expect(rig.settle().map(\.token) == ["a", "c"])
@@ -50,7 +50,7 @@ struct MachineTopicTests {
         #expect(written.map(\.dueMs) == [rig.now.wallMs + 7_200_000])
     }
 
-    /// The only one that is assigned.
+    /// Returns the only assigned partition.
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
     @Test
@@ -109,7 +109,7 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    /// With the delay of the tier that it was read from, if it was.
+    /// The argument is the delay of the tier that the token was read from, if any.
     @Test(
         arguments: [
             (nil, [true, true, true], 0), (1_000, [true, true, true], 1), (60_000, [true, true, true], 2),

@@ -69,7 +69,7 @@ struct MapSpanTests {
     }
 
     @Test func `A full map that was read back is read through, although nothing is open`() {
-        // Open are a few, far apart.
+        // Only a few records, far apart, are open.
         let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
             let open = number * 200
             return open + 1..<open + 200

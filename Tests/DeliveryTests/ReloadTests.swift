@@ -20,7 +20,7 @@ struct ReloadTests {
             second == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [AppIndex(3)], removed: [AppIndex(1)]))
         let third = rig.machine.replaceApps([Rig.app, paper], now: rig.now)
         #expect(third == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [], removed: []))
-        // An app whose environment changed is another app.
+        // An app whose environment changes counts as another app.
         let moved = Self.changed(paper) { $0.environment = .development }
         let fourth = rig.machine.replaceApps([Rig.app, moved], now: rig.now)
         #expect(

@@ -6,12 +6,12 @@ import Testing
 struct ScheduledTests {
     static let hourMs: Int64 = 3_600_000
 
-    /// The headers of a request that is to be sent in so long.
+    /// Returns the headers of a request that becomes due after this time.
     static func headers(_ rig: Rig, inMs: Int64, _ more: [String: String] = [:]) -> [String: String] {
         more.merging(["push-not-before": "\((rig.now.wallMs + inMs) / 1_000)"]) { $1 }
     }
 
-    /// The headers of a retry record that says so, due now.
+    /// Returns the headers of a retry record with such a time. The record itself is due now.
     static func retryHeaders(
         _ rig: Rig, inMs: Int64, firstMs: Int64? = nil, _ more: [String: String] = [:]
     ) -> [String: String] {
@@ -35,7 +35,7 @@ struct ScheduledTests {
         #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
         #expect(written.map(\.notBefore) == [UInt32((rig.now.wallMs + inMs) / 1_000)])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        // Nothing is wrong: it is counted, and nobody is told.
+        // Scheduling is normal: it is counted but not reported.
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
         #expect(rig.isEmpty)
@@ -113,7 +113,7 @@ struct ScheduledTests {
         #expect(outcomes(3, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs) == [.accepted])
         #expect(outcomes(4, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs - 1) == [.expired])
         #expect(outcomes(5, inMs: -9 * Self.hourMs, firstMs: 0) == [.accepted])
-        // Of a request, too.
+        // The same holds for a request.
         let requests = rig.assignReady()
         rig.receive(
             requests, 0, "b", headers: Self.headers(rig, inMs: -Self.hourMs),
@@ -132,7 +132,7 @@ struct ScheduledTests {
         #expect(rig.finish("a").map(\.outcome) == [.accepted])
         #expect(rig.offer(tier, 1, "a", headers: Self.retryHeaders(rig, inMs: -31_000, firstMs: firstMs, now)) == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
-        // Once it is due it goes to no tier.
+        // Once its time has come, it goes to no tier.
         #expect(rig.offer(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now)) == ["a"])
         #expect(rig.answer("a", 503, .shutdown).settle().map(\.outcome) == [.expired])
         #expect(rig.isEmpty)
@@ -154,7 +154,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    /// A forged record would go from tier to tier for ever. No configuration allows more than a year.
+    /// A forged record would otherwise move from tier to tier forever. No configuration allows more than a year.
     @Test func `A retry record that is more than a year ahead is a dead letter`() {
         let rig = Rig()
         let tier = rig.assignTier()
@@ -167,7 +167,7 @@ struct ScheduledTests {
         #expect(reason == .badRetryHeaders && detail.text.description == "push-not-before is more than a year ahead")
     }
 
-    /// A producer that took its clock for milliseconds: the record would be of 1970.
+    /// A producer may pass seconds as milliseconds. The record would then be of 1970.
     @Test func `A timestamp in seconds is named in the detail of what expired`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", timestampMs: 1_780_000_000)
@@ -201,7 +201,7 @@ struct ScheduledTests {
         #expect(written.map(\.request) == (0..<10_000).map { "requests/0/0/\($0)" })
         rig.receive(partition, 1, envelope: ["c"], more: #","not_before":null"#)
         #expect(rig.send() == ["c"])
-        // And a broadcast's.
+        // The same holds for a broadcast.
         rig.receive(
             partition, 2, key: nil,
             value: #"{"channel_id":"dHN0","not_before":\#(later),"payload":{},"headers":{"apns-expiration":0}}"#)
@@ -247,7 +247,7 @@ struct ScheduledTests {
         #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         let said = rig.commit()
         #expect(said.map(\.offset) == [1_000_000])
-        // Whoever comes next has nothing to doubt.
+        // The next owner has no notification in doubt.
         #expect(said.allSatisfy { $0.map.horizon <= 1_000_000 })
         #expect(rig.send() == [])
         expect(rig.machine.isDrained(partition), is: true)
@@ -280,7 +280,7 @@ struct ScheduledTests {
         let written = rig.settle()
         #expect(written.map(\.target) == [.retry(tier: 2), .retry(tier: 2), .retry(tier: 2)])
         #expect(Set(written.map(\.token)) == ["a", "b", "c"])
-        // The time of one of them has come: it is due at once.
+        // The time of one of them has come, so it is due at once.
         let waits = Dictionary(uniqueKeysWithValues: written.map { ($0.token, $0.dueMs - rig.now.wallMs) })
         #expect(waits == ["a": 20_000, "b": -10_000, "c": 7_180_000])
         #expect(rig.isEmpty)

@@ -34,8 +34,8 @@ struct SendHorizonTests {
         horizon.advance(to: 1_299)
         #expect(horizon.next(from: 0) == 1_300 + 4_000)
         horizon.acknowledge(5_300)
-        // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then
-        // on.
+        // Nothing more is handed out, so the margin shrinks. Offsets above a smaller horizon are no longer allowed once
+        // it is sent.
         for _ in 0..<100 { horizon.sent(naming: horizon.next(from: 1_300)) }
         #expect(horizon.margin == 500)
         #expect(horizon.next(from: 1_300) == 1_800)

@@ -3,15 +3,15 @@ import Testing
 
 @testable import Delivery
 
-/// The session of a partition is lost, and it may come back.
+/// Partitions whose session is lost and which may return.
 struct SuspendedTests {
-    /// What the group has of a partition.
+    /// The group's committed state of a partition.
     struct Committed {
         var offset: Int64
         var text: [UInt8]
     }
 
-    /// Commits what there is, and keeps it as the group does.
+    /// Commits all changes and stores them as the group does.
     @discardableResult
     static func commit(_ rig: Rig, _ outcome: CommitOutcome = .acknowledged) -> Committed? {
         let entries = rig.machine.takeCommit(of: .requests, now: rig.now)
@@ -24,7 +24,8 @@ struct SuspendedTests {
         rig.assign(committed: committed?.offset ?? 0, text: committed?.text, logEnd: logEnd)
     }
 
-    /// `a` settled and not committed, `b` in flight, `c` and a second `b` wait; then the session is lost.
+    /// Returns a rig after its session was lost. `a` was settled but not committed, `b` is in flight, and `c` and a
+    /// second `b` wait.
     static func lost() -> (Rig, PartitionID, Committed?) {
         let rig = Rig(capacity: 2)
         let partition = assign(rig, nil)
@@ -48,7 +49,7 @@ struct SuspendedTests {
         #expect(back != lost)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))
         expect(rig.machine.status(of: lost), is: nil)
-        // The client reads it from the committed offset.
+        // The client reads again from the committed offset.
         #expect(Self.receipts(rig, back) == Array(repeating: "below(highest: 3)", count: 4))
         #expect(rig.send() == [], "a commit has to name them again")
         rig.commit()
@@ -105,7 +106,7 @@ struct SuspendedTests {
         #expect(rig.isDone(at: 1))
     }
 
-    /// Another worker's, an older one, and none.
+    /// The arguments are a commit of another worker, an older commit, and none.
     @Test(arguments: [(0, CommitMap(horizon: 2)), (0, nil), (nil, nil)] as [(Int64?, CommitMap?)])
     func `It is released after a commit that is not its last one, and everything is read anew`(
         offset: Int64?, map: CommitMap?
@@ -168,7 +169,7 @@ struct SuspendedTests {
         rig.wait(ms: 50)
         let committed = try #require(Self.commit(rig))
         rig.machine.suspend([partition])
-        // It was truncated at 1, say, and has two new records, the second at the offset that the map names.
+        // The log was truncated at offset 1 and has two new records, the second at the offset that the map names.
         let back = Self.assign(rig, committed, logEnd: 3)
         for (offset, device) in ["a", "x", "y", "z"].enumerated() {
             #expect("\(rig.receive(back, Int64(offset), device))" == "taken")
@@ -233,7 +234,7 @@ struct SuspendedTests {
         expect(first.offset, is: committed?.offset ?? -1)
         #expect(first.text != committed?.text)
 
-        // What it gives up says just what it read: it settled nothing, and as much may have been sent.
+        // Its last commit repeats what it read, because it settled nothing and as many records may have been sent.
         other.receive(partition, 0, "y")
         other.receive(partition, horizon - 1, "z")
         #expect(other.send() == ["y", "z"])

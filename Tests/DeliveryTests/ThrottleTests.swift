@@ -56,7 +56,7 @@ struct EnvironmentGuardTests {
 }
 
 struct ThrottleTests {
-    /// Rounds of answers, all requests in flight each time.
+    /// Simulates rounds of answers with all requests in flight each time.
     static func run(_ throttle: inout Throttle, rounds: Int, capacity: Int, failuresIn1000: Int) {
         for _ in 0..<rounds {
             let inFlight = min(throttle.limit, capacity)
@@ -123,7 +123,7 @@ struct RateLimitTests {
             #expect(limit.allowance(nowNs) == 0)
             nowNs += everyMs * 1_000_000
         }
-        // What one does not ask for within the burst is not made up for.
+        // An allowance that was not used within the burst is lost.
         let burst = perSecond / 20 + 1
         #expect(sent <= perSecond * 10 + burst)
         if everyMs <= 50 { #expect(sent >= perSecond * 10 - burst - perSecond * 10 / 1_000) }

@@ -7,7 +7,7 @@ struct TurnTests {
     private static let ms: Int64 = 1_000_000
     private static let allSteps = ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"]
 
-    /// Kafka and transports that write down which step is called.
+    /// A Kafka client and transports that record which step is called.
     private final class Owner: RequestSource, Transports, RecordSink, OffsetSink {
         typealias Failure = Stop
 
@@ -67,7 +67,7 @@ struct TurnTests {
         if isOfRequests { owner.requestsDueNs = dueNs } else { owner.nextDeadlineNs = dueNs }
         #expect(try owner.run(hasKafkaNews: false, afterMs: 9).deadlineNs == dueNs)
         #expect(!owner.steps.contains("serve"))
-        // What was done and is due still waits for something else than time.
+        // The work is still due after the serve, because it waits for something other than time.
         #expect(
             try owner.run(hasKafkaNews: false, afterMs: 1).deadlineNs == owner.rig.now.ns + DeliveryTurn.leastPauseNs)
         #expect(owner.steps.contains("serve"))

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-/// Records that the worker does not look at, and apps that it knows under another name.
+/// Records that the worker must not parse, and apps that have another name in this worker.
 struct UnreadTests {
     @Test
     func `A record that is not to be read is a dead letter, whatever it holds, and settles once that is written`()
@@ -11,7 +11,7 @@ struct UnreadTests {
     {
         let rig = Rig()
         let partition = rig.assignReady(0)
-        // Bytes that nobody may look at: reading them would be a fault.
+        // An invalid address: reading these bytes would crash.
         let poison = UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: 8), count: 1 << 20)
         let receipt = rig.machine.receive(
             partition, offset: 0, timestampMs: rig.now.wallMs, key: poison, value: poison,
@@ -38,7 +38,7 @@ struct UnreadTests {
         #expect(rig.offer(tier, 0, "a", headers: headers) == ["a"])
         rig.answer("a")
         #expect(rig.offer(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"]) == [])
-        // Of another environment, or of a topic that nobody has here, it is nobody's.
+        // With another environment, or with a topic of no app, it belongs to no app here.
         headers["push-environment"] = "development"
         rig.receive(tier, 1, "c", headers: headers)
         headers["push-environment"] = "production"

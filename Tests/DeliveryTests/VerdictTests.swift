@@ -21,7 +21,7 @@ struct VerdictTests {
         }
     }
 
-    /// Apple's page, "Handling notification responses from APNs", row by row, and what <doc:Verdicts> makes of it.
+    /// The rows of Apple's page "Handling notification responses from APNs" with their verdicts (<doc:Verdicts>).
     static let apple: [Row] = [
         Row(400, "BadCollapseId", .reject), Row(400, "BadDeviceToken", .reject),
         Row(400, "BadExpirationDate", .reject), Row(400, "BadMessageId", .reject), Row(400, "BadPriority", .reject),
@@ -62,7 +62,7 @@ struct VerdictTests {
         #expect(found.verdict == row.verdict)
         #expect(found.again == row.again ?? row.verdict)
         if let delayMs = row.delayMs { #expect(found.delayMs == delayMs) }
-        // The reason decides, whatever the status.
+        // The reason decides, regardless of the status.
         #expect(VerdictTable().row(reason: code, text: nil, status: 418) == found)
     }
 
