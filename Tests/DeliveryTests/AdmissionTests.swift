@@ -5,7 +5,7 @@ import Testing
 
 struct DeviceTableTests {
     @Test(arguments: 0..<20)
-    func `The device table finds what a dictionary finds, with many collisions`(_ seed: UInt64) {
+    func `The device table agrees with a dictionary, even with many hash collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
         // The head slot of each device. Devices share hashes, and hashes share table places.
@@ -43,7 +43,7 @@ struct OpenLimitTests {
         arguments: [
             (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
         ])
-    func `So much may be open as keeps the streams busy, and with many streams little beside them`(
+    func `The limit of open notifications keeps the streams busy, with little more beside many streams`(
         _ streams: Int, _ open: Int
     ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
@@ -53,7 +53,7 @@ struct OpenLimitTests {
         #expect(rig.machine.store.budget.total == 1_000)
     }
 
-    @Test func `A lower limit is kept with and without streams`() {
+    @Test func `A lower configured limit applies with and without streams`() {
         for capacity in [0, 1_000] {
             #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.store.budget.total == 50)
         }
@@ -70,7 +70,7 @@ struct SharesTests {
 
     private static func rooms(_ shares: FairShares) -> [Int] { [shares.room(for: 0), shares.room(for: 1)] }
 
-    @Test func `A flood of one topic leaves the other its reserve, by weight`() {
+    @Test func `A flood of one topic leaves the other topic its reserve, by weight`() {
         var shares = Self.shares(1, 4)
         #expect(shares.room(for: 0) == 100 + 500)
         shares.add(600, to: 0)
@@ -81,7 +81,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [1, 1])
     }
 
-    @Test func `One topic may use everything, and the reserve of one that is not read goes to the others`() {
+    @Test func `One topic may use everything, and gets the reserve of topics that are not read`() {
         var shares = Self.shares(1)
         #expect(shares.room(for: 0) == 1_000)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
@@ -91,7 +91,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [250, 250])
     }
 
-    @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
+    @Test func `A topic that joins while another uses everything gets freed slots, up to its reserve`() {
         var shares = Self.shares(1)
         shares.add(1_000, to: 0)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
@@ -100,7 +100,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [0, 100])
     }
 
-    @Test func `Topics that come and go use the group of one that is gone, once nothing of it is open`() {
+    @Test func `A new topic reuses the group of a removed topic once nothing of that is open`() {
         var budget = AdmissionBudget(mostOpen: 1_000, mostBytes: 1 << 20)
         func read(_ topic: String) -> Int {
             let group = budget.group(of: topic, weight: 3).group
@@ -125,16 +125,18 @@ struct RetryTierTests {
             (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
             (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
         ] as [(Int64, Int64, Int)])
-    func `The first tier of at least the delay asked for, the next one each time, else the longest`(
-        _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
-    ) {
+    func
+        `A retry goes to the first tier with at least the requested delay, to a longer one each time, else to the longest`(
+            _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
+        )
+    {
         let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
         #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
         #expect(RetryTiers([.init(delayMs: 1_000)]).tier(delayMs: delayMs, previousMs: previousMs) == 0)
     }
 
     @Test(arguments: [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)])
-    func `Where no tier is of 15 minutes, what is held for long goes to the longest`(delays: [Int64], long: Int) {
+    func `Without a tier of 15 minutes, long deferrals go to the longest tier`(delays: [Int64], long: Int) {
         #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
     }
 
@@ -148,9 +150,11 @@ struct RetryTierTests {
             ([false, false, false, false], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
             ([false, false, false, true], [3, 3, 3, 3], [3, 3, 3, 3, 3]),
         ] as [([Bool], [Int], [Int])])
-    func `For a tier that cannot be written the next longer one is taken, else the next shorter one, else itself`(
-        writable: [Bool], retries: [Int], scheduled: [Int]
-    ) {
+    func
+        `For a tier that cannot be written the next longer one is used, else the next shorter one, else the tier itself`(
+            writable: [Bool], retries: [Int], scheduled: [Int]
+        )
+    {
         var tiers = RetryTiers([1_000, 10_000, 100_000, 1_000_000].map { .init(delayMs: $0) })
         tiers.setWritable(writable)
         #expect((0..<4).map { tiers.writable($0) } == retries)
@@ -268,7 +272,7 @@ struct AppDirectoryTests {
             Case(expected: "1 com.example.shop", isBroadcast: true, pushType: .liveactivity),
             Case(topic: "com.example.shop", expected: "1", pushType: .liveactivity),
         ])
-    func `A request topic's app is that of requests that name none, unless their topic or environment is another app's`(
+    func `A request topic's default app is used unless the request's topic or environment belongs to another app`(
         _ test: Case
     ) {
         var directory = AppDirectory(Self.routes)
@@ -301,7 +305,7 @@ struct AppDirectoryTests {
     }
 
     @Test(arguments: PushType.allCases)
-    func `The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent`(
+    func `The default topic gets the push type's suffix unless the bundle id has it already, and survives a reload`(
         type: PushType
     ) {
         let suffix = Self.suffix(type)
@@ -322,7 +326,9 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, broadcast) == broadcast.expected)
     }
 
-    @Test func `The same bundle id for two environments, and neither named: the first in the file, topic or not`() {
+    @Test
+    func `With one bundle id in two environments and no environment in the request, the first app in the file is used`()
+    {
         var directory = AppDirectory(Array(Self.routes.prefix(2)))
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")

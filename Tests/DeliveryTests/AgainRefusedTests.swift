@@ -29,7 +29,7 @@ struct AgainRefusedTests {
     }
 
     @Test
-    func `What APNs refuses to process: alone after six times, in a tier after ten, without an attempt or a send`() {
+    func `A notification that APNs refuses to process is sent alone after six refusals, and deferred after ten`() {
         let rig = AgainTests.ready()
         let startNs = rig.now.ns
         let result = Self.refuseAll(rig, "a")
@@ -41,7 +41,9 @@ struct AgainRefusedTests {
     }
 
     @Test
-    func `What APNs refused goes behind what it did not: others are answered before it ends the next connection`() {
+    func
+        `A refused notification goes to the end of the queue, and others are answered before it ends the next connection`()
+    {
         let (rig, partition) = Rig.ready(capacity: 1)
         #expect(rig.offer(partition, 0, "a", "b", "c") == ["a"])
         Self.refuse(rig, "a")
@@ -59,7 +61,7 @@ struct AgainRefusedTests {
         #expect(rig.answer("e").send() == ["a"])
     }
 
-    @Test func `Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not`() {
+    @Test func `Refusals are counted in a row, and an answer or a send in doubt resets the count`() {
         let rig = AgainTests.ready()
         func again() {
             rig.wait(ms: 1_000).send()
@@ -85,7 +87,7 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Without a greatest age each holding is an attempt, so that it ends`() {
+    @Test func `Without a maximum age each deferral counts as an attempt, so that retries end`() {
         for attempt in [0, 5] {
             let rig = Rig { $0.maxAgeMs = 0 }
             let partition = rig.assignTier()
@@ -101,14 +103,16 @@ struct AgainRefusedTests {
         }
     }
 
-    @Test func `Expiration 0: refused ten times it is expired`() {
+    @Test func `With expiration 0, a notification that is refused ten times expires`() {
         let rig = AgainTests.ready(["apns-expiration": "0"])
         #expect(Self.refuseAll(rig, "a").tries == 10)
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
 
     @Test(arguments: [nil, -1] as [Int64?])
-    func `Expiration 0: what is not processed is tried for 30 s, since it came where it has no timestamp`(ms: Int64?) {
+    func `With expiration 0, an unprocessed notification is retried for 30 s after its arrival if it has no timestamp`(
+        ms: Int64?
+    ) {
         let rig = Rig()
         rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: ms)
         #expect(rig.send() == ["a"])
@@ -121,7 +125,8 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The last refusal while its partition is given up: dropped, not held`() {
+    @Test
+    func `After the last refusal in a partition that is being revoked, a notification is dropped and not deferred`() {
         let rig = AgainTests.ready()
         for _ in 0..<9 {
             Self.refuse(rig, "a")
@@ -136,7 +141,7 @@ struct AgainRefusedTests {
     // MARK: Credentials
 
     @Test
-    func `A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well`() {
+    func `A GOAWAY that refuses the credential defers its unprocessed requests, even with one app`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "b")
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)

@@ -94,7 +94,7 @@ struct EnvironmentsTests {
             // The retry record is for the other app. One bad answer alone does not make a token dead.
             (503, .serviceUnavailable, ["tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0, app 1, shop"], [0, 0]),
         ] as [(UInt16, ReasonCode, [String], [Int])], [false, true])
-    func `The other environment's answer is the end, and says what the first one answered`(
+    func `The other environment's answer is final, and the detail has the first environment's answer`(
         _ answer: (status: UInt16, reason: ReasonCode, written: [String], ended: [Int]), returns: Bool
     ) {
         let rig = Self.forwarded(returns: returns)
@@ -106,13 +106,15 @@ struct EnvironmentsTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
+    @Test
+    func `With BadDeviceToken: unregister in verdicts, a token is unregistered only after both environments reject it`()
+    {
         let rig = Self.forwarded { $0.verdicts = ["BadDeviceToken": .unregister] }
         Self.bad(rig, "a")
         #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
     }
 
-    @Test func `Another reason does not ask the other environment`() {
+    @Test func `Other reasons do not forward to the other environment`() {
         let (rig, partition) = Self.ready()
         Self.offer(rig, partition, 0, "a")
         rig.answer("a", 400, .deviceTokenNotForTopic)
@@ -129,7 +131,7 @@ struct EnvironmentsTests {
             ),
             (503, .shutdown, ["tier 1 attempt 2 Shutdown sends 3 doubt 1, app 1, shop"]),
         ] as [(UInt16, ReasonCode, [String])])
-    func `A retry record that was tried before goes to its own app only`(
+    func `A retry record that was already forwarded goes to its own app only`(
         status: UInt16, reason: ReasonCode, written: [String]
     ) {
         let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
@@ -141,7 +143,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Where the app that was tried before is not known here, the notification is still sent on no more`() {
+    @Test func `A retry record whose earlier app is unknown here is not forwarded again`() {
         let rig = Self.rig(returns: true)
         let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "gone"))
@@ -156,7 +158,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `One that came to the other app by itself is sent on where that app has one, too`() {
+    @Test func `A notification addressed to the other app is forwarded too if that app has another environment`() {
         let rig = Self.rig(returns: true)
         #expect(Self.offer(rig, rig.assignReady(), 0, "a", headers: ["push-environment": "development"]) == ["a to 1"])
         Self.bad(rig, "a")
@@ -165,7 +167,7 @@ struct EnvironmentsTests {
         #expect(rig.settledWhole() == ["a accepted  sends 2 doubt 0, app 0, BadDeviceToken in development first"])
     }
 
-    @Test func `Nothing connects to the other host: what is sent on is held for it; the first app goes on`() {
+    @Test func `Forwarded notifications are deferred if the other host is unreachable, and the first app continues`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         rig.machine.setReachable(AppIndex(1), false, now: rig.now)
@@ -187,7 +189,7 @@ struct EnvironmentsTests {
     }
 
     @Test
-    func `The other environment refuses the credential: its circuit opens, the first one's does not`() {
+    func `If the other environment refuses the credential, only its circuit opens`() {
         let (rig, partition) = Rig.ready(apps: [Self.first, Self.other])
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
@@ -216,7 +218,7 @@ struct EnvironmentsTests {
         rig.machine.handle(CompletionBatch(app: AppIndex(Int(app)), completions: [completion]), now: rig.now)
     }
 
-    @Test func `The notifications of one device keep their order there`() {
+    @Test func `Forwarded notifications of one device keep their order`() {
         let (rig, partition) = Self.ready()
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(Self.send(rig) == ["a to 0"])
@@ -236,7 +238,10 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The guard of the first app counts what is bad in both, and holds it as the first app's once tripped`() {
+    @Test
+    func
+        `The first app's guard counts tokens that are bad in both environments, and defers as the first app once tripped`()
+    {
         let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         var offset: Int64 = 0
         func play(_ count: Int, isBadInBoth: Bool) -> [String] {
@@ -262,7 +267,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Half of the room at most is given to the other app; the rest is held for it`() {
+    @Test func `Forwarding uses at most half of the limit, and the rest is deferred`() {
         let (rig, partition) = Self.ready { $0.maxOpen = 10 }
         var held = 0
         for round in 0..<2 {
@@ -279,7 +284,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Now or never: sent on at once; where it would have to wait, it is expired and no dead token`() {
+    @Test func `With expiration 0 a notification is forwarded at once, or expires and is not a dead token`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.receive(partition, ["a", "b"], headers: ["apns-expiration": "0"])
         _ = Self.send(rig)
@@ -294,7 +299,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `In doubt there: resent there, and the result says so`() {
+    @Test func `A notification in doubt in the other environment is resent there, and the result shows both`() {
         let rig = Self.forwarded()
         rig.doubt("a")
         #expect(Self.send(rig) == ["a to 1"])
@@ -304,7 +309,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
+    @Test func `In a partition that is being revoked nothing is forwarded, and the next owner tries again`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         Self.offer(rig, partition, 0, "a")
         rig.machine.revoke([partition])
@@ -318,7 +323,7 @@ struct EnvironmentsTests {
     }
 
     @Test
-    func `A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected`() {
+    func `If a reload removes the other app, its notifications are deferred, and later bad tokens are rejected`() {
         let (rig, partition) = Self.ready()
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
@@ -334,7 +339,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Large records whose notifications were all sent on leave the rest of their topic its room`() {
+    @Test func `Large records whose notifications were all forwarded do not use up their topic's limit`() {
         let (rig, partition) = Self.ready { $0.maxOpenBytes = 64 * 1_024 }
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 3_000) + #""}}"#
         var sentOn = 0
@@ -352,7 +357,9 @@ struct EnvironmentsTests {
         #expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)] >= 20)
     }
 
-    @Test func `A reload that renames the first app: what is at its transport is still sent on, and not called dead`() {
+    @Test
+    func `If a reload renames the first app, its requests in flight are still forwarded, and no token counts as dead`()
+    {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         Self.offer(rig, partition, 0, "a")
         let renamed = ReloadTests.changed(Self.first) { $0.name = "shop2" }
@@ -362,7 +369,7 @@ struct EnvironmentsTests {
         #expect(rig.finished("a") == ["a accepted  sends 2 doubt 0"])
     }
 
-    @Test func `A retry record of the other app, where nobody sends to its environment: the first app's again`() {
+    @Test func `A retry record of the other app goes to the first app if no app has its environment`() {
         let rig = Rig(apps: [Rig.app])
         let tier = rig.assignTier()
         #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 0"])

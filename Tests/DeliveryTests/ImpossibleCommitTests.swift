@@ -19,7 +19,11 @@ struct ImpossibleCommitTests {
     }
 
     @Test(arguments: [false, true])
-    func `It leaves half of the room to the others, with single records and with a fan-out`(isFanOut: Bool) {
+    func
+        `A partition whose commits are refused leaves half of the limit to others, with single records and with a fan-out`(
+            isFanOut: Bool
+        )
+    {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         if isFanOut {
             rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
@@ -49,7 +53,7 @@ struct ImpossibleCommitTests {
         }
     }
 
-    @Test func `When it turns impossible, what was read above the horizon leaves half of the room to the others`() {
+    @Test func `When commits become impossible, records above the horizon leave half of the limit to others`() {
         let (rig, denied, other) = Self.deniedLater()
         // Ten records are below the horizon, fifty are a quarter of the limit, and one waits for admission.
         #expect(rig.fill(denied) == 61)
@@ -72,7 +76,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `Where commits are taken, one app's notifications hold up another's for five seconds at most`() {
+    func `If commits are accepted, one app's notifications delay another's for five seconds at most`() {
         let (rig, partition, _) = Self.deniedLater([Rig.app, MapSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
         #expect(rig.fill(partition, headers: slow) == 61)
@@ -88,8 +92,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`()
-    {
+    func `A notification that waits for its commit leaves its device queue, and rejoins it after the commit`() {
         let (rig, denied, other) = Self.denied()
         #expect(rig.offer(denied, 0, "a") == [])
         #expect(rig.offer(other, 0, "a") == ["a"])
@@ -101,7 +104,10 @@ struct ImpossibleCommitTests {
 
     /// This is a regression test: the notification was removed from the list of waiting ones twice, which made its
     /// count wrong.
-    @Test func `One that comes back from its commit to a full device queue is held, and those behind it go on`() {
+    @Test
+    func
+        `A notification that returns from its commit to a full device queue is deferred, and those behind it continue`()
+    {
         let (rig, denied, other) = Self.denied { $0.deviceQueueLimit = 1 }
         #expect(rig.offer(denied, 0, "a", "b") == [])
         #expect(rig.offer(other, 0, "a") == ["a"])
@@ -111,7 +117,9 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `What waits for its commit keeps the order of its device, behind what joined that device queue meanwhile`() {
+    func
+        `A notification that waits for its commit keeps the device's order, behind those that joined the queue meanwhile`()
+    {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
@@ -128,7 +136,10 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `What passed the horizon and was not sent before the lease was over goes before what waits still`() {
+    @Test
+    func
+        `A notification that passed the horizon and was not sent before the lease expired precedes those still waiting`()
+    {
         let rig = Rig {
             $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000
@@ -155,7 +166,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A circuit's probe that waits for its commit makes room for another's`() {
+    @Test func `A circuit's probe that waits for its commit makes room for another one`() {
         let (rig, denied, other) = Self.denied()
         #expect(rig.offer(other, 0, "a") == ["a"])
         rig.answer("a", 403, .badCertificate)

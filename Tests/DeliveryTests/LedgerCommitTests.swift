@@ -19,7 +19,7 @@ struct LedgerCommitTests {
         rig.deliver(id, offset, "d\(id.slot.number)")
     }
 
-    @Test func `A refused partition waits by itself, twice as long each time, up to 10 s`() {
+    @Test func `A refused partition backs off by itself, twice as long each time, up to 10 s`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.acknowledged, .refused, .acknowledged])
@@ -45,7 +45,7 @@ struct LedgerCommitTests {
         expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 0)
     }
 
-    @Test func `Refusals are told once, then every 10 s at most, and when they end`() {
+    @Test func `Refusals are reported once, then at most every 10 s, and when they end`() {
         let (rig, ids) = Self.three()
         _ = rig.machine.takeEvents()
         var told: [Int64] = []
@@ -66,7 +66,8 @@ struct LedgerCommitTests {
     }
 
     @Test
-    func `An error that may be another's: each is asked again alone, at once, and one that is taken joins the others`()
+    func
+        `After an error that may belong to another partition, each is committed alone, and joins the others once accepted`()
     {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
@@ -94,7 +95,7 @@ struct LedgerCommitTests {
         #expect(rig.wait(ms: 100).takeCommit().map(\.partition) == [ids[1]])
     }
 
-    @Test func `One asked alone takes turns with the others`() {
+    @Test func `A partition that is committed alone takes turns with the others`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .acknowledged, .acknowledged])
@@ -129,7 +130,8 @@ struct LedgerCommitTests {
     }
 
     @Test
-    func `Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it`() {
+    func `Without an acknowledged commit within the lease nothing is sent, and a commit goes out at once to renew it`()
+    {
         let (rig, partition) = Self.leased()
         #expect(rig.wait(ms: 7_999).offer(partition, 0, "a") == ["a"])
         #expect(rig.wait(ms: 1).offer(partition, 1, "b") == [])
@@ -142,7 +144,7 @@ struct LedgerCommitTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test func `It counts from when the commit was sent, and any partition of the group renews it`() {
+    @Test func `The lease starts when the commit is sent, and any partition of the group renews it`() {
         let (rig, partition) = Self.leased()
         let other = rig.assign(1)
         rig.wait(ms: 5_000)
@@ -155,7 +157,7 @@ struct LedgerCommitTests {
         #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
     }
 
-    @Test func `What is to be held waits for the lease as well: the tier would send it`() {
+    @Test func `Deferred notifications wait for the lease too, because their tier would send them`() {
         let paused = ReloadTests.changed(Rig.app) { $0.isPaused = true }
         let (rig, partition) = Rig.ready(apps: [paused]) { $0.leaseNs = 8_000_000_000 }
         rig.wait(ms: 8_000).send()

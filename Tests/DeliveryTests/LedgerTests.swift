@@ -46,7 +46,7 @@ struct LedgerTests {
         expect(ledger.committable, is: test.committable)
     }
 
-    @Test func `What the map names is settled when it comes, and passes the watermark`() {
+    @Test func `A record that the map names is settled on arrival, and the watermark passes it`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
         var ledger = PartitionLedger(committed: 7, map: map)
         var standings: [String] = []
@@ -74,7 +74,7 @@ struct LedgerTests {
         return try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
     }
 
-    @Test func `The map names what is settled above the watermark, received here or only read back`() throws {
+    @Test func `The map names the records settled above the watermark, received here or read back`() throws {
         var ledger = Self.ledger(
             7...12, committed: 7,
             map: CommitMap(
@@ -88,7 +88,9 @@ struct LedgerTests {
         #expect(map.horizon == 50)
     }
 
-    @Test func `A gap between two settled records is one run; between settled and open it is nothing`() throws {
+    @Test func `A gap between two settled records joins them in one run, and a gap before an open record is ignored`()
+        throws
+    {
         var ledger = Self.ledger([7, 10, 20, 30, 40], committed: 7)
         ledger.settle(1)
         ledger.settle(2)
@@ -97,7 +99,7 @@ struct LedgerTests {
         #expect(map.settled == [10..<21, 40..<41])
     }
 
-    @Test func `Indexes of fan-outs that are settled in part`() throws {
+    @Test func `The map names the settled indexes of partly settled fan-outs`() throws {
         let ledger = Self.ledger([7, 8], committed: 7)
         let words: [UInt64] = [0b1011, 1 << 63, 1]
         let text = words.withUnsafeBufferPointer { words in
@@ -149,7 +151,7 @@ struct LedgerTests {
                 name: "a run beyond the horizon", map: CommitMap(horizon: 12, settled: [5..<7, 10..<20]), received: [0],
                 horizon: 10),
         ])
-    func `The horizon of the last commit: one past the highest record that has, or may have, a send in doubt`(
+    func `The horizon of the last commit is one above the highest record that may have a send in doubt`(
         _ test: Leaving
     ) {
         var ledger = Self.ledger(test.received, map: test.map)

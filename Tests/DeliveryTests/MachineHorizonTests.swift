@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct MachineHorizonTests {
-    @Test func `Each that waits beyond the horizon is asked for in its turn, however far apart they are`() {
+    @Test func `The horizon reaches each waiting record in its turn, however far apart they are`() {
         let (rig, partition) = Rig.ready()
         // The oldest record stays open, so no commit can start at a higher offset.
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
@@ -32,7 +32,7 @@ struct MachineHorizonTests {
         #expect(rig.offer(partition, 4_999, "b", "beyond") == ["b"])
     }
 
-    @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
+    @Test func `A commit with a lower horizon limits sends as soon as it is sent, even if it is refused`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, (0..<300).map { "d\($0)" })
         #expect(rig.send().count == 300)
@@ -47,7 +47,7 @@ struct MachineHorizonTests {
         #expect(rig.send() == [])
     }
 
-    @Test func `A map cut before anything was read: what it does not name is marked, and what it names may be sent`() {
+    @Test func `With a map truncated before any read, unnamed records are marked and named ones may be sent`() {
         // The settled records form many short runs, more than a map can hold, up to far above the horizon that is read
         // back.
         let settled = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }

@@ -7,7 +7,7 @@ import Testing
 
 struct ReadyQueuesTests {
     @Test
-    func `Streams go round the topics by weight, however many there are; only those with something ready count`() {
+    func `Streams are distributed by weight between any number of topics with ready notifications`() {
         var store = NotificationStore.forTests(groups: 150)
         var ready = ReadyQueues()
         let groups = 150

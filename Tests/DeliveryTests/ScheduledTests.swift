@@ -25,9 +25,11 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(
-        inMs: Int64, tier: Int, dueMs: Int64
-    ) {
+    func
+        `A notification that is not due goes to the longest tier that ends by then or within the shortest delay after it`(
+            inMs: Int64, tier: Int, dueMs: Int64
+        )
+    {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", headers: Self.headers(rig, inMs: inMs)) == [])
         let written = rig.settle()
@@ -41,7 +43,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `In the past, or 0: sent at once, in its place among the others of its device`() {
+    @Test func `With a time in the past or 0 a notification is sent at once, in order with its device's others`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
         rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
@@ -54,7 +56,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Never a millisecond early, wherever it is read; then it is sent, and its result is the request's`() {
+    @Test func `A scheduled notification is never early wherever it is read, and its result names the request`() {
         let (rig, partition) = Rig.readyTier()
         rig.wait(ms: 4_001)
         let headers = Self.retryHeaders(rig, inMs: 1_999)
@@ -69,7 +71,9 @@ struct ScheduledTests {
     }
 
     @Test
-    func `A clock that is set back between reading and sending: it waits again, and so does what is sent again`() {
+    func
+        `If the clock is set back between reading and sending, a scheduled notification waits again, as does a resend`()
+    {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
         rig.receive(partition, 1, "a")
@@ -86,7 +90,7 @@ struct ScheduledTests {
         #expect(rig.isDone(at: 3))
     }
 
-    @Test func `Those that wait give up their order: a newer one of their device goes first, and waits for none`() {
+    @Test func `Scheduled notifications lose their order, so a newer one of the device is sent first`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
         #expect(rig.offer(partition, 1, "a") == ["a"])
@@ -97,7 +101,7 @@ struct ScheduledTests {
 
     @Test
     func
-        `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
+        `max_age counts from the scheduled time if that is later, else from the record's timestamp if there is one`()
     {
         let rig = Rig { $0.maxAgeMs = Self.hourMs }
         let partition = rig.assignTier()
@@ -121,7 +125,8 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test func `Now or never: it waits for its time in a tier, and is tried for 30 s from then on`() {
+    @Test func `With expiration 0 a scheduled notification waits in a tier, and is retried for 30 s from its time on`()
+    {
         let (rig, requests) = Rig.ready(capacity: 1)
         let now = ["apns-expiration": "0"]
         rig.receive(requests, 0, "a", headers: Self.headers(rig, inMs: 90_000, now))
@@ -138,7 +143,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on`() {
+    @Test func `A time further ahead than max_ahead is invalid with advice, and an accepted one continues`() {
         let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
@@ -182,7 +187,7 @@ struct ScheduledTests {
             ])
     }
 
-    @Test func `An envelope's is for all its tokens, within the limits; what is wrong is told at once`() {
+    @Test func `An envelope's time is for all its tokens within the limits, and errors are reported at once`() {
         let (rig, partition) = Rig.ready { $0.maxOpen = 1_000 }
         let later = rig.now.wallMs / 1_000 + 60
         let list = (["no"] + (0..<10_000).map { Rig.token("d\($0)") }).dropLast().joined(separator: #"",""#)
@@ -209,7 +214,7 @@ struct ScheduledTests {
         #expect(rig.settle().map(\.reason) == ["scheduled"])
     }
 
-    @Test func `Before its time it is not looked at whether its app is paused: it goes where its time says`() {
+    @Test func `A scheduled notification of a paused app goes to the tier of its time`() {
         var app = Rig.app
         app.isPaused = true
         let (rig, partition) = Rig.ready(apps: [app])
@@ -223,7 +228,8 @@ struct ScheduledTests {
     }
 
     @Test
-    func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
+    func
+        `A scheduled notification goes to its tier only after a commit, and is sent without one if it became due meanwhile`()
     {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
@@ -253,7 +259,7 @@ struct ScheduledTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test func `How long a request took counts from its time, or else from the original; a stay in a tier took none`() {
+    @Test func `A request's duration counts from its scheduled time or its original's, without stays in tiers`() {
         let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
@@ -268,7 +274,9 @@ struct ScheduledTests {
     }
 
     @Test
-    func `Where no tier can be written it waits, and goes to the first that can be, due no later than its time`() {
+    func
+        `If no tier can be written a scheduled notification waits, and uses the first one that recovers, due by its time`()
+    {
         let (rig, partition) = Rig.ready()
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 40_000))

@@ -6,7 +6,7 @@ import Testing
 /// Notifications on their way through several tiers, with a clock that jumps to the next event. Hours of simulated time
 /// therefore take no real time.
 struct ScheduledWayTests {
-    @Test func `Due in 1 to 90 minutes: none is early, and none late by more than the shortest delay`() {
+    @Test func `Notifications due in 1 to 90 minutes are never early, and late by at most the shortest delay`() {
         let world = TieredWorld()
         let dueMs =
             (1...90).map { Int64($0) * 60_000 } + [1_000, 29_000, 30_000, 31_000, 61_000, 7_201_000, 36_000_000]

@@ -40,7 +40,7 @@ struct SuspendedTests {
         ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
     }
 
-    @Test func `Nothing is sent while it is away; it goes on where it was, and nothing is sent twice or marked`() {
+    @Test func `While a session is lost nothing is sent, and after its return nothing is sent twice or marked`() {
         let (rig, lost, committed) = Self.lost()
         expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         #expect(rig.send() == [])
@@ -60,7 +60,7 @@ struct SuspendedTests {
         #expect(rig.isDone(at: 4))
     }
 
-    @Test func `What is in flight is asked back; answered it settles, unprocessed it waits with the others`() {
+    @Test func `Requests in flight of a lost session are recalled, settle if answered, and wait if unprocessed`() {
         let (rig, _, committed) = Self.lost()
         var recalled = 0
         rig.machine.recalls { recalled += $1.count }
@@ -73,7 +73,7 @@ struct SuspendedTests {
         #expect(rig.finish("b").count == 1)
     }
 
-    @Test func `What waits for it leaves its device to notifications of other partitions`() {
+    @Test func `A notification that waits for a lost session does not block its device in other partitions`() {
         let (rig, lost, _) = Self.lost()
         let other = rig.assignReady(1)
         rig.answer("b")
@@ -85,7 +85,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A fan-out goes on with the indexes that were not sent, and is admitted on`() {
+    @Test func `A fan-out continues after a lost session with the indexes that were not sent`() {
         let rig = Rig(capacity: 3) { $0.maxOpen = 4 }
         let partition = Self.assign(rig, nil)
         let committed = Self.commit(rig)
@@ -108,7 +108,7 @@ struct SuspendedTests {
 
     /// The arguments are a commit of another worker, an older commit, and none.
     @Test(arguments: [(0, CommitMap(horizon: 2)), (0, nil), (nil, nil)] as [(Int64?, CommitMap?)])
-    func `It is released after a commit that is not its last one, and everything is read anew`(
+    func `A suspended partition is released if the group has a commit other than its last one, and is read anew`(
         offset: Int64?, map: CommitMap?
     ) {
         let (rig, lost, _) = Self.lost()
@@ -123,14 +123,15 @@ struct SuspendedTests {
         #expect(rig.finish("a", "c").map(\.inDoubt) == said, "the other worker's commit says what may have been sent")
     }
 
-    @Test func `A log that ends below what was received was truncated: its records are not taken for known ones`() {
+    @Test
+    func `A log that ends below the received offsets was truncated, and its records are not taken for known ones`() {
         let (rig, lost, committed) = Self.lost()
         let back = Self.assign(rig, committed, logEnd: 3)
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
         #expect(Self.receipts(rig, back) == Array(repeating: "taken", count: 4))
     }
 
-    @Test func `It is released soon after the group assigned nothing to this worker`() {
+    @Test func `A suspended partition is released soon after the group assigned nothing to this worker`() {
         let (rig, lost, _) = Self.lost()
         rig.machine.endAssignment(of: .retries)
         rig.wait(ms: CommitLedger.passedOverNs / 1_000_000 + 1)
@@ -141,7 +142,7 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [true, false])
-    func `The commit in flight when it was lost may have been taken`(_ isAnswered: Bool) {
+    func `A commit in flight when the session was lost may have been accepted`(_ isAnswered: Bool) {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
@@ -158,7 +159,7 @@ struct SuspendedTests {
         #expect(rig.offer(back, 2, "c") == [], "its horizon is to be named first")
     }
 
-    @Test func `A log that was truncated and grew: no record is the one that its commit names settled`() throws {
+    @Test func `In a log that was truncated and grew, no record counts as named settled by its commit`() throws {
         let devices = ["a", "b", "c", "d"]
         let rig = Rig()
         let partition = Self.assign(rig, nil)
@@ -180,7 +181,7 @@ struct SuspendedTests {
         #expect(rig.finish("a", "x", "y", "z").map(\.inDoubt) == [1, 1, 1, 0])
     }
 
-    @Test func `One that began anew and was lost before its next commit does not go on from the one before`() {
+    @Test func `A restarted partition that is lost before its next commit does not resume from the earlier commit`() {
         let rig = Rig()
         let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)))
         let begun = Self.assign(rig, committed, logEnd: 0)
@@ -194,9 +195,11 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
-    func `It is kept for ten minutes, for ten seconds once the group gave others back, or until it is released`(
-        hasOthers: Bool, limitMs: Int64
-    ) {
+    func
+        `A suspended partition is kept for ten minutes, for ten seconds after the group returned others, or until its release`(
+            hasOthers: Bool, limitMs: Int64
+        )
+    {
         let (rig, lost, _) = Self.lost()
         rig.finish("b")
         if hasOthers { rig.machine.release([rig.assign(1)]) }
@@ -214,7 +217,7 @@ struct SuspendedTests {
         #expect(other.isEmpty)
     }
 
-    @Test func `One that was being given up is released`() {
+    @Test func `A partition that was being revoked is released`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.machine.revoke([partition])
@@ -224,7 +227,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The commits of two owners differ, although they say the same`() throws {
+    @Test func `The commits of two owners differ even if their content is the same`() throws {
         let (rig, _, committed) = Self.lost()
         let horizon = try #require(
             committed?.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed?.offset ?? 0)?.horizon })

@@ -50,7 +50,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is served when it has news, and every half a second`(isServed: Bool) throws {
+    func `Kafka is served on news, and every half second`(isServed: Bool) throws {
         let owner = Owner()
         try owner.run()
         try owner.run(hasKafkaNews: isServed, afterMs: 499)
@@ -60,7 +60,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is served, too, when something is due without news`(isOfRequests: Bool) throws {
+    func `Kafka is also served when something is due without news`(isOfRequests: Bool) throws {
         let owner = Owner()
         try owner.run()
         let dueNs = owner.rig.now.ns + 10 * Self.ms
@@ -73,7 +73,7 @@ struct TurnTests {
         #expect(owner.steps.contains("serve"))
     }
 
-    @Test func `Nothing is read while what was read before is not written; everything else goes on`() throws {
+    @Test func `Nothing is read while earlier input is not written, and everything else continues`() throws {
         let owner = Owner()
         owner.hasMore = true
         owner.isBackedUp = true
@@ -83,14 +83,14 @@ struct TurnTests {
         #expect(try owner.run().hasMore, "what is left unread asks for a turn")
     }
 
-    @Test func `A client that cannot go on ends the turn: nothing more is read, sent or committed`() throws {
+    @Test func `A client that failed fatally ends the turn, and nothing more is read, sent or committed`() throws {
         let owner = Owner()
         owner.stops = true
         #expect(throws: Owner.Stop.self) { try owner.run() }
         #expect(owner.steps == ["deliver", "serve"])
     }
 
-    @Test func `The next turn comes with the machine's deadline, or after half a second`() throws {
+    @Test func `The next turn runs at the machine's deadline, or after half a second`() throws {
         let owner = Owner()
         #expect(try owner.run().deadlineNs == owner.rig.now.ns + DeliveryTurn.serveEveryNs)
         let partition = owner.rig.assignReady()

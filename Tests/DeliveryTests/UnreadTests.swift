@@ -6,7 +6,7 @@ import Testing
 /// Records that the worker must not parse, and apps that have another name in this worker.
 struct UnreadTests {
     @Test
-    func `A record that is not to be read is a dead letter, whatever it holds, and settles once that is written`()
+    func `A record that must not be parsed is a dead letter whatever its content, and settles once that is written`()
         throws
     {
         let rig = Rig()
@@ -30,7 +30,9 @@ struct UnreadTests {
     }
 
     @Test
-    func `A retry record of an app with another name here is found by its topic; a request that names one is told`() {
+    func
+        `A retry record of an app with another name here is found by its topic, and a request with an unknown app is reported`()
+    {
         let (rig, tier) = Rig.readyTier()
         let requests = rig.assignReady(0)
         var headers = rig.retryHeaders()
@@ -47,7 +49,7 @@ struct UnreadTests {
         #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
     }
 
-    @Test func `Whose app is not in this worker's configuration ends invalid: never sent as another's, and named`() {
+    @Test func `A record whose app is not configured here is invalid and never sent as another app's`() {
         let rig = Rig()
         let requests = rig.assignReady(0)
         let cases: [(headers: [String: String], detail: String)] = [
@@ -68,7 +70,7 @@ struct UnreadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Whoever dies at a record finds its place: a body begins with it`() {
+    @Test func `A crash at a record finds its place, because parsing begins with it`() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
     }
 }
