@@ -3,9 +3,9 @@ import Testing
 
 @testable import APNs
 
-/// A gateway whose kernel takes what its program never reads: nothing but an answer shows that it is of use.
+/// A gateway whose kernel accepts bytes that its program never reads. Only an answer shows that it works.
 struct BinaryProofTests {
-    /// What it was sent is not acknowledged for long.
+    /// The number of bytes in the send buffer that the gateway does not acknowledge.
     private static let unread = 1_000_000
 
     private func unread(_ world: GatewayWorld) throws {
@@ -17,11 +17,11 @@ struct BinaryProofTests {
         #expect(world.completions.count >= 40)
         #expect(world.completions.allSatisfy { !$0.isPresumed })
         #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
-        // From now on its kernel takes everything.
+        // From now on its kernel accepts everything.
         world.gateway.onDial = { _ in }
     }
 
-    /// Fences alone go over its connections, as long as it lasts, and one at a time.
+    /// Only fences are sent over its connections, one connection at a time.
     @Test func `A gateway that reads nothing is out of reach until it answers`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
@@ -30,19 +30,19 @@ struct BinaryProofTests {
         world.runFor(seconds: 120)
         #expect(world.reachable == [true, false] && world.capacity == 0)
         let asked = world.gateway.peers[before...]
-        // Each was given five seconds.
+        // Each connection waited five seconds for an answer.
         #expect((20...24).contains(asked.count))
         #expect(asked.allSatisfy { $0.frames.count == 1 && $0.frames[0].isFence })
         #expect(world.gateway.peers.count { !$0.isClosed } == 1)
         world.gateway.answersFences = true
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
-        // It is to show what it takes.
+        // The limit starts small.
         #expect(world.capacity == BinaryAdmission.leastAfterEnd)
         world.run("all", seconds: 10) { world.completionOf.count == 40 }
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
     }
 
-    /// Its kernel took twenty that its program never read, and silence accepted them: that is told.
+    /// Its kernel accepted twenty notifications that its program never read. The loss is reported.
     @Test func `What silence accepted of a gateway that reads nothing is told`() throws {
         let world = try GatewayWorld.connected()
         world.complete(0..<20)
@@ -53,7 +53,8 @@ struct BinaryProofTests {
         #expect(world.noted("presumedUnread", "lostAtMost: 20"))
     }
 
-    /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
+    /// One path to the gateway is dead and the others work. The fences show this at once, and nothing on them is in
+    /// doubt.
     @Test func `The others are asked when one is not read`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
@@ -77,7 +78,7 @@ struct BinaryProofTests {
         world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
     }
 
-    /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was
+    /// On a connection with a fence the answer decides. Without an answer a notification is in doubt, even if it was
     /// acknowledged.
     @Test func `Silence accepts nothing on a connection that is asked`() throws {
         let world = try GatewayWorld()
@@ -96,8 +97,8 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
     }
 
-    /// A gateway that is sent `simple` closes where others answer. One that closes each connection unread answers
-    /// nothing by that.
+    /// With format `simple`, a gateway closes where others answer. Closing a connection before it has read the fence is
+    /// not such an answer.
     @Test(arguments: [true, false])
     func `The end is an answer to the fence, and only without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()
@@ -111,7 +112,7 @@ struct BinaryProofTests {
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    /// Nothing shows that such a gateway reads: one request at a time is tried, and silence accepts it.
+    /// Such a gateway cannot prove that it reads. One request at a time is sent, and silence accepts it.
     @Test func `A gateway that takes a token of zeros is tried`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
@@ -146,7 +147,7 @@ struct BinaryProofTests {
         #expect(world.nowNs - sinceNs < 100_000_000)
     }
 
-    /// Suspects have a connection of their own, and wait as the others do.
+    /// Suspects have their own connection, and wait for the proof too.
     @Test func `Suspects come back meanwhile`() throws {
         let world = try GatewayWorld()
         try unread(world)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNs
 
-/// The transport of the binary protocol, against a gateway that does what a test says.
+/// Tests of the binary protocol's transport against a scripted gateway.
 struct BinaryTransportTests {
     private func settled(_ world: GatewayWorld, _ status: UInt16) -> [UInt32] {
         world.completions.filter { $0.kind == .answered && $0.status == status }.map(\.id.slot.number)
@@ -44,7 +44,7 @@ struct BinaryTransportTests {
         #expect(String(decoding: frames[0].payload, as: UTF8.self) == #"{"aps":{"alert":"Hi"}}"#)
     }
 
-    /// The promise of node-apn, without a number of entries that it may not exceed.
+    /// The same promise as node-apn's, without its limit on stored notifications.
     @Test func `An error decides what is before it and what is after is sent again`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.maximumConnections = 1
@@ -52,7 +52,7 @@ struct BinaryTransportTests {
         }
         var isToAnswer = true
         world.gateway.onFrame = { peer, frame in
-            // The answer comes when everything is there: late, as over a network.
+            // The answer is sent after all frames have arrived, as it would be over a slow network.
             guard frame.number == 999, isToAnswer else { return }
             isToAnswer = false
             peer.answer(8, peer.frames[400].identifier)
@@ -67,7 +67,7 @@ struct BinaryTransportTests {
         #expect(again.allSatisfy { $0.unprocessed == .discarded && !$0.connectionDied })
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(401..<1_000))
-        // It was never without room, though it was without a connection.
+        // The app always had capacity, even between connections.
         #expect(world.reachable == [true])
     }
 
@@ -93,8 +93,7 @@ struct BinaryTransportTests {
         #expect(world.noted("peerCloses", "\"status \(status)\"", "unprocessed: 5"))
     }
 
-    /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
-    /// rate.
+    /// Nothing was delivered, so the next attempt waits. Otherwise such a gateway would be asked at full rate.
     @Test func `A shutdown before anything was delivered is waited after`() throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
@@ -106,11 +105,11 @@ struct BinaryTransportTests {
         let returned = world.completions.filter { $0.kind == .notProcessed }
         #expect(returned.count == 3)
         #expect(returned.allSatisfy { $0.unprocessed == .neverSent })
-        // The one after them is asked whether it answers at all, first.
+        // The next connection must prove that it answers first.
         #expect(world.notes(of: "disconnected") == 5)
     }
 
-    /// A notification that ends each connection it is on is alone at last, and only then blamed.
+    /// A notification that ends each of its connections is finally sent alone, and only then blamed.
     @Test func `A poisonous notification is found by halves`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
@@ -125,7 +124,7 @@ struct BinaryTransportTests {
         #expect(blamed() == [77, 77, 77])
     }
 
-    /// An error about a notification that counts as accepted is reported, and the window is longer from then on.
+    /// An error for a notification that counts as accepted is reported, and lengthens the window.
     @Test func `An error that comes too late lengthens the window`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
@@ -140,7 +139,7 @@ struct BinaryTransportTests {
         first.answer(8, first.frames[3].identifier)
         world.run("all settled") { world.completionOf.count == 20 }
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
-        // A quarter more than the 400 ms after which it came.
+        // The new window is a quarter more than the 400 ms after which the error arrived.
         #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
@@ -154,7 +153,7 @@ struct BinaryTransportTests {
         world.send(0..<3_000)
         world.runFor(seconds: 1)
         #expect(world.gateway.frames.isEmpty)
-        // What waits here is asked back.
+        // The waiting requests are recalled.
         world.recall((0..<3_000))
         world.runFor(seconds: 0.1)
         let returned = world.completions.count
@@ -165,7 +164,7 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
     }
 
-    /// At a hand-over the gateway decides by an answer, not by silence.
+    /// At a rebalance the gateway's answer decides, not its silence.
     @Test func `A fence decides what is open when partitions go`() throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)
@@ -175,12 +174,12 @@ struct BinaryTransportTests {
         world.run("decided") { world.completions.count == 50 }
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
-        // The app goes on over the next connection.
+        // The app continues over the next connection.
         world.complete(50..<60)
         #expect(world.gateway.peers.count == 2)
     }
 
-    /// A gateway that does not answer may have read nothing: what is open then is in doubt, and not accepted.
+    /// A gateway that does not answer may have read nothing. Its open notifications are in doubt, not accepted.
     @Test(arguments: [true, false])
     func `A stop is fenced and a gateway that does not answer is waited for`(answers: Bool) throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
@@ -193,7 +192,7 @@ struct BinaryTransportTests {
         #expect(world.completions.allSatisfy { $0.connectionWasSilent == !answers })
     }
 
-    /// What silence accepted falsely is told at the stop at the latest.
+    /// Notifications that silence accepted wrongly are reported at the stop at the latest.
     @Test func `A stop has the gateway prove what silence accepted`() throws {
         let world = try GatewayWorld.connected { $0.configuration.window.durationNs = 100_000_000 }
         let loop = world.loop
@@ -207,7 +206,7 @@ struct BinaryTransportTests {
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
     }
 
-    /// An error of a notification before the fence, which the gateway then never reads.
+    /// The gateway answers a notification before the fence, and never reads the fence.
     @Test func `An error before the fence has the rest given back`() throws {
         let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in
@@ -234,8 +233,8 @@ struct BinaryTransportTests {
         #expect(world.gateway.frames.count == 1)
     }
 
-    /// The answer names none of the three notifications, or they had no identifiers, or it is no answer at all, or none
-    /// comes. None of several is blamed.
+    /// The answer names none of the three notifications, has no identifier, is invalid, or is missing. None of the
+    /// three is blamed.
     @Test(
         arguments: [
             (.simple, [8, 0, 0, 0, 0, 0]), (.simple, [8, 8, 0, 0, 0, 1]), (.simple, [8, 10, 0, 0, 0, 0]),
@@ -264,11 +263,11 @@ struct BinaryTransportTests {
         world.gateway.isListening = true
         world.run("back") { world.reachable == [false, true] && world.capacity > 0 }
         #expect(world.connections.streams == world.capacity)
-        // It has no streams, so none are told of.
+        // The protocol has no streams, so none are reported.
         #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
     }
 
-    /// That nobody used them says nothing about the gateway, however soon they close.
+    /// Unused connections say nothing about the gateway, however soon they close.
     @Test func `Connections that nobody used are no ends of the host`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.minimumConnections = 3

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNs
 
-/// The product's own times, none of them shortened: in memory, where hours pass at once.
+/// Tests with the default times, which simulated time makes fast.
 @Suite(.serialized) struct ConnectionTimesTests {
     private func seconds(_ world: World, sinceNs: Int64) -> Double {
         Double(world.loop.now.monotonicNs - sinceNs) / 1e9
@@ -19,14 +19,14 @@ import Testing
         world.runFor(seconds: 86_400)
         #expect(world.server.peers.count == 1 && !world.server.peers[0].isClosed)
         #expect(world.reachable == [true] && world.unanswered.isEmpty)
-        // A PING of 17 bytes each minute.
+        // One PING of 17 bytes is sent each minute.
         let pings = (world.channels[0].sentBytes - before) / 17
         #expect(1_430...1_440 ~= pings, "\(pings)")
         world.complete(1..<2)
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
-    /// Nobody asks anything: a PING after a minute, and ten seconds for its answer.
+    /// Without requests, a PING is sent after a minute and waits ten seconds for its answer.
     @Test func `An idle connection that died is replaced`() throws {
         let world = try World.connected()
         let beganNs = world.loop.now.monotonicNs
@@ -36,8 +36,8 @@ import Testing
         #expect(world.noted("disconnected", "no answer to a PING", "unanswered: 0"))
     }
 
-    /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
-    /// meanwhile.
+    /// With an unanswered request, a PING is sent after five seconds of silence and waits ten for its answer. Meanwhile
+    /// the connection gets no requests.
     @Test func `A silent connection is given up within fifteen seconds`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, _ in peer.isDeaf = true }
@@ -57,7 +57,8 @@ import Testing
         world.run("again") { world.capacity > 0 }
     }
 
-    /// PINGs are answered, requests are not: named after nine seconds, given up after thirty.
+    /// The host answers PINGs but no requests. It is reported after nine seconds, and the connection is closed after
+    /// thirty.
     @Test func `A host that answers nothing is named and given up`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { _, _ in }
@@ -72,7 +73,7 @@ import Testing
         #expect(world.completions.first?.kind == .inDoubt && world.completions.first?.connectionWasSilent == false)
     }
 
-    /// One of several is unanswered for thirty seconds: its stream is cancelled, and the connection stays.
+    /// One of several requests is unanswered for thirty seconds. Its stream is cancelled, and the connection stays.
     @Test func `One that is not answered is cancelled`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, request in if request.stream != 1 { peer.respond(request.stream) } }
@@ -92,7 +93,7 @@ import Testing
         #expect(world.server.peers.count == 1 && world.completions.count == 8, "a late answer is ignored")
     }
 
-    /// `connections.max_age`: the next one is ready before the old one goes.
+    /// With `connections.max_age`, the next connection is ready before the old one closes.
     @Test func `A connection is renewed in time, and the app is never without one`() throws {
         let world = try World.connected {
             $0.configuration.maxAgeNs = 600_000_000_000
@@ -109,7 +110,7 @@ import Testing
         world.run("the old one goes") { world.server.peers[0].isClosed }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(!world.capacities.contains(0) && world.reachable == [true])
-        // While no other can be made, the one there is stays.
+        // While no new connection can be opened, the old one stays.
         world.server.stopListening()
         world.runFor(seconds: 1_800)
         #expect(!world.server.peers[1].isClosed && world.notes(of: "connectFailed") > 3)
@@ -127,7 +128,8 @@ import Testing
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
     }
 
-    /// Apple's new topics: connections a minute old are made anew for one, once in fifteen minutes.
+    /// APNs knows a new bundle id only on new connections. Connections older than a minute are replaced, at most once
+    /// in fifteen minutes.
     @Test func `A topic that is refused renews connections once in fifteen minutes`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }
@@ -154,7 +156,8 @@ import Testing
         #expect(world.server.peers.count == 3)
     }
 
-    /// Server errors alone, for an hour: one new connection after five seconds, the next after fifteen minutes each.
+    /// The server returns only errors for an hour. One connection is replaced after five seconds, then one every
+    /// fifteen minutes.
     @Test func `Server errors replace a connection four times an hour`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { $0.respond($1.stream, 503) }

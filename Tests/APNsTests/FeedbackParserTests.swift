@@ -2,7 +2,7 @@ import Testing
 
 @testable import APNs
 
-/// Items of the feedback service, in whichever pieces they come.
+/// Tests of the feedback service's items in pieces of all sizes.
 struct FeedbackParserTests {
     private struct Item: Equatable {
         var seconds: UInt32
@@ -18,13 +18,13 @@ struct FeedbackParserTests {
         (0..<length).map { UInt8(truncatingIfNeeded: 7 * $0 + length) }
     }
 
-    /// The shortest and the longest token, and lengths that no token has between them.
+    /// The token lengths of the items: the shortest and the longest valid one, with invalid ones between them.
     private static let items = [1, 32, 0, 101, 100, 0x0120, 2, 32, 0].map {
         Item(seconds: UInt32(truncatingIfNeeded: 0xFFFF_FF00 &+ $0), token: token($0))
     }
     private static let whole = items.filter { (1...100).contains($0.token.count) }
 
-    /// What the pieces say.
+    /// Returns the items parsed from the pieces.
     private static func read(_ pieces: [ArraySlice<UInt8>], _ parser: inout FeedbackParser) -> [Item] {
         var read: [Item] = []
         for piece in pieces {

@@ -8,9 +8,9 @@ import Testing
 
 @testable import APNs
 
-/// What a GOAWAY says is acted on, for every reason there is.
+/// Tests of the reaction to each reason in a GOAWAY.
 @Suite(.serialized) struct GoAwayTests {
-    /// Apple's words that lay the blame on the credential.
+    /// Apple's reasons that blame the credential.
     static let ofCredential: Set<ReasonCode> = [
         .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
         .missingProviderToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken, .topicMismatch,
@@ -21,12 +21,12 @@ import Testing
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
         #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
         #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
-        // And the table of answers agrees on whose fault it is.
+        // The verdict table must agree on whose fault it is.
         let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
         #expect(reason.refusesConnections == (verdict == .credentialFault))
     }
 
-    /// The first connection answers a request, lives longer than a moment, and leaves with this reason.
+    /// The first connection answers a request, lives longer than a moment, and closes with this reason.
     @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
     func `A refused credential is reported before anything is sent again`(reason: ReasonCode) throws {
         let world = try World.connected {
@@ -41,7 +41,7 @@ import Testing
         world.run("a successor") { world.server.peers.count == 2 }
     }
 
-    /// Whether the successor is dialled at once: the backoff is far longer than the test.
+    /// The test shows whether the next connection is dialed at once, because the backoff is far longer than the test.
     @Test(
         arguments: [
             ("Shutdown", true), ("IdleTimeout", true), ("BadCertificate", true), ("TooManyRequests", true),
@@ -68,7 +68,7 @@ import Testing
     }
 
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
-    /// than the test, and what is behind the last request is no notification's fault.
+    /// than the test. Requests after the last one are not to blame.
     @Test func `A server that rotates connections is used at once again`() throws {
         let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000
@@ -149,8 +149,7 @@ import Testing
         #expect(world.reachable == [true, false, true])
     }
 
-    /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
-    /// of use.
+    /// One address of the host is dead and another one works. Answers over the working one show that the host works.
     @Test func `A host is in reach while one of its connections answers, though others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
@@ -160,7 +159,7 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         world.run("others ended") {
-            // One on each.
+            // One request is on each connection.
             if world.connections.open == 2, world.completions.count == next {
                 world.send(next..<next + 2)
                 next += 2
@@ -173,7 +172,7 @@ import Testing
         #expect(world.reachable == [true])
     }
 
-    /// Answers between them: streams that are refused are about their requests.
+    /// Answers arrive between the refusals, so the refusals concern only their requests.
     @Test func `Refused streams among answers leave the connection alone`() throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in

@@ -62,7 +62,7 @@ extension Reachability {
     }
 }
 
-/// Ten simulated minutes in which each quarantine connection ends: how often it is dialled.
+/// Simulates ten minutes in which each quarantine connection is lost, and counts the dials.
 @Suite struct RedialTests {
     @Test(arguments: [true, false], [true, false])
     func `Suspects are redialled ever more slowly unless the host answers others`(
@@ -83,7 +83,7 @@ extension Reachability {
                 if case .wake(let afterNs) = action { nowNs += afterNs }
             }
         }
-        // Once in four seconds: what ends the connection is on it.
+        // One dial every four seconds: the suspect on the connection is the cause.
         #expect(doesHostAnswer ? 150...155 ~= dials : 10...20 ~= dials, "\(dials)")
     }
 }

@@ -13,7 +13,7 @@ import Testing
     @Test(arguments: Wire.allCases)
     func `A notification and its answer`(wire: Wire) throws {
         let world = try World.connected(over: wire)
-        // What the server allows, and what waits here for the next stream.
+        // The capacity is the server's stream limit plus requests that wait in the transport.
         #expect(world.connections.streams == 1_000 && world.capacity == 1_000 + 125)
         var request = world.request(1)
         request.headers.collapseID = world.bytes("score")
@@ -46,7 +46,7 @@ import Testing
         world.close()
     }
 
-    /// The id of a broadcast is `apns-request-id`, also where Apple makes it.
+    /// The id of a broadcast is `apns-request-id`, even if Apple creates it.
     @Test(arguments: [true, false])
     func `A broadcast goes to its channel with a request id`(hasID: Bool) throws {
         let world = try World.connected {
@@ -105,7 +105,7 @@ import Testing
             #expect(found?.kind == .answered && found?.status == answer.0 && found?.reason == answer.2, "\(answer)")
         }
         #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
-        // Whatever its time is, the token was dead when it was sent to.
+        // If the timestamp cannot be used, the token counts as dead since the send.
         #expect(completion[8].map { $0.unregisteredAtMs == $0.sentAtMs && $0.sentAtMs > 0 } == true)
         #expect(world.reasonText[2] == "TeaTime")
         #expect(completion[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
@@ -115,7 +115,7 @@ import Testing
     @Test func `SETTINGS are heeded, down to one stream and back`() throws {
         let world = try World.connected(streams: 1, connections: 1...1) { $0.server.hold() }
         let server = world.server
-        // More than may be unanswered: they wait here.
+        // These are more requests than may be unanswered, so some wait in the transport.
         world.send(0..<20)
         world.runFor(seconds: 0.05)
         #expect(server.held.count == 1)
@@ -135,7 +135,7 @@ import Testing
         #expect(world.capacities == [1, 4, 1])
     }
 
-    /// What waits comes back, what is on a connection is answered.
+    /// Waiting requests are returned, and those on a connection are answered.
     @Test func `A host that allows no streams is out of reach`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         world.server.hold()
@@ -149,7 +149,7 @@ import Testing
         world.send(0..<1)
         world.run("given back") { world.completionOf[0]?.kind == .notProcessed }
 
-        // One connection that allows some is enough.
+        // One connection that allows streams is enough.
         try world.server.peers[1].allow(streams: 2)
         world.run("in reach") { world.reachable == [false, true] && world.capacity == 2 }
         world.send(1..<3)
@@ -162,7 +162,7 @@ import Testing
         world.run("answered") { world.completionOf[1]?.kind == .answered && world.completionOf[2]?.kind == .answered }
         #expect(world.notes.count(where: isStreamless) == 2)
 
-        // The quarantine connection allows none.
+        // The quarantine connection allows no streams.
         world.sendSuspects([10_000])
         world.run("given back") { world.completionOf[10_000]?.kind == .notProcessed }
         #expect(world.reachable == [false, true, false])
@@ -175,7 +175,7 @@ import Testing
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
                 guard peer.number == 0 else { return peer.respond(request.stream) }
-                // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
+                // Of streams 1, 3, 5, 7 and 9, the first two are processed, and answered after the GOAWAY.
                 guard request.stream == 9 else { return }
                 try? peer.session.shutdownNotice()
                 peer.goAway(3, "Shutdown")
@@ -262,7 +262,7 @@ import Testing
             return
         }
         #expect(reason.contains("127.0.0.1") && world.capacities.isEmpty)
-        // Nothing is connected: whatever is handed over comes back at once.
+        // There is no connection, so every request is returned at once.
         world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
         world.close()
@@ -282,7 +282,7 @@ import Testing
         #expect(world.server.peers[1].arrived.count == 1)
     }
 
-    /// So what was refused goes again at once, and no circuit opens for it.
+    /// Refused requests are therefore sent again at once, and no circuit opens.
     @Test func `An expired token is renewed before its answer is told of, unless it is young`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
@@ -320,11 +320,11 @@ import Testing
         world.configuration.maximumConnections = 1
         try world.connect()
         try world.server.peers[0].session.setStalled(true)
-        // Sixteen bodies of 4,000 bytes fit into 65,535.
+        // Sixteen bodies of 4,000 bytes fit into 65,535 bytes.
         world.send(0..<40, bodyBytes: 4_000)
         world.run("sixteen answers") { world.completions.count == 16 }
         world.runFor(seconds: 0.05)
-        // One more is handed over when nothing else is unanswered; its body waits.
+        // One more request is handed over when nothing else is unanswered. Its body waits.
         #expect(world.completions.count == 16)
         world.recall((0..<40))
         world.run("the others were waiting here") { world.completions.count == 39 }
@@ -343,11 +343,11 @@ import Testing
         try world.server.peers[0].session.setStalled(true)
         world.complete(0..<1, bodyBytes: 4_000)
         #expect(world.completions[0].kind == .notProcessed)
-        // It answered nobody meanwhile: another connection may do better.
+        // The connection answered no request meanwhile, so another one may do better.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
     }
 
-    /// A box on the way that drops what one notification says, and the rest of its connection with it.
+    /// A middlebox drops one notification's data and the rest of its connection.
     @Test(arguments: [false, true])
     func `Silence counts as a death while another connection lives`(isSuspect: Bool) throws {
         let world = try World()
@@ -364,7 +364,7 @@ import Testing
             if isSuspect { world.sendSuspects([10_000]) } else { world.send(10_000..<10_001) }
             world.run("completion") { world.completionOf[10_000] != nil }
             #expect(world.completionOf[10_000]?.kind == .inDoubt && world.completionOf[10_000]?.connectionDied == true)
-            // Nothing else is asked meanwhile: the other one shows its life by a PING's answer.
+            // No other request is sent meanwhile. The other connection is shown to be alive by its answer to a PING.
             #expect(world.completionOf[10_000]?.connectionWasSilent == false)
             world.forgetCompletion(10_000)
         }
@@ -388,7 +388,7 @@ import Testing
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
         world.configuration.responseTimeoutNs = 200_000_000
-        // Silent on the one that got the first; PINGs are answered.
+        // The connection with the first request is silent, but answers PINGs.
         var silent: Int?
         world.server.onRequest = { peer, request in
             if silent == nil { silent = peer.number }

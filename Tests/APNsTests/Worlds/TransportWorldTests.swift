@@ -2,10 +2,11 @@ import Foundation
 import TestSeeds
 import Testing
 
-/// Whole transports under hosts that behave as a seed has it (`TransportWorld`). A seed decides everything.
+/// Runs complete transports with hosts whose behavior depends on a seed (`TransportWorld`). The seed decides
+/// everything.
 ///
-/// `TRANSPORT_SEEDS=20000` runs so many, one after the other; `TRANSPORT_SEEDS=4711..4712` runs one again, and
-/// `TRANSPORT_TRACE=1` prints what happens in it.
+/// `TRANSPORT_SEEDS=20000` runs that many seeds in sequence. `TRANSPORT_SEEDS=4711..4712` repeats one seed, and
+/// `TRANSPORT_TRACE=1` prints its events.
 @Suite("Transport worlds")
 struct TransportWorldTests {
     static let asked = Seeds.asked(by: "TRANSPORT_SEEDS")
