@@ -22,7 +22,7 @@ struct BinaryProofTests {
     }
 
     /// Only fences are sent over its connections, one connection at a time.
-    @Test func `A gateway that reads nothing is out of reach until it answers`() throws {
+    @Test func `A gateway that does not read is unreachable until it answers`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         try unread(world)
@@ -43,7 +43,7 @@ struct BinaryProofTests {
     }
 
     /// Its kernel accepted twenty notifications that its program never read. The loss is reported.
-    @Test func `What silence accepted of a gateway that reads nothing is told`() throws {
+    @Test func `Notifications that silence accepted from a gateway that does not read are reported`() throws {
         let world = try GatewayWorld.connected()
         world.complete(0..<20)
         #expect(world.completions.allSatisfy { $0.isPresumed })
@@ -55,7 +55,7 @@ struct BinaryProofTests {
 
     /// One path to the gateway is dead and the others work. The fences show this at once, and nothing on them is in
     /// doubt.
-    @Test func `The others are asked when one is not read`() throws {
+    @Test func `If one connection is not read, the others must prove that they are`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
         world.configuration.window.notifications = 60
@@ -80,7 +80,7 @@ struct BinaryProofTests {
 
     /// On a connection with a fence the answer decides. Without an answer a notification is in doubt, even if it was
     /// acknowledged.
-    @Test func `Silence accepts nothing on a connection that is asked`() throws {
+    @Test func `Silence accepts nothing on a connection with a fence`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 2
         world.configuration.window.notifications = 40
@@ -100,7 +100,7 @@ struct BinaryProofTests {
     /// With format `simple`, a gateway closes where others answer. Closing a connection before it has read the fence is
     /// not such an answer.
     @Test(arguments: [true, false])
-    func `The end is an answer to the fence, and only without identifiers`(isSimple: Bool) throws {
+    func `A close answers the fence only without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()
         if isSimple { world.configuration.format = .simple }
         try unread(world)
@@ -113,7 +113,7 @@ struct BinaryProofTests {
     }
 
     /// Such a gateway cannot prove that it reads. One request at a time is sent, and silence accepts it.
-    @Test func `A gateway that takes a token of zeros is tried`() throws {
+    @Test func `A gateway that accepts a token of zeros gets one request at a time`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
         world.sendsAgain = true
@@ -123,7 +123,7 @@ struct BinaryProofTests {
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
     }
 
-    @Test func `Another credential is asked for the same`() throws {
+    @Test func `A new credential also needs a proof`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count
@@ -135,7 +135,7 @@ struct BinaryProofTests {
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    @Test func `A stop waits for no answer`() throws {
+    @Test func `A stop does not wait for a proof`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count
@@ -148,7 +148,7 @@ struct BinaryProofTests {
     }
 
     /// Suspects have their own connection, and wait for the proof too.
-    @Test func `Suspects come back meanwhile`() throws {
+    @Test func `Suspects are returned while a proof is awaited`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.sendSuspects([77])

@@ -12,7 +12,7 @@ struct BinaryTransportTests {
     }
 
     @Test(arguments: BinaryConfiguration.Format.allCases)
-    func `Silence for the whole window is acceptance`(format: BinaryConfiguration.Format) throws {
+    func `Silence for the whole window counts as acceptance`(format: BinaryConfiguration.Format) throws {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
         world.send(0..<100)
         let sentNs = world.nowNs
@@ -24,7 +24,7 @@ struct BinaryTransportTests {
         #expect(world.gateway.frames.map(\.number) == Array(0..<100))
     }
 
-    @Test func `What the frame says comes from the headers`() throws {
+    @Test func `The frame's fields are taken from the headers`() throws {
         let world = try GatewayWorld.connected()
         var stored = world.request(1)
         stored.headers.expiration = nil
@@ -45,7 +45,7 @@ struct BinaryTransportTests {
     }
 
     /// The same promise as node-apn's, without its limit on stored notifications.
-    @Test func `An error decides what is before it and what is after is sent again`() throws {
+    @Test func `After an error, earlier notifications are settled and later ones are sent again`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.maximumConnections = 1
             $0.sendsAgain = true
@@ -71,7 +71,7 @@ struct BinaryTransportTests {
         #expect(world.reachable == [true])
     }
 
-    @Test func `Without resend what was discarded is given back for good`() throws {
+    @Test func `With resend false, discarded notifications are given back for good`() throws {
         let world = try GatewayWorld.connected { $0.configuration.resendsDiscarded = false }
         world.gateway.onFrame = { peer, frame in if frame.number == 9 { peer.answer(7, peer.frames[4].identifier) } }
         world.complete(0..<10)
@@ -80,7 +80,7 @@ struct BinaryTransportTests {
     }
 
     @Test(arguments: [UInt8(0), 10])
-    func `A shutdown names the last that was delivered`(status: UInt8) throws {
+    func `A shutdown names the last delivered notification`(status: UInt8) throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if frame.number == 9, world.gateway.peers.count == 1 { peer.answer(status, peer.frames[4].identifier) }
@@ -94,7 +94,7 @@ struct BinaryTransportTests {
     }
 
     /// Nothing was delivered, so the next attempt waits. Otherwise such a gateway would be asked at full rate.
-    @Test func `A shutdown before anything was delivered is waited after`() throws {
+    @Test func `After a shutdown without a delivery the next attempt waits`() throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if world.gateway.peers.count < 4 || frame.isFence { peer.answer(10, 0) }
@@ -110,7 +110,7 @@ struct BinaryTransportTests {
     }
 
     /// A notification that ends each of its connections is finally sent alone, and only then blamed.
-    @Test func `A poisonous notification is found by halves`() throws {
+    @Test func `A notification that ends its connections is found by halving the limit`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
             $0.configuration.window.longestNs = 100_000_000
@@ -125,7 +125,7 @@ struct BinaryTransportTests {
     }
 
     /// An error for a notification that counts as accepted is reported, and lengthens the window.
-    @Test func `An error that comes too late lengthens the window`() throws {
+    @Test func `An error after the window lengthens the window`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
             $0.configuration.window.longestNs = 1_000_000_000
@@ -144,7 +144,7 @@ struct BinaryTransportTests {
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
 
-    @Test func `The kernel's room is the gateway's pace`() throws {
+    @Test func `The kernel's buffer space sets the pace`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.bytes = 200_000
             $0.gateway.answersFences = true
@@ -165,7 +165,7 @@ struct BinaryTransportTests {
     }
 
     /// At a rebalance the gateway's answer decides, not its silence.
-    @Test func `A fence decides what is open when partitions go`() throws {
+    @Test func `At a rebalance a fence decides the open notifications`() throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
@@ -181,7 +181,7 @@ struct BinaryTransportTests {
 
     /// A gateway that does not answer may have read nothing. Its open notifications are in doubt, not accepted.
     @Test(arguments: [true, false])
-    func `A stop is fenced and a gateway that does not answer is waited for`(answers: Bool) throws {
+    func `A stop sends a fence and waits for a gateway that does not answer`(answers: Bool) throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
@@ -193,7 +193,7 @@ struct BinaryTransportTests {
     }
 
     /// Notifications that silence accepted wrongly are reported at the stop at the latest.
-    @Test func `A stop has the gateway prove what silence accepted`() throws {
+    @Test func `A stop makes the gateway confirm what silence accepted`() throws {
         let world = try GatewayWorld.connected { $0.configuration.window.durationNs = 100_000_000 }
         let loop = world.loop
         world.gateway.onFrame = { peer, frame in
@@ -207,7 +207,7 @@ struct BinaryTransportTests {
     }
 
     /// The gateway answers a notification before the fence, and never reads the fence.
-    @Test func `An error before the fence has the rest given back`() throws {
+    @Test func `After an error before the fence the later notifications are returned`() throws {
         let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in
             if frame.isFence { peer.answer(8, peer.frames[20].identifier) }
@@ -219,7 +219,7 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.unprocessed == .discarded } == 29)
     }
 
-    @Test func `What a gateway would refuse or has no field for is not sent`() throws {
+    @Test func `A request that a gateway would refuse or cannot express is not sent`() throws {
         let world = try GatewayWorld.connected { $0.configuration.payloadLimit = 256 }
         let fits = #"{"aps":""# + String(repeating: "x", count: 246) + #""}"#
         var broadcast = world.request(3)
@@ -240,7 +240,7 @@ struct BinaryTransportTests {
             (.simple, [8, 0, 0, 0, 0, 0]), (.simple, [8, 8, 0, 0, 0, 1]), (.simple, [8, 10, 0, 0, 0, 0]),
             (.framed, [8, 1, 0, 0x0F, 0x42, 0x3F]), (.framed, Array("HTTP/1.1 400".utf8)), (.framed, []),
         ] as [(BinaryConfiguration.Format, [UInt8])])
-    func `An end that tells nothing of what was sent leaves everything in doubt`(
+    func `A close that names no notification leaves all in doubt`(
         format: BinaryConfiguration.Format, answer: [UInt8]
     ) throws {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
@@ -254,7 +254,7 @@ struct BinaryTransportTests {
         if answer.first == 72 { #expect(world.noted("disconnected", "a byte 72", "unanswered: 3")) }
     }
 
-    @Test func `A host that cannot be reached takes nothing`() throws {
+    @Test func `An unreachable host has no capacity`() throws {
         let world = try GatewayWorld()
         world.gateway.isListening = false
         world.start()
@@ -268,7 +268,7 @@ struct BinaryTransportTests {
     }
 
     /// Unused connections say nothing about the gateway, however soon they close.
-    @Test func `Connections that nobody used are no ends of the host`() throws {
+    @Test func `Closed unused connections do not count against the host`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.minimumConnections = 3
             $0.configuration.idleConnectionNs = 5_000_000_000
@@ -283,7 +283,7 @@ struct BinaryTransportTests {
         world.complete(0..<1)
     }
 
-    @Test func `A new credential is for new connections`() throws {
+    @Test func `A new credential is used on new connections`() throws {
         let world = try GatewayWorld.connected()
         world.send(0..<10)
         world.run("frames") { world.gateway.frames.count == 10 }

@@ -23,7 +23,7 @@ struct BinaryValueTests {
     }
 
     /// The expected bytes are from Apple's tables of the three commands.
-    @Test func `Each format has the protocol's bytes`() {
+    @Test func `Each format is encoded as in Apple's documentation`() {
         let token: [UInt8] = [0x00, 0xFF, 0x7A, 0xBC]
         let payload = Array(#"{"aps":{}}"#.utf8)
         #expect(frame(.simple) == [0, 0, 4] + token + [0, 10] + payload)
@@ -36,7 +36,7 @@ struct BinaryValueTests {
     // MARK: Answers
 
     @Test(arguments: 0...6)
-    func `An answer comes in pieces`(first: Int) {
+    func `An answer may arrive in pieces`(first: Int) {
         let bytes: [UInt8] = [8, 7, 0, 1, 2, 255]
         var reader = GatewayAnswerReader()
         let early = bytes[..<first].withUnsafeBytes { reader.read($0) }
@@ -46,7 +46,7 @@ struct BinaryValueTests {
         #expect(late == answer)
     }
 
-    @Test func `Bytes that are no answer are named`() {
+    @Test func `Invalid answer bytes are reported`() {
         var reader = GatewayAnswerReader()
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
@@ -74,7 +74,7 @@ struct BinaryValueTests {
 
     // MARK: The window
 
-    @Test func `Identifiers tell open closed and foreign apart`() {
+    @Test func `Identifiers distinguish open, closed and unknown entries`() {
         var window = BinaryWindow()
         for number in UInt32(1)...300 {
             window.open(
@@ -109,7 +109,7 @@ struct BinaryValueTests {
 
     /// After a pause of the process (SIGSTOP, a paused container), the wait returns before the socket is read, and the
     /// clock says that the window has passed.
-    @Test func `An error that waits to be read is not silence`() {
+    @Test func `An unread error in the socket is not silence`() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []
         #expect(session.settleSilent(windowNs: 2_000, nowNs: 1_100) { said.append($0) } == 0)
@@ -123,7 +123,7 @@ struct BinaryValueTests {
     }
 
     /// The window is longer than the limit of a peer's silence.
-    @Test func `A peer is not silent while nothing waits for it`() {
+    @Test func `A peer with nothing to acknowledge is not silent`() {
         var session = session(1, leftNs: 1_000)
         #expect(!session.isSilent(forNs: 500, nowNs: 5_000))
         session.open(NotificationID(slot: NotificationSlot(2), generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
@@ -133,7 +133,7 @@ struct BinaryValueTests {
     }
 
     /// The shutdown says that nothing was processed, but silence had accepted some notifications. The loss is reported.
-    @Test func `A shutdown that counts nothing tells what silence had accepted`() {
+    @Test func `A shutdown without processed notifications reports those that silence accepted`() {
         var session = session(3, leftNs: 1_000)
         _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }
         #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
@@ -152,7 +152,7 @@ struct BinaryValueTests {
 
     // MARK: Admission
 
-    @Test func `Ends without a word halve what is open until one is alone`() {
+    @Test func `Closes without an answer halve the limit down to one`() {
         var admission = BinaryAdmission(most: 100_000)
         #expect(admission.limit == 100_000)
         // The new limit depends on the number of notifications settled on the connection.
@@ -176,7 +176,7 @@ struct BinaryValueTests {
         #expect(first.limit == 100)
     }
 
-    @Test func `Errors that discard most halve it not below two thousand`() {
+    @Test func `Errors that discard most notifications halve the limit, but not below two thousand`() {
         var admission = BinaryAdmission(most: 20_000)
         var limits: [Int] = []
         for _ in 0..<5 {

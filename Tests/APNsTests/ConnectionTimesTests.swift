@@ -12,7 +12,7 @@ import Testing
         Double(world.loop.now.monotonicNs - sinceNs) / 1e9
     }
 
-    @Test func `An idle day is no fault`() throws {
+    @Test func `An idle day is not a fault`() throws {
         let world = try World.connected()
         world.complete(0..<1)
         let before = world.channels[0].sentBytes
@@ -27,7 +27,7 @@ import Testing
     }
 
     /// Without requests, a PING is sent after a minute and waits ten seconds for its answer.
-    @Test func `An idle connection that died is replaced`() throws {
+    @Test func `A dead idle connection is replaced`() throws {
         let world = try World.connected()
         let beganNs = world.loop.now.monotonicNs
         world.server.peers[0].isDeaf = true
@@ -38,7 +38,7 @@ import Testing
 
     /// With an unanswered request, a PING is sent after five seconds of silence and waits ten for its answer. Meanwhile
     /// the connection gets no requests.
-    @Test func `A silent connection is given up within fifteen seconds`() throws {
+    @Test func `A silent connection is closed within fifteen seconds`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, _ in peer.isDeaf = true }
         }
@@ -59,7 +59,7 @@ import Testing
 
     /// The host answers PINGs but no requests. It is reported after nine seconds, and the connection is closed after
     /// thirty.
-    @Test func `A host that answers nothing is named and given up`() throws {
+    @Test func `A host that answers no request is reported, and its connection closed`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { _, _ in }
         }
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// One of several requests is unanswered for thirty seconds. Its stream is cancelled, and the connection stays.
-    @Test func `One that is not answered is cancelled`() throws {
+    @Test func `An unanswered request is cancelled`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, request in if request.stream != 1 { peer.respond(request.stream) } }
         }
@@ -94,7 +94,7 @@ import Testing
     }
 
     /// With `connections.max_age`, the next connection is ready before the old one closes.
-    @Test func `A connection is renewed in time, and the app is never without one`() throws {
+    @Test func `A connection is replaced at its age limit, and the app always has one`() throws {
         let world = try World.connected {
             $0.configuration.maxAgeNs = 600_000_000_000
             $0.configuration.responseTimeoutNs = 3_600_000_000_000
@@ -130,7 +130,7 @@ import Testing
 
     /// APNs knows a new bundle id only on new connections. Connections older than a minute are replaced, at most once
     /// in fifteen minutes.
-    @Test func `A topic that is refused renews connections once in fifteen minutes`() throws {
+    @Test func `A refused topic replaces connections at most once in fifteen minutes`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }
         }
@@ -158,7 +158,7 @@ import Testing
 
     /// The server returns only errors for an hour. One connection is replaced after five seconds, then one every
     /// fifteen minutes.
-    @Test func `Server errors replace a connection four times an hour`() throws {
+    @Test func `Permanent server errors replace a connection four times an hour`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { $0.respond($1.stream, 503) }
         }

@@ -35,7 +35,7 @@ struct FeedbackParserTests {
         return read
     }
 
-    @Test func `The items are the same wherever they are cut`() {
+    @Test func `The items do not depend on how the bytes are split`() {
         let all = Self.items.flatMap(Self.bytes)
         for split in 0...all.count {
             var parser = FeedbackParser()
@@ -49,7 +49,7 @@ struct FeedbackParserTests {
         }
     }
 
-    @Test func `An item that breaks off is none`() {
+    @Test func `An incomplete item is not reported`() {
         let all = Self.bytes(Item(seconds: 1, token: Self.token(32)))
         for count in 1..<all.count {
             var parser = FeedbackParser()
@@ -63,7 +63,7 @@ struct FeedbackParserTests {
         #expect(parser.isInsideItem && parser.skipped == 1)
     }
 
-    @Test func `The longest is skipped as a whole`() {
+    @Test func `The longest invalid item is skipped as a whole`() {
         let after = Item(seconds: 3, token: [1])
         let all = Self.bytes(Item(seconds: 2, token: Self.token(0xFFFF))) + Self.bytes(after)
         var parser = FeedbackParser()

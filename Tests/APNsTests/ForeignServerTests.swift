@@ -46,7 +46,7 @@ final class Nghttpd {
 @Suite(.serialized, .enabled(if: Nghttpd.path != nil, "nghttpd is not installed (nghttp2-server)"))
 struct ForeignServerTests {
     @Test(arguments: [true, false], [1, 100])
-    func `A server of another make answers known and unknown tokens`(indexAuthorization: Bool, streams: Int) throws {
+    func `An independent server answers known and unknown tokens`(indexAuthorization: Bool, streams: Int) throws {
         let total: UInt32 = streams == 1 ? 500 : 5_000
         let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
         let server = try Nghttpd(known: known, streams: streams)

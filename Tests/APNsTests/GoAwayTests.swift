@@ -17,7 +17,7 @@ import Testing
     ]
 
     @Test(arguments: ReasonCode.allCases)
-    func `Every reason has its meaning`(reason: ReasonCode) {
+    func `Every reason is classified`(reason: ReasonCode) {
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
         #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
         #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
@@ -47,7 +47,7 @@ import Testing
             ("Shutdown", true), ("IdleTimeout", true), ("BadCertificate", true), ("TooManyRequests", true),
             ("Shutdown", false),
         ], [true, false])
-    func `Only a connection that answered and leaves in order is replaced at once`(
+    func `Only a connection that has answered and ends in order is replaced at once`(
         _ end: (reason: String, isAfterAnswer: Bool), isAnswer: Bool
     ) throws {
         let world = try World.connected { world in
@@ -69,7 +69,7 @@ import Testing
 
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
     /// than the test. Requests after the last one are not to blame.
-    @Test func `A server that rotates connections is used at once again`() throws {
+    @Test func `A server that rotates connections is used again at once`() throws {
         let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000
             world.configuration.backOff.lastNs = 3_600_000_000_000
@@ -96,7 +96,7 @@ import Testing
         #expect(world.reachable == [true] && !world.capacities.contains(0))
     }
 
-    @Test func `An old connection says nothing about the new credential`() throws {
+    @Test func `Errors on an old connection do not affect the new credential`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<1)
         world.run("asked") { world.server.arrived == 1 }
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test(arguments: Ending.allCases)
-    func `An app whose connections answer nothing is out of reach`(ending: Ending) throws {
+    func `An app whose connections do not answer is unreachable`(ending: Ending) throws {
         let world = try World()
         var isGood = false
         world.server.onRequest = { peer, request in
@@ -150,7 +150,7 @@ import Testing
     }
 
     /// One address of the host is dead and another one works. Answers over the working one show that the host works.
-    @Test func `A host is in reach while one of its connections answers, though others end`() throws {
+    @Test func `A host is reachable while one of its connections answers, even if others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.server.onRequest = { peer, request in
@@ -173,7 +173,7 @@ import Testing
     }
 
     /// Answers arrive between the refusals, so the refusals concern only their requests.
-    @Test func `Refused streams among answers leave the connection alone`() throws {
+    @Test func `Refused streams between answers do not affect the connection`() throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
                 if [1, 201].contains(request.stream) { return peer.respond(request.stream) }

@@ -33,7 +33,7 @@ import Testing
     /// The connection is lost when the kernel has accepted some requests completely, or all but the last byte of the
     /// last one.
     @Test(arguments: 0...3, [0, 1])
-    func `Only what the kernel has whole is in doubt`(whole: Int, missing: Int) throws {
+    func `Only requests that the kernel accepted completely are in doubt`(whole: Int, missing: Int) throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<4, world, channel)
@@ -54,7 +54,7 @@ import Testing
     }
 
     /// The response timeout starts when the kernel accepts END_STREAM, however late that is.
-    @Test func `The time for an answer begins with the kernel`() throws {
+    @Test func `The response timeout starts when the kernel accepts the request`() throws {
         let world = try World.connected { $0.configuration.keepalive.silentNs = 100_000_000_000 }
         world.run("settled") { world.server.peers[0].isReady }
         world.server.peers[0].isDeaf = true
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// nghttp2 writes the end of a body when the output has space, long after the peer's window allowed it.
-    @Test func `A body whose end just left is in doubt`() throws {
+    @Test func `A request whose body has just been sent completely is in doubt`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(4_096)]
             $0.options.connectionWindow = 1 << 21
@@ -127,7 +127,7 @@ import Testing
 
     /// An answer before the body is complete ends the request. The stream is free again, and the rest of the body is
     /// not sent.
-    @Test func `An answer before the body is out ends the request`() throws {
+    @Test func `An answer before the body is complete ends the request`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]
             $0.options.canStall = true

@@ -25,7 +25,7 @@ import Testing
             ("253402300800000", 0), ("9223372036854775807", 0), ("9223372036854775808", 0), ("-1", 0), (#""x""#, 0),
             ("null", 0), ("{}", 0), (String(repeating: "9", count: 4_000), 0), ("1700000000123.75", 1_700_000_000_123),
         ] as [(String, Int64)])
-    func `A timestamp that cannot be one leaves the reason as it is`(text: String, expected: Int64) {
+    func `An invalid timestamp does not affect the reason`(text: String, expected: Int64) {
         let body = Self.parse(#" { "timestamp" : \#(text), "reason" : "Unregistered" } "#)
         #expect(body.reason == .unregistered && body.timestampMs == expected)
         #expect(body.isTimestampUnusable == (expected == 0 && "-0123456789".contains(text.first!)))
@@ -36,7 +36,7 @@ import Testing
         #"{"reason":"Unregistered","extra":[1,{"a":"}"}]}"#,
         #"{"reason":"Unregistered","reason":5}"#, #"{"reason":"Unregistered","extra":null,"more":-1.5e3}"#,
     ])
-    func `other members are skipped, whatever they hold`(text: String) {
+    func `Other members are skipped whatever their values`(text: String) {
         #expect(Self.parse(text).reason == .unregistered)
     }
 
@@ -53,7 +53,7 @@ import Testing
         #"{"reason":"Unregis"#, #"{"reason":5}"#, #"{"reason":"Unregistered"}x"#, #"{"reason":""}"#,
         #"{"a":{"reason":"Unregistered"}}"#, "{\"reason\":\"a\\", #"{"reason":"Unregistered",}"#,
     ])
-    func `Anything else leaves the reason out`(text: String) {
+    func `Any other body has no reason`(text: String) {
         #expect(Self.parse(text) == Self.parse("{}"))
     }
 }
@@ -81,7 +81,8 @@ import Testing
         ]
 
     @Test(arguments: ages.indices)
-    func `A token is renewed every forty minutes, at once after a step, and not sooner than twenty`(index: Int) {
+    func `A token is renewed every forty minutes, at once after a clock step, and not before twenty minutes`(index: Int)
+    {
         func ns(_ seconds: Double) -> Int64 { Int64(seconds * 1_000) * 1_000_000 }
         let row = Self.ages[index]
         var age = TokenAge()
@@ -93,7 +94,7 @@ import Testing
     }
 
     /// Replicas and restarted processes create the same token.
-    @Test func `All processes that send with a key have tokens of the same time`() throws {
+    @Test func `All processes with the same key create the same token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {
             _ = token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
@@ -113,7 +114,7 @@ import Testing
 
     /// APNs called the token expired. A new one is created between two multiples of 40 minutes, and a later one is a
     /// multiple again.
-    @Test func `A token beside the grid stays for twenty minutes`() {
+    @Test func `A token created after an expiry is used for twenty minutes`() {
         // Each case has the minute of the answer, and the times of the next tokens up to the first multiple.
         let cases: [(Int64, [Int64])] = [(19, [39]), (20, [70, 119]), (29, [79, 119]), (30, [79]), (39, [79])]
         for (expiredMinute, expected) in cases {

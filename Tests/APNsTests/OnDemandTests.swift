@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `The first request dials and disuse closes`(wire: Wire) throws {
+    func `The first request dials, and an unused connection closes`(wire: Wire) throws {
         let world = try world(over: wire)
         world.configuration.idleConnectionNs = 100_000_000
         world.server.onRequest = { $0.respond($1.stream) }
@@ -33,7 +33,7 @@ import Testing
         world.close()
     }
 
-    @Test func `A host that cannot be reached is dialled until it answers`() throws {
+    @Test func `An unreachable host is dialed until it answers`() throws {
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
@@ -55,7 +55,7 @@ import Testing
     }
 
     /// Unanswered requests on a draining connection do not reduce the capacity of the next one.
-    @Test(arguments: [0, 1]) func `While one leaves the next is used`(minimum: Int) throws {
+    @Test(arguments: [0, 1]) func `While one connection drains the next one is used`(minimum: Int) throws {
         let world = try World()
         world.configuration.minimumConnections = minimum
         world.configuration.maximumConnections = 1

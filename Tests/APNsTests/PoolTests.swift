@@ -205,14 +205,14 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
     }
 
     /// Saturation means that the thread spent over half of the time waiting with all streams in use.
-    @Test func `More connections help a thread that waits with all streams taken`() {
+    @Test func `A thread that waits with all streams in use needs more connections`() {
         #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
         #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
         #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)
     }
 
     /// Answers arrive in one turn, and the core's next requests in another one shortly after.
-    @Test func `A short while with free streams is no relief`() {
+    @Test func `A short time with free streams does not reset the saturation`() {
         var saturation = Saturation()
         var said = 0
         for round in 0..<10 as Range<Int64> {

@@ -9,7 +9,7 @@ import Testing
     /// Whether the request is a suspect's, according to its number.
     private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
 
-    @Test func `The quarantine connection takes one suspect, then twice as many with each answer`() throws {
+    @Test func `The quarantine connection takes one suspect, then twice as many after each answer`() throws {
         let world = try World.connected { world in
             world.server.hold()
             let hold = world.server.onRequest
@@ -35,7 +35,7 @@ import Testing
     }
 
     /// The culprit affects other suspects at most once. After that, each is sent alone.
-    @Test func `Suspects under which the quarantine connection died go alone`() throws {
+    @Test func `Suspects that were on a lost quarantine connection are sent alone`() throws {
         let world = try World()
         let poison: UInt32 = 10_006
         world.server.onRequest = { [loop = world.loop] peer, request in
@@ -70,7 +70,7 @@ import Testing
         #expect(!world.capacities.contains(0), "ordinary connections go on")
     }
 
-    @Test func `The quarantine connection closes after idleness and is dialled again`() throws {
+    @Test func `The quarantine connection closes when it is idle and is dialed again`() throws {
         let world = try World.connected { $0.configuration.quarantineIdleNs = 50_000_000 }
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }

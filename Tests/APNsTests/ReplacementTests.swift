@@ -31,7 +31,7 @@ import Testing
         #expect(world.server.peers.count == 2)
     }
 
-    @Test func `What waits is sent over the next connection`() throws {
+    @Test func `Waiting requests are sent over the next connection`() throws {
         let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<7)
         world.run("two on the connection") { world.server.held.count == 2 }
@@ -45,7 +45,7 @@ import Testing
         #expect(world.server.peers.map(\.arrived.count) == [2, 5])
     }
 
-    @Test func `What cannot connect gives back what waits`() throws {
+    @Test func `If connecting fails, waiting requests are returned`() throws {
         let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.hold()
@@ -67,7 +67,7 @@ import Testing
         world.close()
     }
 
-    @Test func `From a token to a certificate`() throws {
+    @Test func `A token can be replaced by a certificate`() throws {
         let world = try World.connected()
         world.transport.replace(configuration: world.configuration, token: nil)
         world.complete(0..<1, status: 200)
@@ -114,7 +114,7 @@ import Testing
     }
 
     /// APNs knows a new bundle id only on new connections.
-    @Test func `What old connections refuse goes over new ones`() throws {
+    @Test func `A topic that old connections refuse is sent over new ones`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2

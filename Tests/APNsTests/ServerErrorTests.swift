@@ -12,7 +12,7 @@ import Testing
     }
 
     /// The connection is last in the order, which keeps requests off it even before it is replaced.
-    @Test func `The connection that errs is replaced, and the other stays`() throws {
+    @Test func `A connection with server errors is replaced, and the other one stays`() throws {
         let world = try World.connected(streams: 4, connections: 2...2) { world in
             world.configuration.errorSpanNs = 1_000_000_000
             world.server.onRequest = { if $0.number == 0 { self.errs($0, $1.stream) } else { $0.respond($1.stream) } }
@@ -30,7 +30,7 @@ import Testing
     }
 
     /// No connection answers well. The new connection did not help, and the next one would not either.
-    @Test func `The next connection with server errors waits before it is replaced`() throws {
+    @Test func `The next connection with server errors is replaced only after a pause`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
             world.configuration.errorPauseNs = 0
@@ -50,7 +50,7 @@ import Testing
         #expect(world.notes(of: "replacing") > 2)
     }
 
-    @Test func `One good answer in five is enough`() throws {
+    @Test func `One good answer in five keeps a connection`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
             world.server.onRequest = { peer, request in

@@ -112,7 +112,7 @@ import Testing
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
-    @Test func `SETTINGS are heeded, down to one stream and back`() throws {
+    @Test func `Changed SETTINGS are followed, down to one stream and back`() throws {
         let world = try World.connected(streams: 1, connections: 1...1) { $0.server.hold() }
         let server = world.server
         // These are more requests than may be unanswered, so some wait in the transport.
@@ -136,7 +136,7 @@ import Testing
     }
 
     /// Waiting requests are returned, and those on a connection are answered.
-    @Test func `A host that allows no streams is out of reach`() throws {
+    @Test func `A host that allows no streams is unreachable`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         world.server.hold()
         world.configuration.minimumConnections = 2
@@ -171,7 +171,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `A GOAWAY gives back what is above it, and the rest is answered`(wire: Wire) throws {
+    func `A GOAWAY returns the streams above it, and the others are answered`(wire: Wire) throws {
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
                 guard peer.number == 0 else { return peer.respond(request.stream) }
@@ -194,7 +194,7 @@ import Testing
     }
 
     @Test(arguments: [true, false], Wire.allCases)
-    func `A lost connection leaves its requests in doubt and is made anew`(isReset: Bool, wire: Wire) throws {
+    func `A lost connection leaves its requests in doubt and is replaced`(isReset: Bool, wire: Wire) throws {
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
                 if peer.number > 0 || request.stream == 1 { return peer.respond(request.stream) }
@@ -211,7 +211,7 @@ import Testing
         world.close()
     }
 
-    @Test func `A recall gives back what is on no connection`() throws {
+    @Test func `A recall returns requests that are on no connection`() throws {
         let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
@@ -227,7 +227,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `Close finishes what is on connections`(wire: Wire) throws {
+    func `Close waits for the requests on connections`(wire: Wire) throws {
         let world = try World(over: wire) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
@@ -251,7 +251,7 @@ import Testing
         #expect(world.server.peers.count == 2)
     }
 
-    @Test func `A server that cannot be trusted is dialled again and gets nothing`() throws {
+    @Test func `An untrusted server is dialed again and gets no request`() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
@@ -269,7 +269,7 @@ import Testing
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
-    func `Answers that ask for a new connection get one`(reason: String) throws {
+    func `Answers that require a new connection cause one`(reason: String) throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
                 let isFirst = peer.number == 0
@@ -283,7 +283,7 @@ import Testing
     }
 
     /// Refused requests are therefore sent again at once, and no circuit opens.
-    @Test func `An expired token is renewed before its answer is told of, unless it is young`() throws {
+    @Test func `An expired token is renewed before its answer is reported, unless it is young`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         }
@@ -298,7 +298,7 @@ import Testing
         #expect(tokens[1] == tokens[0] && tokens[2] == tokens[0] && tokens[3] != tokens[0])
     }
 
-    @Test func `A pool grows while all streams are taken and shrinks after idleness`() throws {
+    @Test func `A pool grows while all streams are in use, and shrinks when idle`() throws {
         let world = try World.connected(streams: 8, connections: 1...3) { world in
             world.configuration.idleConnectionNs = 1_000_000_000
             world.server.onRequest = { [loop = world.loop] peer, request in
@@ -315,7 +315,7 @@ import Testing
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
-    @Test func `The peer's window is counted`() throws {
+    @Test func `The peer's flow-control window is respected`() throws {
         let world = try World { $0.options.canStall = true }
         world.configuration.maximumConnections = 1
         try world.connect()
@@ -335,7 +335,7 @@ import Testing
         #expect(world.completions.count { $0.status == 200 } == 17)
     }
 
-    @Test func `A body that never gets out is not in doubt`() throws {
+    @Test func `A request whose body was never sent completely is not in doubt`() throws {
         let world = try World { $0.options.settings = [.initialWindowSize(100), .maxConcurrentStreams(10)] }
         world.server.options.canStall = true
         world.configuration.responseTimeoutNs = 50_000_000
@@ -349,7 +349,7 @@ import Testing
 
     /// A middlebox drops one notification's data and the rest of its connection.
     @Test(arguments: [false, true])
-    func `Silence counts as a death while another connection lives`(isSuspect: Bool) throws {
+    func `Silence counts as a lost connection while another connection is alive`(isSuspect: Bool) throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -370,7 +370,7 @@ import Testing
         }
     }
 
-    @Test func `Where no connection lives, silence counts against no notification`() throws {
+    @Test func `If no connection is alive, silence counts against no notification`() throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -383,7 +383,7 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream) }
     }
 
-    @Test func `A connection that answers nobody while another does counts`() throws {
+    @Test func `A connection without answers counts against its requests if another one answers`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2

@@ -38,7 +38,7 @@ import Testing
     /// The host has answered before, and there are other requests on the same connection. The first answer ends the
     /// state.
     @Test(arguments: Manner.allCases)
-    func `A host that answers nothing is told of`(manner: Manner) throws {
+    func `A host that answers no request is reported`(manner: Manner) throws {
         let world = try World.connected { $0.configuration.unansweredNs = 300_000_000 }
         world.complete(0..<3)
         world.runFor(seconds: 0.5)
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// The state of the old host does not apply to the new one.
-    @Test func `Another configuration begins anew`() throws {
+    @Test func `A new configuration resets the state`() throws {
         let world = try World()
         world.configuration.unansweredNs = 200_000_000
         world.server.onRequest = { _, _ in }

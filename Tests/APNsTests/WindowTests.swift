@@ -38,7 +38,7 @@ extension Window {
         return (window, tickets)
     }
 
-    @Test func `A complete response answers its notification`() {
+    @Test func `A complete response completes its notification`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
         #expect(window.count == 1)
@@ -50,7 +50,7 @@ extension Window {
 
     /// After a graceful GOAWAY, only the first of the returned requests can be its reason.
     @Test(arguments: [Completion.Unprocessed.refusedByPeer, .discarded])
-    func `A GOAWAY gives back what is above it and keeps the rest`(kind: Completion.Unprocessed) {
+    func `A GOAWAY returns the entries above it and keeps the others`(kind: Completion.Unprocessed) {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
         let isGraceful = kind == .discarded
@@ -74,7 +74,7 @@ extension Window {
             (99, false, 0, .notProcessed, true), (99, true, 0, .notProcessed, true),
             (100, false, 410, .answered, false), (100, true, 503, .answered, false),
         ] as [(Int64, Bool, UInt16, Completion.Kind, Bool)])
-    func `A stream that ends is decided by its status, else by what the kernel has`(
+    func `A stream without a response is decided by its status or by what the kernel accepted`(
         kernelHas: Int64, isRefused: Bool, status: UInt16, kind: Completion.Kind, countsAsRefused: Bool
     ) {
         var (window, tickets) = Self.window(1, kernelHas: kernelHas)
@@ -90,7 +90,7 @@ extension Window {
     @Test(arguments: [
         (written: Int64(0), inDoubt: 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 3), (5_000, 3),
     ])
-    func `A lost connection leaves in doubt what the kernel had`(written: Int64, inDoubt: Int) {
+    func `A lost connection leaves in doubt what the kernel accepted`(written: Int64, inDoubt: Int) {
         var (window, _) = Self.window(3, kernelHas: 0)
         window.add(9, stream: 99, end: nil, nowNs: 10)
         var closed: [Window.Closed] = []
@@ -104,7 +104,7 @@ extension Window {
         #expect(closed.last == Self.closed(9, .notProcessed))
     }
 
-    @Test func `The time for a response counts from END_STREAM`() {
+    @Test func `The response timeout starts at END_STREAM`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.didWrite(upTo: 200, nowNs: 5_000)
@@ -119,7 +119,7 @@ extension Window {
     }
 
     /// If no response arrives, the connection is to blame if it answered nothing meanwhile.
-    @Test func `A connection that answers nobody is given up`() {
+    @Test func `A connection that answers nothing is given up`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[0]) != nil)
         window.add(7, stream: 9, end: 900, nowNs: 30)
@@ -137,7 +137,7 @@ extension Window {
     }
 
     /// When the first entry that the kernel has not accepted closes, the next entry's time still runs.
-    @Test func `The time of the next runs when the first unsent one closes`() {
+    @Test func `The next entry's time runs when the first unsent one closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
         window.didWrite(upTo: 300, nowNs: 70)
@@ -146,7 +146,7 @@ extension Window {
     }
 
     /// Answers that arrived while a request waited for the kernel, or before a body began to wait, do not count for it.
-    @Test func `Only answers after a request was sent show that the connection lives`() {
+    @Test func `Only answers after a request was sent show that the connection works`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)
         window.didWrite(upTo: 200, nowNs: 50)
@@ -157,7 +157,7 @@ extension Window {
         #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
-    @Test func `The nearer of two deadlines is next`() {
+    @Test func `The earlier of two deadlines is next`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)
@@ -169,7 +169,7 @@ extension Window {
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
     }
 
-    @Test func `A body that waited is timed from its end`() {
+    @Test func `The timeout of a delayed body starts at its end`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)

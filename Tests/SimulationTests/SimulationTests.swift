@@ -20,7 +20,7 @@ struct SimulationTests {
     }
 
     @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
-    func `The promise, under every fault, in as many worlds as fit the budget`() {
+    func `The promise holds under every fault, in as many worlds as fit into the budget`() {
         let startNs = Self.threadTimeNs
         var seed: UInt64 = 0
         repeat {
@@ -31,13 +31,13 @@ struct SimulationTests {
     }
 
     @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
-    func `The promise, seed by seed`() throws {
+    func `The promise holds for each given seed`() throws {
         Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
     /// On demand only: what is rare needs thousands of worlds.
     @Test(.enabled(if: (SimulationTests.asked?.count ?? 0) >= 1_000, "SIMULATION_SEEDS asks for a thousand or more"))
-    func `It comes to everything that it is to test`() throws {
+    func `Every kind of event occurs`() throws {
         var happened: [String: Int] = [:]
         var limited = 0
         // Some of it is rare: until everything was there.

@@ -17,17 +17,17 @@ struct TransportWorldTests {
     @Test(
         .enabled(if: TransportWorldTests.asked == nil, "TRANSPORT_SEEDS asks for others"),
         arguments: (0..<8).map { $0 * piece })
-    func `A transport keeps its rules, whatever its host does`(from first: UInt64) {
+    func `A transport follows its rules, whatever its host does`(from first: UInt64) {
         for seed in first..<first + Self.piece { run(seed) }
     }
 
     @Test(.enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
-    func `The same, seed by seed`() throws {
+    func `The same for each given seed`() throws {
         Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
     @Test
-    func `It comes to everything that it is to test`() throws {
+    func `Every kind of event occurs`() throws {
         var happened: [String: Int] = [:]
         for seed in 100_000..<101_000 as Range<UInt64> {
             guard TransportWorld.kinds.contains(where: { happened[$0] == nil }) else { break }
