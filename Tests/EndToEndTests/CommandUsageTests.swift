@@ -3,9 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Commands without a broker.
+    /// Tests of commands without a broker.
     @Suite struct CommandUsageTests {
-        /// The exit code, a command line with ␣ for a space within an argument, and words of the answer.
+        /// Each line has the exit code, a command line (with ␣ for a space within an argument), and words of the
+        /// output.
         private static let mistakes = """
             64 | schema reslt | there is no schema "reslt"; did you mean result?
             64 | schema --all | unknown option "--all"
@@ -107,7 +108,7 @@ extension EndToEnd {
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
         }
 
-        /// A closed pipe is no failure, but a truncated file is.
+        /// A closed pipe is not a failure, but a truncated file is.
         @Test(
             .needs(.worker),
             arguments: [

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Records at which the worker dies. The product has no such record: a library that is loaded before it dies for it
-    /// (`Books/poison.c`).
+    /// Tests of records at which the worker crashes. The product has no such record, so a preloaded library crashes at
+    /// a certain word (`Books/poison.c`).
     @Suite struct CrashTests {
-        /// In the payload (`read`), or in the device token (`send`).
+        /// The word at which the library crashes, in the payload (`read`) or in the device token (`send`).
         private static let word = "badbadbadbadbadbadbadbadbadbad"
 
-        /// Three workers, 5,000 records, one of which kills the worker that reads it.
+        /// Three workers read 5,000 records, one of which crashes the worker that reads it.
         @Test(.needs(.worker, .broker, .kcat, .clang))
         func `One record kills no other notification`() throws {
             let scene = try Scene("crashed", partitions: 6)
@@ -34,7 +34,7 @@ extension EndToEnd {
             #expect(letters.count == 1, "\(letters)")
             let letter = try #require(letters.first)
             #expect(letter.contains("push-dlq-reason=worker-crashed") && letter.contains(Self.word))
-            // The supervisor of the worker that died logged the place twice and lives on; no other worker died.
+            // The supervisor of that worker logged the place twice and is still running. No other worker crashed.
             let place = try #require(died.text.firstMatch(of: /died of SIG\w+ at record (\S+);/)).1
             #expect(died.text.ranges(of: "died of").count == 2)
             #expect(place.hasPrefix("\(scene.configuration.requests)/"))
@@ -50,7 +50,7 @@ extension EndToEnd {
             try pages.await("/metrics", says: "\napns_worker_crashes_total 2\n")
             try pages.await("/status", says: "\"condemned\":[\"\(place)\"]")
 
-            // Every partition is read on.
+            // All partitions are still read.
             try write(300, from: 100_000, in: scene)
             try scene.settle(died)
             for worker in workers { try scene.stop(worker) }
@@ -70,7 +70,8 @@ extension EndToEnd {
             #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
             guard way == "abort" else { return try scene.stop(worker) }
 
-            // The same offset of a recreated topic is another record: it is given up after two deaths of its own.
+            // The same offset of the recreated topic is another record, which becomes a dead letter only after two
+            // crashes of its own.
             try scene.awaitResults(19, of: worker)
             try scene.delete(scene.configuration.requests)
             try scene.create(scene.configuration.requests)
@@ -91,7 +92,7 @@ extension EndToEnd {
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
         }
 
-        /// Restarts back off, because no record causes the deaths. A stop ends the waiting.
+        /// Restarts back off, because no record causes the crashes. A stop ends the backoff.
         @Test(
             .needs(.worker, .broker, .clang), arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
         func `Restarts after deaths at no record back off`(at place: String, by way: String) throws {
@@ -123,7 +124,7 @@ extension EndToEnd {
             let second = try worker.workerID
             #expect(second != first && second != worker.processID)
             worker.signal(SIGKILL)
-            // The wait includes the end of all output, so the worker is gone as well.
+            // `wait` includes the end of all output, so the worker has ended as well.
             #expect(try worker.wait() == .signalled(SIGKILL))
         }
 
@@ -138,7 +139,7 @@ extension EndToEnd {
 
         // MARK: Parts
 
-        /// Starts a static member that dies where the record says.
+        /// Starts a static member that crashes at the given place.
         private func start(
             _ name: String = "one", in scene: Scene, at place: String, by way: String = "trap"
         ) throws -> ChildProcess {
@@ -156,7 +157,8 @@ extension EndToEnd {
                 ])
         }
 
-        /// Writes plain records, each for a device of its own; one has the word in payload and device token.
+        /// Writes plain records, each for another device. The poisonous one has the word in its payload and device
+        /// token.
         private func write(_ count: Int, poisonAt poison: Int? = nil, from first: Int = 0, in scene: Scene) throws {
             try scene.kcat(
                 (first..<first + count).map { number in

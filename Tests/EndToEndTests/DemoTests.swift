@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `apns-worker demo`: no broker is needed, it has one of its own.
+    /// Tests of `apns-worker demo`, which needs no broker because it includes one.
     @Suite struct DemoTests {
         @Test(.needs(.worker))
         func `The books agree`() throws {
@@ -10,7 +10,7 @@ extension EndToEnd {
             #expect(try demo.wait() == .exited(0), "\(demo.text)")
             #expect(demo.text.contains("The books agree."))
             #expect(demo.text.contains("10,000 of 10,000 settled"))
-            // Nothing is warned of, and no line of progress says what the one before said.
+            // There is no warning, and no line of progress repeats the one before.
             let lines = demo.text.split(separator: "\n")
             #expect(!lines.contains { $0.contains(" warning ") }, "\(demo.text)")
             #expect(!zip(lines, lines.dropFirst()).contains { $0 == $1 }, "\(demo.text)")

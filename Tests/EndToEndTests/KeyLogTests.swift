@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `--keylog`, and the frames of log level trace.
+    /// Tests of `--keylog`, and of the frames at log level trace.
     @Suite struct KeyLogTests {
-        /// The number of connections whose secrets are in the file. Each line of an NSS key log is label, random,
-        /// secret.
+        /// Returns the number of connections whose secrets are in the file. Each line of an NSS key log has a label,
+        /// the client's random and a secret.
         private static func connections(_ path: String) throws -> Int {
             let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
             for line in lines {
