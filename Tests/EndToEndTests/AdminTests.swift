@@ -24,7 +24,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker))
-        func `A worker is alive at once and ready when it has joined its group`() throws {
+        func `A worker is alive at once, and ready when it has joined its group`() throws {
             let scene = try Scene("ready", partitions: 1)
             let servers = scene.configuration.servers
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"

@@ -53,7 +53,7 @@ extension EndToEnd {
         ]
 
         @Test(.needs(.worker, .broker, .python), arguments: runs.filter { Long.isWanted || !$0.isLong })
-        func `Nothing is lost, and only what may be is sent twice`(run: Run) throws {
+        func `Nothing is lost, and only notifications in doubt are sent twice`(run: Run) throws {
             let scene = try GatewayScene("run", faults: run.faults, binary: run.binary, badEvery: run.badEvery)
             try scene.produce(run.records)
             for share in run.ends {
@@ -71,7 +71,7 @@ extension EndToEnd {
         /// Notifications after an error that arrives too late are lost. The worker reports their maximum number, and
         /// lengthens the window.
         @Test(.needs(.worker, .broker, .python))
-        func `A window that is too short is noticed, counted and lengthened`() throws {
+        func `A window that is too short is detected, counted and lengthened`() throws {
             let scene = try GatewayScene(
                 "short", faults: ["error-delay=600ms"], binary: "window: {duration: 100ms}", badEvery: 1_000)
             try scene.produce(4_000, "--rate", "1000")
@@ -91,7 +91,7 @@ extension EndToEnd {
         /// The kernel accepts bytes that the gateway never reads. The app is reported, and its notifications are
         /// deferred until the gateway reads again. Records of another app far behind in the same partition do not wait.
         @Test(.needs(.worker, .broker, .python), arguments: Long.isWanted ? ["silent", "slow=10"] : ["silent"])
-        func `A gateway that reads nothing holds up no other app`(fault: String) throws {
+        func `A gateway that does not read delays no other app`(fault: String) throws {
             let scene = try GatewayScene("unread", faults: [fault], hasOther: true)
             try scene.produce(13_000, "--app", "kiosk")
             try scene.produce(1_000, "--first", "13000", "--app", "shop")
@@ -116,7 +116,7 @@ extension EndToEnd {
                 ([], Int32(0), "status 8: the gateway reads, and refuses a token of zeros"),
                 (["silent"], 1, "no answer within 5 s to a token of zeros"),
             ])
-        func `check says whether the gateway answers`(faults: [String], code: Int32, words: String) throws {
+        func `check reports whether the gateway answers`(faults: [String], code: Int32, words: String) throws {
             let scene = try GatewayScene("check", faults: faults)
             try scene.write()
             try scene.base.command("check --probe").expect(code, words, "binary protocol")

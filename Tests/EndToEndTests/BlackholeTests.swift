@@ -10,7 +10,7 @@ extension EndToEnd {
         static let residentLimit = 70 * 1024
 
         @Test(.needs(.worker, .broker, .python))
-        func `A worker whose network swallows everything stays in its group and in its memory`() throws {
+        func `A worker whose network swallows all data stays in its group and within its memory limit`() throws {
             let scene = try Scene("blackhole")
             // The latency is high enough that thousands of requests are in flight when the network fails.
             let simulator = try scene.startSimulator("--latency", "1s")

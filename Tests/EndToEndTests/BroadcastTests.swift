@@ -7,7 +7,7 @@ extension EndToEnd {
     @Suite struct BroadcastTests {
         /// A channel is created, and a broadcast is sent through Kafka to the simulator.
         @Test(.needs(.worker, .broker, .kcat))
-        func `A broadcast from kcat`() throws {
+        func `A broadcast can be sent with kcat`() throws {
             let scene = try Scene("broadcast")
             let simulator = try scene.startSimulator()
             let managePort = try simulator.managePort()
@@ -42,7 +42,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `All commands of channels`() throws {
+        func `All commands of channels work`() throws {
             let scene = try Scene(withoutBroker: "channels")
             let simulator = try scene.startSimulator("--no-broadcast", "com.example.plain")
             let managePort = try simulator.managePort()

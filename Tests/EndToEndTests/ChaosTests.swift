@@ -49,7 +49,7 @@ extension EndToEnd {
 
         /// Nothing is lost, and every resend is counted as in doubt.
         @Test(.needs(.worker, .broker, .python), arguments: runs)
-        func `Nothing is lost, whatever befalls`(name: String, arguments: String) throws {
+        func `Nothing is lost under any fault`(name: String, arguments: String) throws {
             try chaos(arguments).expect(0, "\nlost: 0\n")
         }
 

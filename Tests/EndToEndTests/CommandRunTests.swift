@@ -50,7 +50,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Send directly`() throws {
+        func `Send delivers directly`() throws {
             let scene = try Scene(withoutBroker: "direct")
             let closedPort = Ports.claim()
             let simulator = try scene.startSimulator()
@@ -131,7 +131,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Send is refused where no result comes`() throws {
+        func `Send is refused if no result will be published`() throws {
             let scene = try Scene(withoutBroker: "refused")
             scene.configuration.resultKeys = "publish: failures"
             try scene.configure()
@@ -139,7 +139,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Send says where its notification waits`() throws {
+        func `Send reports where its notification waits`() throws {
             let scene = try Scene("putoff", partitions: 1)
             let tier = "\(scene.name).retry.1h"
             scene.configuration.retries = "tiers: {1h: \(tier)}, max_attempts: 3"
@@ -153,7 +153,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Send names a paused app`() throws {
+        func `Send reports a paused app`() throws {
             let scene = try Scene("paused", partitions: 1)
             scene.configuration.admin = "127.0.0.1:\(Ports.claim())"
             scene.configuration.appKeys = "paused: true"
@@ -214,7 +214,7 @@ extension EndToEnd {
 
         /// The command does not wait for a notification that is due after the deadline, but reports errors at once.
         @Test(.needs(.worker, .broker, .python))
-        func `Send says when its notification will be sent`() throws {
+        func `Send reports when its notification will be sent`() throws {
             let scene = try Scene("later", partitions: 1)
             let tier = "\(scene.name).retry.1h"
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 1h: \(tier)}, max_attempts: 3"
@@ -310,7 +310,7 @@ extension EndToEnd {
 
         /// A command that fails gets the same records again. Records that it accepted are committed.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Exec commits what the command took`() throws {
+        func `Exec commits the records that the command accepted`() throws {
             let scene = try Scene("exec")
             let values = (0..<100).map {
                 #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
@@ -384,7 +384,7 @@ extension EndToEnd {
         /// A second member joins while the first one's command is running. The group waits for the command, so no
         /// record is passed twice.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Members share without repeating`() throws {
+        func `Members share records without duplicates`() throws {
             let scene = try Scene("share")
             let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
             try scene.kcat(

@@ -13,7 +13,7 @@ extension EndToEnd {
         private static let deadLetterBytes = 20_000
 
         @Test(.needs(.worker, .broker, .python), arguments: [false, true])
-        func `Every member and header is as the contract says`(hasOtherSettings: Bool) throws {
+        func `Every member and header agrees with the contract`(hasOtherSettings: Bool) throws {
             let scene = try Scene("contract")
             let tiers = try prepare(scene)
             _ = try scene.startSimulator()
@@ -30,7 +30,7 @@ extension EndToEnd {
 
         /// Records in a tier that was removed from the configuration are still sent when they are due.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `A tier taken out is read until it is empty`() throws {
+        func `A removed tier is read until it is empty`() throws {
             let scene = try Scene("left")
             let left = "\(scene.name).left"
             try scene.create(left)

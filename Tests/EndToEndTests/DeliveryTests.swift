@@ -22,7 +22,7 @@ extension EndToEnd {
 
         /// Correct books are altered, one fault at a time.
         @Test(.needs(.python))
-        func `The audits find each kind of fault`() throws {
+        func `The audits detect each kind of fault`() throws {
             let ended = try Scene.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
             ended.expect(0)
         }
@@ -30,7 +30,7 @@ extension EndToEnd {
         /// Some requests make the server close, cut or reset its connections, or not answer. All are sent again, and
         /// those that may have been accepted twice are marked as in doubt.
         @Test(.needs(.worker, .broker, .python))
-        func `Lost connections lose nothing`() throws {
+        func `Lost connections lose no notification`() throws {
             let scene = try Scene("faults")
             let simulator = try scene.startSimulator()
             scene.configuration.more = "delivery: {response_timeout: 2s}"

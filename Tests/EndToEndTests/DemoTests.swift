@@ -22,7 +22,7 @@ extension EndToEnd {
                 ("3000 --withhold 7", 1, "The books differ in 1:"),
                 ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The books agree."),
             ] as [(String, Int32, String)])
-        func `A withheld result is noticed, and faults are survived`(options: String, status: Int32, text: String)
+        func `A withheld result is detected, and faults lose nothing`(options: String, status: Int32, text: String)
             throws
         {
             let demo = try ChildProcess(

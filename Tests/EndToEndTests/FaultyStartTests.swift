@@ -7,7 +7,7 @@ extension EndToEnd {
     @Suite struct FaultyStartTests {
         /// The worker does not handle signals yet, because it waits for its configuration from a pipe without a writer.
         @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func `A signal during the start`(number: Int32) throws {
+        func `A signal during the start is handled`(number: Int32) throws {
             let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
             try #require(mkfifo(pipe, 0o600) == 0)
             defer { unlink(pipe) }
@@ -26,7 +26,7 @@ extension EndToEnd {
         /// The signal arrives while libraries are initialized. Process 1 of a container would not receive it by
         /// default.
         @Test(.needs(.worker, .clang), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func `A signal before the start`(number: Int32) throws {
+        func `A signal before the start is handled`(number: Int32) throws {
             let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
             defer { unlink(name) }
             let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, Scene.book("early.c")])
@@ -107,7 +107,7 @@ extension EndToEnd {
 
         /// All faults are tested at once, because most of the time is spent waiting for the next attempt.
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `One line names what is wrong`() throws {
+        func `One line reports each fault`() throws {
             let sound = try Scene("sound")
             _ = try sound.startSimulator()
             try sound.check().expect(0)
@@ -142,7 +142,7 @@ extension EndToEnd {
 
         /// Without APNs there is no result, so `send` asks the worker for the reason.
         @Test(.needs(.worker, .broker, .python))
-        func `send says what keeps its worker from sending`() throws {
+        func `send reports why its worker does not send`() throws {
             let scene = try Scene("cutoff", partitions: 1)
             _ = try scene.startSimulator()
             // `send` finds the admin pages by the configuration.

@@ -42,7 +42,7 @@ extension EndToEnd {
     /// also test unavailable brokers.
     @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
-        func `A worker writes the tokens of the service`() throws {
+        func `A worker writes the service's tokens`() throws {
             let scene = try Scene("feedback")
             let count = 1_000
             // The service will restart on the same port.
@@ -81,7 +81,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `The command reads once`() throws {
+        func `The command reads the service once`() throws {
             let scene = try Scene("feedback")
             try scene.configure()
             try scene.command("feedback").expect(78, "no app of the configuration has binary.feedback")

@@ -7,7 +7,7 @@ extension EndToEnd {
     /// and, by the server's count, duplicates.
     @Suite struct FleetTests {
         @Test(.needs(.worker, .broker, .python))
-        func `Two join late and two leave`() throws {
+        func `Two workers join late and two leave`() throws {
             let fleet = try Fleet("three")
             try fleet.join("first")
             try fleet.join("second", after: 0.02)
@@ -19,7 +19,7 @@ extension EndToEnd {
 
         /// A static member that returns under its name has its partitions at once. The other member never stops.
         @Test(.needs(.worker, .broker, .python))
-        func `A static member comes back`() throws {
+        func `A static member returns`() throws {
             let fleet = try Fleet("static")
             try fleet.join("first", kafka: "group_instance_id: first")
             let second = try fleet.join("second", after: 0.02, kafka: "group_instance_id: second")
@@ -32,7 +32,7 @@ extension EndToEnd {
         /// The next owner repeats notifications that were in flight or settled since the last commit, and marks each as
         /// in doubt.
         @Test(.needs(.worker, .broker, .python))
-        func `A killed member's successor repeats what was in flight`() throws {
+        func `A killed member's successor repeats notifications in flight`() throws {
             let fleet = try Fleet("killed")
             try fleet.join("first", kafka: "group_instance_id: first")
             try fleet.end("first", by: "KILL")

@@ -33,7 +33,7 @@ extension EndToEnd {
 
         /// The refusals of the proxy are reported. `ProxyTests` has more of them.
         @Test(.needs(.worker, .tinyproxy), arguments: ["127.0.0.1", "::1"])
-        func `A proxy is used with the right password only`(host: String) throws {
+        func `A proxy is used only with the right password`(host: String) throws {
             let scene = try Scene(withoutBroker: "proxy")
             let simulator = try scene.startSimulator()
             let proxy = try Proxy(in: scene, host: host, allowing: simulator.port)

@@ -7,7 +7,7 @@ extension EndToEnd {
     @Suite(.ownBroker)
     struct HealthTests {
         @Test(.needs(.worker, .broker, .python))
-        func `A request topic that may not be read is named from the start until it may`() throws {
+        func `A request topic without a read permission is reported from the start until it is granted`() throws {
             let (scene, broker) = try Scene.protected("unread")
             let topic = scene.configuration.requests
             try broker.deny(.read, .topic(topic))

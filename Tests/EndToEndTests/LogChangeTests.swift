@@ -38,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A deleted topic holds up no other`() throws {
+        func `A deleted topic delays no other`() throws {
             let scene = try Scene("gone")
             let other = "\(scene.name).other"
             try scene.create(other)
@@ -59,7 +59,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A deleted result topic holds up only what needs it`() throws {
+        func `A deleted result topic delays only results for it`() throws {
             let scene = try Scene("unwritable", partitions: 2)
             let worker = try scene.startWorker()
             try scene.send(to: deviceTokens(10))
@@ -92,7 +92,7 @@ extension EndToEnd {
 
         /// The test does the same as `kafka-consumer-groups --reset-offsets --shift-by -100`.
         @Test(.needs(.worker, .broker, .kcat))
-        func `After a reset by another tool, everything that is sent again is in doubt`() throws {
+        func `After a reset by another tool, everything sent again is in doubt`() throws {
             let scene = try Scene("reset", partitions: 1)
             var worker = try scene.startWorker()
             try scene.send(to: deviceTokens(150))
@@ -109,7 +109,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A group without offsets starts where it is told, and says so`() throws {
+        func `A group without offsets starts where it is configured, and reports that`() throws {
             let scene = try Scene("start", partitions: 1)
             _ = try scene.startSimulator()
             try scene.send(to: deviceTokens(40))

@@ -15,7 +15,7 @@ extension EndToEnd {
         /// The apps alternate between keys and certificates, with connections on demand. All notifications of good apps
         /// are accepted, and none of the others.
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Apps that are refused or cannot be reached hold up no other`() throws {
+        func `Apps that are refused or unreachable delay no other`() throws {
             let scene = try Scene("manyapps")
             _ = try scene.startSimulator()
             let tier = "\(scene.name).tier.30s"
@@ -97,7 +97,7 @@ extension EndToEnd {
         /// The server accepts four requests at once, so the backlog would take minutes. Records of the other topic that
         /// are written later have results while most of the backlog has none.
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: Long.isWanted ? [1, 10] : [1])
-        func `A backlog keeps no other topic waiting`(weight: Int) throws {
+        func `A backlog does not delay other topics`(weight: Int) throws {
             let scene = try Scene("backlog", partitions: 2)
             let simulator = try scene.startSimulator("--latency", "200ms", "--streams", "1")
             let backlog = scene.configuration.requests

@@ -9,7 +9,7 @@ extension EndToEnd.Outages {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
             arguments: Long.isWanted ? ["frozen", "stopped"] : ["stopped"])
-        func `An outage costs nothing but time`(_ kind: String) throws {
+        func `An outage causes only a delay`(_ kind: String) throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("outage", on: broker)
             let simulator = try scene.startSimulator("--latency", "50ms")
@@ -30,7 +30,7 @@ extension EndToEnd.Outages {
         }
 
         @Test(.needs(.worker, .broker, .python), .ownBroker)
-        func `A broker that freezes is named while the worker idles`() throws {
+        func `A frozen broker is reported while the worker idles`() throws {
             let (scene, broker) = try Scene.protected("frozen", isStopped: true)
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             broker.freeze()

@@ -10,7 +10,7 @@ extension EndToEnd {
         /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
         @Test(.needs(.worker, .broker, .python))
-        func `A good record behind any other has its result`() throws {
+        func `A good record after any other has its result`() throws {
             let scene = try Scene("limits", partitions: 1)
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()
@@ -32,7 +32,7 @@ extension EndToEnd {
 
         /// Records without a value whose keys have the maximum size of a record: an incompressible megabyte.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Large tombstones stay in bounds and hold up nothing`() throws {
+        func `Large tombstones stay within the memory limit and delay nothing`() throws {
             let scene = try Scene("tombstones")
             let count = Long.isWanted ? 120 : 40
             try scene.change("tombstones", scene.configuration.requests, "\(count)", "1000000")
@@ -64,7 +64,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A record that is too large is written in a smaller form`() throws {
+        func `A record that is too large is written in a reduced form`() throws {
             let scene = try Scene("too-large", partitions: 1)
             scene.configuration.results = "\(scene.name).small-results"
             scene.configuration.retry = "\(scene.name).small-retry.1s"

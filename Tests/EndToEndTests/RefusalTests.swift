@@ -9,7 +9,7 @@ extension EndToEnd {
         /// The prefixes of device tokens whose stream is always refused, or is always above the last stream of a
         /// GOAWAY.
         @Test(.needs(.worker, .broker, .kcat), arguments: ["fa17f0030", "fa17f0130"])
-        func `A notification that is always refused holds up no other`(prefix: String) throws {
+        func `A notification that is always refused delays no other`(prefix: String) throws {
             let scene = try Scene("refusal", partitions: 1)
             let worker = try scene.startWorker()
             var good = 0
@@ -49,7 +49,7 @@ extension EndToEnd {
                         ("fault=reset-stream@1", "ends every request's stream"),
                         ("fault=blackhole@1", "takes requests and answers none"),
                     ] : []))
-        func `A host that answers nothing is named, and holds up no other app`(fault: String, words: String) throws {
+        func `A host that does not answer is reported, and delays no other app`(fault: String, words: String) throws {
             // There are two apps, each with its own simulator. The simulator of shop has the fault.
             let scene = try Scene("unanswered", partitions: 1)
             let port = try scene.startSimulator().port
@@ -87,7 +87,7 @@ extension EndToEnd {
         /// SETTINGS_MAX_CONCURRENT_STREAMS changes from 1,000 to 1 and back several times. Streams above a new limit
         /// are refused, and their requests are sent again.
         @Test(.needs(.worker, .broker, .python))
-        func `Streams that go and come back stall nothing`() throws {
+        func `Changing stream limits stall nothing`() throws {
             let scene = try Scene("streams")
             // With one stream each, the connections send at most about 40 requests a second, so a backlog grows.
             let simulator = try scene.startSimulator("--latency", "100ms")

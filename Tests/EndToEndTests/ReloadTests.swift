@@ -14,7 +14,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `Apps come, pause and go`() throws {
+        func `Apps are added, paused and removed`() throws {
             let scene = try Scene("reload", partitions: 1)
             let (worker, pages) = try scene.startWorkerWithPages()
             try scene.send(1)

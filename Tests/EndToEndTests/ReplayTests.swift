@@ -51,7 +51,7 @@ extension EndToEnd {
         private static let failed = "results --reason BadCollapseId"
 
         @Test(.needs(.worker, .broker, .python))
-        func `Failed notifications are replayed once, also by runs that are killed`() throws {
+        func `Failed notifications are replayed once, even if runs are killed`() throws {
             let scene = try Scene("replay")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -80,7 +80,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Of two runs at once the second goes on, and the first ends`() throws {
+        func `Of two concurrent runs the second continues, and the first ends`() throws {
             let scene = try Scene("replay-twice")
             let worker = try scene.startWorker()
             let wanted = try scene.produceFailing(3_000, of: worker)
@@ -115,7 +115,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Conditions choose requests, and those left out are named`() throws {
+        func `Conditions select requests, and omitted ones are reported`() throws {
             let scene = try Self.scene("replay-case")
             let text = try scene.replays("case", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
@@ -208,7 +208,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Dead letters are replayed as their records were`() throws {
+        func `Dead letters are replayed as the original records`() throws {
             let scene = try Self.scene("replay-letters")
             let text = try scene.replays("letters", scene.servers, scene.name)
             let large = try #require(Int(text.trimmingCharacters(in: .newlines)))
@@ -234,7 +234,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
-        func `Missing rights are named`() throws {
+        func `Missing rights are reported`() throws {
             let (scene, broker) = try Scene.protected("replay-rights")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = ""
@@ -290,7 +290,7 @@ extension EndToEnd.Outages {
     @Suite struct ReplayOutageTests {
         /// The outage is longer than a transaction's time limit, so the brokers abort the transaction.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long)
-        func `An outage costs a replay nothing`() throws {
+        func `An outage only delays a replay`() throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("replay-outage", on: broker)
             let worker = try scene.startWorker()

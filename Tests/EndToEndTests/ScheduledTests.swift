@@ -11,7 +11,7 @@ extension EndToEnd {
         private static let records = 300
 
         @Test(.needs(.worker, .broker, .python), arguments: ["come and go", "are killed"])
-        func `None is early or lost when workers`(_ how: String) throws {
+        func `No notification is early or lost when workers`(_ how: String) throws {
             let scene = try Scene("scheduled")
             let tiers = ["\(scene.name).retry.3s", "\(scene.name).retry.8s"]
             for tier in tiers { try scene.create(tier) }

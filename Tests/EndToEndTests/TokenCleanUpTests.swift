@@ -29,7 +29,7 @@ extension EndToEnd {
             .enabled(
                 if: Tool.postgres.place != nil, "PostgreSQL is not installed (by hand: apt-get install postgresql)"),
             .needs(.worker, .broker, .kcat))
-        func `Dead tokens are deleted and no others`() throws {
+        func `Only dead tokens are deleted`() throws {
             func dead(_ number: Int) -> String { "fa174101" + hex(number, digits: 56) }
             let database = try PostgreSQL()
             try database.run(statements[0])
