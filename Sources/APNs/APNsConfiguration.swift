@@ -35,7 +35,8 @@ package struct APNsConfiguration: Sendable {
     package var errorSpanNs: Int64 = 5_000_000_000
     /// The minimum time between two such replacements while other connections answer without errors.
     package var errorPauseNs: Int64 = 30_000_000_000
-    /// The same while no connection does. If one new connection did not help, another would not either.
+    /// The minimum time between two such replacements while no connection answers without errors. If one new connection
+    /// did not help, another would not either.
     package var errorTrialPauseNs: Int64 = 900_000_000_000
     /// The age at which a connection with the answer TopicDisallowed makes the transport replace all connections.
     package var topicAgeNs: Int64 = 60_000_000_000

@@ -78,7 +78,7 @@ import CRdkafka
 
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    // MARK: Questions; each waits at most `timeoutMs`
+    // MARK: Metadata
 
     /// Returns descriptions of these topics without creating any. `code` is the reason why a topic cannot be used, such
     /// as `.topicAuthorizationFailed`.

@@ -6,7 +6,8 @@ package struct DialTarget: Hashable, Sendable {
     package var port: UInt16
     /// The HTTP proxy, which is used with CONNECT (RFC 9110, section 9.3.6).
     package var proxy: Proxy?
-    /// The index, modulo their number, of the first address to try, to spread connections over a name's addresses.
+    /// Which of the name's addresses is tried first, as an index modulo their number. Different values spread
+    /// connections over the addresses.
     package var firstAddress: Int
 
     package init(host: String, port: UInt16, proxy: Proxy? = nil, firstAddress: Int = 0) {

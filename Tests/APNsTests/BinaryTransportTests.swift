@@ -44,7 +44,7 @@ struct BinaryTransportTests {
         #expect(String(decoding: frames[0].payload, as: UTF8.self) == #"{"aps":{"alert":"Hi"}}"#)
     }
 
-    /// The same promise as node-apn's, without its limit on stored notifications.
+    /// Like node-apn, the worker sends discarded notifications again, but without a limit on stored notifications.
     @Test func `After an error, earlier notifications are settled and later ones are sent again`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.maximumConnections = 1

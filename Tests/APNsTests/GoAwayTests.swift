@@ -107,7 +107,7 @@ import Testing
         #expect(world.refusals.isEmpty)
     }
 
-    // MARK: Out of reach
+    // MARK: Unreachable hosts
 
     enum Ending: CaseIterable {
         case goAwayAtOnce, refusesEveryStream, closedAfterSettings, answersShutdown

@@ -332,7 +332,8 @@ struct AppDirectoryTests {
         var directory = AppDirectory(Array(Self.routes.prefix(2)))
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")
-        // The same holds for the only app, but not for a request of the other environment.
+        // The only configured app is also used for a request without an environment, but not for one of the other
+        // environment.
         _ = directory.replace(by: [Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")

@@ -153,8 +153,8 @@ struct AgainRefusedTests {
         #expect(rig.send() == [])
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])
         #expect(rig.isEmpty)
-        // After a second one notification probes the credential. If it is refused again, the next probe follows after
-        // two.
+        // After one second, one notification is sent as a probe. If it is refused again, the next probe follows after
+        // two seconds.
         #expect(rig.wait(ms: 1_000).offer(partition, 3, "c") == ["c"])
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         Self.refuse(rig, "c")

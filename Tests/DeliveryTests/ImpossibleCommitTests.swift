@@ -35,7 +35,7 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.room(for: other) > 50)
     }
 
-    /// The same, but the first commit of `denied` is accepted, and its later ones are refused.
+    /// Returns a rig in which the first commit of `denied` is accepted, and its later ones are refused.
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
         let rig = Rig(apps: apps) {
             $0.maxOpen = 200

@@ -378,7 +378,7 @@ final class Rig {
         return settle()
     }
 
-    /// Does the same as `finish`, and returns descriptions.
+    /// Answers as `finish` does, and returns descriptions of the productions.
     func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
         for device in devices { answer(device, location: location) }
         return settled()

@@ -117,7 +117,7 @@ struct ScheduledTests {
         #expect(outcomes(3, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs) == [.accepted])
         #expect(outcomes(4, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs - 1) == [.expired])
         #expect(outcomes(5, inMs: -9 * Self.hourMs, firstMs: 0) == [.accepted])
-        // The same holds for a request.
+        // A request's time is handled in the same way.
         let requests = rig.assignReady()
         rig.receive(
             requests, 0, "b", headers: Self.headers(rig, inMs: -Self.hourMs),
@@ -206,7 +206,7 @@ struct ScheduledTests {
         #expect(written.map(\.request) == (0..<10_000).map { "requests/0/0/\($0)" })
         rig.receive(partition, 1, envelope: ["c"], more: #","not_before":null"#)
         #expect(rig.send() == ["c"])
-        // The same holds for a broadcast.
+        // A broadcast's time is handled in the same way.
         rig.receive(
             partition, 2, key: nil,
             value: #"{"channel_id":"dHN0","not_before":\#(later),"payload":{},"headers":{"apns-expiration":0}}"#)

@@ -59,7 +59,7 @@ extension EndToEnd {
             let words = made.text.split(separator: " ")
             let id = try #require(words.count > 1 ? String(words[1]) : nil)
             #expect(made.text == "created \(id) \(place) storage=most-recent\n")
-            // The same works without a configuration file.
+            // The command also works without a configuration file.
             let other = try jsonObject(
                 Scene.worker(
                     "channels create --storage none --format json --key-id SIMULATOR1 --team-id TEAM123456 "

@@ -186,8 +186,7 @@ extension EndToEnd {
                     line.split(separator: " ").first { $0.hasPrefix("request=") }.map { String($0.dropFirst(8)) }
                 }.sorted()
             }
-            // These find all notifications of a record, one notification of it, and a dead letter (but no result of
-            // it).
+            // The commands find all results of a record, one of them, and a dead letter, which has no result.
             let all = try find("results --deadline 120s --request \(requests)/1/0").expect(0)
             #expect(places(all.text) == (0..<3).map { "\(requests)/1/0/\($0)" })
             let one = try find("results --deadline 120s --request \(requests)/1/0/1").expect(0)
@@ -350,7 +349,7 @@ extension EndToEnd {
             // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not taken before the end")
-            // The same holds if the command does not end. The deadline also ends the command and its child processes.
+            // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
                 .expect(1, "the command was ended at --deadline; its 1 records are not committed")
         }

@@ -137,7 +137,7 @@ extension EndToEnd {
             #expect(!worker.text.contains("died of"))
         }
 
-        // MARK: Parts
+        // MARK: Shared functions
 
         /// Starts a static member that crashes at the given place.
         private func start(

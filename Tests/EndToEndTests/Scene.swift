@@ -126,7 +126,7 @@ final class Scene {
         try start(Tool.python.path(), [Self.book(name)] + arguments)
     }
 
-    // MARK: Programs that end
+    // MARK: Programs
 
     struct Finished {
         var ending: ChildProcess.Ending
@@ -159,7 +159,7 @@ final class Scene {
         try run(Tool.worker.path(), line.split(separator: " ").map(String.init) + more)
     }
 
-    /// Does the same with the worker's configuration file, which `configure` or `startWorker` has written.
+    /// Runs a command of `apns-worker` with the configuration file that `configure` or `startWorker` has written.
     func command(_ line: String, _ more: String...) throws -> Finished { try command(line, more) }
 
     func command(_ line: String, _ more: [String]) throws -> Finished {

@@ -183,7 +183,7 @@ struct Pages {
         return last.1
     }
 
-    /// Does the same until a page contains a text.
+    /// Reads a page until it contains a text.
     @discardableResult
     func await(_ path: String, says text: String) throws -> String {
         try self.await(path) { $0.1.contains(text) }

@@ -42,10 +42,10 @@ struct SimulatedFaults {
             damage: false, changes: false, lapses: lapses, isLong: isLong)
     }
 
-    /// A dead network abandons no notification.
+    /// The network is dead for minutes, and no notification may be abandoned.
     static let deadNetwork = SimulatedFaults(name: "dead network", breaks: false, poison: 0)
 
-    /// A notification that ends its connections does not affect others.
+    /// Some notifications end every connection they are on, and no other notification may be affected.
     static let poisonous = SimulatedFaults(name: "poison", breaks: false, silence: false, poison: 100)
 
     /// Of ten worlds, five have every fault.

@@ -107,7 +107,7 @@ enum SimulatedRule: String, CaseIterable {
     case slow = "w"
     /// The token belongs to the other environment.
     case foreign = "o"
-    /// The same, and the first two answers there are 503.
+    /// The token belongs to the other environment, whose first two answers are 503.
     case foreignShutdown = "p"
 
     /// Whether the notification may be forwarded to the other environment.

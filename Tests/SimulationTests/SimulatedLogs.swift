@@ -191,7 +191,7 @@ extension SimulatedWorld {
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         for other in workers where other !== worker {
             other.assignments[log]?.fenced?.wasFollowed = true
-            // This does not apply if the log was recreated meanwhile.
+            // The log's end means nothing to an owner of an earlier life of the log.
             let isSame = other.assignments[log]?.life == logs[log].life
             if let end, isSame, other.assignments[log]?.fenced?.successorEnd == nil {
                 other.assignments[log]?.fenced?.successorEnd = end
@@ -220,7 +220,7 @@ extension SimulatedWorld {
         breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
     }
 
-    // MARK: Notice
+    // MARK: Detection
 
     /// Handles a log that differs from the one the worker knows. Returns whether the log is read now, from its
     /// beginning.

@@ -263,7 +263,7 @@ extension SimulatedWorld {
                 limitCount += 1
                 doubtFlights(of: worker, log: log)
             } else if step - since > 40, assignment.isLate {
-                // This is the limit for the last commit.
+                // The time limit for the last commit has passed.
                 note("left without a commit")
                 lose(log, worker, &machine)
             }

@@ -30,7 +30,7 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
 
     func recall(from machine: inout DeliveryMachine) { world.recall(worker, &machine) }
 
-    /// The same limit as in `RecordPublisher`.
+    /// Whether as many productions wait as `RecordPublisher` allows.
     var isBackedUp: Bool { worker.producing.count >= 2 * world.settings.maxOpen }
 
     var nextDeadlineNs: Int64? { nil }

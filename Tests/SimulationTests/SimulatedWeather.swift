@@ -66,7 +66,7 @@ extension SimulatedWorld {
         }
     }
 
-    // MARK: Owners that learn it late
+    // MARK: Late owners
 
     /// Gives a partition to another worker. Its owner continues until it learns of that.
     func fence(_ log: Int, _ worker: SimulatedWorker, isExpired: Bool = false) {
@@ -79,7 +79,7 @@ extension SimulatedWorld {
         trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         let commit = logs[log].commit
         let horizon = commit?.life == logs[log].life ? commit?.map.horizon ?? 0 : 0
-        // This includes the records it has, and those it may still read from its fetched ones and may send.
+        // The worker may still send the records that it has read, and those that it still reads from its fetched ones.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
             horizon: assignment.life == logs[log].life ? horizon : Int64.max, isExpired: isExpired)

@@ -124,7 +124,7 @@ final class SimulatedWorker {
     var reads: [PartitionSlot: [Int64: SimulatedPlace]] = [:]
     /// The number of the first assignment by partition slot, before lost sessions that returned.
     var chains: [PartitionSlot: Int] = [:]
-    /// Since when none of its commits reach the broker.
+    /// The time since which none of its commits reach the broker, or `nil`.
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.
     var suspended: [Int: Suspended] = [:]

@@ -21,7 +21,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// Whether the connection has worked: the gateway answered, or read without an error. The transport sets this.
+    /// Whether the gateway has answered on this connection, or accepted notifications by silence while it was reading.
+    /// The transport sets this.
     var hasAnswered = false
     /// Why the connection was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }

@@ -87,7 +87,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         }
     }
 
-    // MARK: Whether the gateway reads
+    // MARK: Probation
 
     /// Whether requests wait until an answer shows that the gateway reads. To get that answer, a connection sends only
     /// a fence. Bytes in the gateway's kernel do not show that its program reads.

@@ -8,7 +8,7 @@ package import TLS
 package final class FeedbackConnection: ByteChannelDelegate {
     /// The longest time without a byte during a read.
     package static let silenceNs: Int64 = 30_000_000_000
-    /// The same after `hurry`.
+    /// The longest time without a byte after `hurry`.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
 
     private let name: String

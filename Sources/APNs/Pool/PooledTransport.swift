@@ -69,7 +69,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.due)
     }
 
-    // MARK: What each protocol has its own of
+    // MARK: Overridden by each protocol
 
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
     func dispatch() { preconditionFailure("overridden") }

@@ -38,7 +38,7 @@ final class TransportWorld {
         var lostAtMost = 0
         /// The minimum number of consecutive connections that were asked and did not answer.
         var endsInRow = 0
-        /// Since when there is neither a connection nor a dial.
+        /// The time since which there is neither a connection nor a dial, or `nil`.
         var noneSinceNs: Int64?
     }
 

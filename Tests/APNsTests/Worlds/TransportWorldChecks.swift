@@ -67,7 +67,7 @@ extension TransportWorld {
             "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms, and there is cause for \(most)")
     }
 
-    // MARK: What is told
+    // MARK: Events
 
     func take(_ events: [TransportEvent]) {
         chronicle.nowNs = time.loop.now.monotonicNs

@@ -38,7 +38,7 @@ final class WorldChronicle {
 
     func trace(_ text: @autoclosure () -> String) { if isTraced { print("\(seconds)  \(text())") } }
 
-    // MARK: Chance
+    // MARK: Random numbers
 
     func chance(_ percent: Int) -> Bool { percent > 0 && random.chance(percent) }
     func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &random) }

@@ -19,7 +19,7 @@ final class WorldConnection {
     var endedByPeer = false
     /// Whether the connection was found ready for requests.
     var wasSeenReady = false
-    /// Since when bytes wait that the peer's kernel has not acknowledged, or `nil` if none do.
+    /// The time since which bytes wait that the peer's kernel has not acknowledged, or `nil` if none do.
     var waitingSinceNs: Int64?
     /// Whether another connection was ready when this one closed.
     var wasAnotherReady = false

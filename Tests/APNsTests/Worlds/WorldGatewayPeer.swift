@@ -203,7 +203,7 @@ final class WorldGatewayPeer: WorldPeer {
         endAnyhow()
     }
 
-    // MARK: What befalls it
+    // MARK: Faults
 
     func misbehave() {
         if does(.goesAway), !hasStopped {

@@ -66,7 +66,7 @@ final class WorldHost: ChannelDialer {
     private(set) var standing: [WorldConnection] = []
     private(set) var peers: [any WorldPeer] = []
     private var gone: [WorldConnection] = []
-    /// The same count as in `WorldPeer`, for closed connections.
+    /// The number of wrongly accepted notifications (`WorldPeer.falselyAccepted`) on closed connections.
     private(set) var falselyAccepted = 0
     /// Called for each dial before there is a channel.
     var onDial: (WorldConnection) -> Void = { _ in }

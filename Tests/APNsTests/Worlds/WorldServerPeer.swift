@@ -174,7 +174,7 @@ final class WorldServerPeer: WorldPeer {
         return #"{"reason":"\#(reason)"\#(status == 410 ? #","timestamp":1790000000000"# : "")}"#
     }
 
-    // MARK: What befalls it
+    // MARK: Faults
 
     func misbehave() {
         if does(.goesAway) { goAway() }

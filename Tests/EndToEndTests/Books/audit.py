@@ -58,7 +58,7 @@ class Audit(Findings):
         self.moved = set()  # requests that went through a retry topic, where order is not kept
         self.order = {}  # (token, request partition) -> place of its last first send
 
-    # The producer's book.
+    # MARK: The producer's book
 
     def produced(self, line):
         place = f"{self.topic}/{line['p']}/{line['o']}"
@@ -71,7 +71,7 @@ class Audit(Findings):
         if len(line) > 3:  # more than n, p and o
             self.lines[place] = line
 
-    # The topics' book.
+    # MARK: The topics' book
 
     def retry(self, headers):
         """Records a retry record. Must be called before `result`."""
@@ -174,7 +174,7 @@ class Audit(Findings):
             if not ours.get("push-dlq-" + part):
                 self.found("dead letter without its " + part, place)
 
-    # The ends.
+    # MARK: The ends
 
     def lag(self, group, topic, count):
         if count:
@@ -200,7 +200,7 @@ class Audit(Findings):
             if not wanted[token] or (len(records) > wanted[token] and not self.crashed):
                 self.found("dead-token record of no 410", token)
 
-    # The server's book: apns-id -> (token, requests, accepted).
+    # MARK: The server's book: apns-id -> (token, requests, accepted).
 
     def server(self, seen):
         self.counts["requests the server saw"] = sum(requests for _, requests, _ in seen.values())

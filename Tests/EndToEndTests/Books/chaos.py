@@ -126,7 +126,7 @@ class Chaos:
         self.findings.append(text)
         self.say("FOUND " + text)
 
-    # Beginning and end.
+    # MARK: Beginning and end
 
     def set_up(self):
         options = self.options
@@ -239,7 +239,7 @@ class Chaos:
             "\n".join(self.findings) or "no findings",
             "THE BOOKS DO NOT AGREE" if self.findings else "the books agree", sep="\n", flush=True)
 
-    # While it runs.
+    # MARK: While it runs
 
     def tick(self):
         """Does the regular work of a run. Called several times a second."""

@@ -121,7 +121,7 @@ class ChaosAudit:
         self.totals = simulator.totals(self.options["simulator"])
         self.book.server(distinct)
 
-    # The parent.
+    # MARK: The parent
 
     def say(self, what):
         print(json.dumps(what), flush=True)

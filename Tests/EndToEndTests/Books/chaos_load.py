@@ -183,7 +183,7 @@ class Load:
         except (BufferError, KafkaException):
             pass
 
-    # Orders.
+    # MARK: Orders
 
     def listen(self):
         for line in sys.stdin:

@@ -113,7 +113,7 @@ class Broker(Program):
         finally:
             consumer.close()
 
-    # ACLs.
+    # MARK: ACLs
 
     def allow_everything(self):
         for resource in (["--topic", "*"], ["--group", "*"], ["--cluster"]):

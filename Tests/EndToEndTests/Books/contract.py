@@ -267,7 +267,7 @@ class Check:
             self.counts[ending.outcome] += 1
             self.ending(case, index, ending)
 
-    # Results and dead tokens.
+    # MARK: Results and dead tokens
 
     def ending(self, case, index, ending):
         topic, partition, offset, timestamp = case.place
@@ -326,7 +326,7 @@ class Check:
             if not sent <= observed <= settled + SLACK_MS:
                 self.findings.append(f"{what}: observed at {observed}, settled at {settled}")
 
-    # Retries.
+    # MARK: Retries
 
     def is_held(self, ending, retry, what):
         """Checks the record of a deferred notification. It has no attempt and is in the shortest tier. If its device has
@@ -406,7 +406,7 @@ class Check:
                 expected["push-retry-key"] = case.key
             self.equal(f"{label}: headers", headers, expected)
 
-    # Dead letters.
+    # MARK: Dead letters
 
     def dead_letter(self, case):
         self.counts["dead letters"] += 1

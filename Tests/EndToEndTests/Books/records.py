@@ -158,7 +158,9 @@ class Generator:
             else:
                 yield self.single(number, self.notification())
 
-    # Tokens. A notification of the book: [token, outcome, reason or None].
+    # MARK: Tokens
+
+    # A notification in the book is [token, outcome, reason or None].
 
     def token(self):
         return "00" + "%062x" % self.random.getrandbits(248)
@@ -178,7 +180,7 @@ class Generator:
             return self.token_for("Unregistered")
         return self.token_for(self.random.choice(self.common))
 
-    # Forms.
+    # MARK: Forms
 
     def single(self, number, notification):
         token = notification[0]
