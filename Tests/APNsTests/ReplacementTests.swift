@@ -91,7 +91,7 @@ import Testing
         world.transport.replace(configuration: world.configuration, token: nil)
         world.run("connected") { world.capacity > 0 }
         world.complete(0..<1, status: 200)
-        // Its host was always reachable.
+        // The host was always reachable.
         #expect(world.reachable == [true] && Set(world.refusals) == [.badCertificate])
         world.close()
     }

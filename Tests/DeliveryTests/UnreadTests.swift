@@ -40,7 +40,7 @@ struct UnreadTests {
         #expect(rig.offer(tier, 0, "a", headers: headers) == ["a"])
         rig.answer("a")
         #expect(rig.offer(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"]) == [])
-        // With another environment, or with a topic of no app, it belongs to no app here.
+        // With an environment or a topic that no app here has, the record belongs to no app.
         headers["push-environment"] = "development"
         rig.receive(tier, 1, "c", headers: headers)
         headers["push-environment"] = "production"

@@ -52,7 +52,7 @@ int32_t crash_topic(const void *bytes, int32_t count);
 /// Returns the name of a topic, or NULL for 0.
 const char *crash_topic_name(int32_t topic);
 
-// Supervisor
+// MARK: Supervisor
 
 /// Creates the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
 int crash_page_make(void);
@@ -63,7 +63,7 @@ void crash_add_death(int signal);
 /// Whether the worker asked to run without a supervisor.
 int crash_is_alone(void);
 
-// Worker
+// MARK: Worker
 
 /// Maps the supervisor's page from `descriptor`, and makes the kernel kill this process when the supervisor dies.
 /// Returns 0, or -1 if the descriptor is not such a page or the supervisor is already dead.
