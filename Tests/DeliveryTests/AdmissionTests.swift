@@ -125,11 +125,9 @@ struct RetryTierTests {
             (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
             (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
         ] as [(Int64, Int64, Int)])
-    func
-        `A retry goes to the first tier with at least the requested delay, to a longer one each time, else to the longest`(
-            _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
-        )
-    {
+    func `A retry goes to the first tier with the requested delay, then to longer ones`(
+        _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
+    ) {
         let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
         #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
         #expect(RetryTiers([.init(delayMs: 1_000)]).tier(delayMs: delayMs, previousMs: previousMs) == 0)
@@ -150,11 +148,9 @@ struct RetryTierTests {
             ([false, false, false, false], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
             ([false, false, false, true], [3, 3, 3, 3], [3, 3, 3, 3, 3]),
         ] as [([Bool], [Int], [Int])])
-    func
-        `For a tier that cannot be written the next longer one is used, else the next shorter one, else the tier itself`(
-            writable: [Bool], retries: [Int], scheduled: [Int]
-        )
-    {
+    func `An unwritable tier is replaced by the next longer one, else the next shorter one`(
+        writable: [Bool], retries: [Int], scheduled: [Int]
+    ) {
         var tiers = RetryTiers([1_000, 10_000, 100_000, 1_000_000].map { .init(delayMs: $0) })
         tiers.setWritable(writable)
         #expect((0..<4).map { tiers.writable($0) } == retries)

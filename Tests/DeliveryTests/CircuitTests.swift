@@ -78,11 +78,9 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
-    func
-        `A probe's answer that does not show a credential check closes nothing, and the next probe follows after the same pause`(
-            _ status: UInt16, _ reason: ReasonCode
-        )
-    {
+    func `A probe's answer without a credential check closes no circuit`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
             let (rig, partition) = Rig.ready()
             var offset: Int64 = 0
@@ -112,9 +110,7 @@ struct MachineCircuitTests {
     }
 
     @Test
-    func
-        `A probe that is unprocessed or in doubt is repeated, and one that is dropped, expired or lost makes room for another`()
-    {
+    func `An unprocessed or doubtful probe is repeated, and a dropped, expired or lost one is replaced`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
         #expect(rig.wait(ms: 1_000).offer(other, 0, "a") == ["a"])
@@ -195,11 +191,9 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [200, 503] as [UInt16])
-    func
-        `A probe of an unreachable host also probes the credential if the answer shows that it was checked`(
-            status: UInt16
-        )
-    {
+    func `A probe of an unreachable host probes the credential if the answer shows its check`(
+        status: UInt16
+    ) {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.offer(partition, 0, "a", headers: Rig.toShop)
         rig.answer("a", 403, .badCertificate)

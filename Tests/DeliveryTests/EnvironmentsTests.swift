@@ -188,8 +188,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func `If the other environment refuses the credential, only its circuit opens`() {
+    @Test func `If the other environment refuses the credential, only its circuit opens`() {
         let (rig, partition) = Rig.ready(apps: [Self.first, Self.other])
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
@@ -238,10 +237,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `The first app's guard counts tokens that are bad in both environments, and defers as the first app once tripped`()
-    {
+    @Test func `The first app's guard counts tokens that are bad in both environments`() {
         let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         var offset: Int64 = 0
         func play(_ count: Int, isBadInBoth: Bool) -> [String] {

@@ -98,10 +98,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `The bytes that each result of a list repeats are limited until they are settled, but one token may always continue`()
-    {
+    @Test func `The bytes of a list's results are limited, but one token may always continue`() {
         let (rig, partition) = Rig.ready {
             $0.maxOpenBytes = 8 * 1_024
             $0.copiedHeaders = ["note"]

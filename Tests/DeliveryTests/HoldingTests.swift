@@ -100,10 +100,7 @@ struct MachineHoldingTests {
 }
 
 struct WeightTests {
-    @Test
-    func
-        `Half the limit is reserved by weight between topics, with all tiers as one of weight 1, and the other half is free`()
-    {
+    @Test func `Half the limit is reserved for topics by weight, with all tiers as one of weight 1`() {
         let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))

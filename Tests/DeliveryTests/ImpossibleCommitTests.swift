@@ -19,11 +19,9 @@ struct ImpossibleCommitTests {
     }
 
     @Test(arguments: [false, true])
-    func
-        `A partition whose commits are refused leaves half of the limit to others, with single records and with a fan-out`(
-            isFanOut: Bool
-        )
-    {
+    func `A partition whose commits are refused leaves half of the limit to others`(
+        isFanOut: Bool
+    ) {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         if isFanOut {
             rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
@@ -104,10 +102,7 @@ struct ImpossibleCommitTests {
 
     /// This is a regression test: the notification was removed from the list of waiting ones twice, which made its
     /// count wrong.
-    @Test
-    func
-        `A notification that returns from its commit to a full device queue is deferred, and those behind it continue`()
-    {
+    @Test func `A notification that returns from its commit to a full device queue is deferred`() {
         let (rig, denied, other) = Self.denied { $0.deviceQueueLimit = 1 }
         #expect(rig.offer(denied, 0, "a", "b") == [])
         #expect(rig.offer(other, 0, "a") == ["a"])
@@ -116,10 +111,7 @@ struct ImpossibleCommitTests {
         #expect(rig.settle().map(\.target) == [.retry(tier: 0)])
     }
 
-    @Test
-    func
-        `A notification that waits for its commit keeps the device's order, behind those that joined the queue meanwhile`()
-    {
+    @Test func `A notification that waits for its commit keeps the device's order`() {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
@@ -136,10 +128,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `A notification that passed the horizon and was not sent before the lease expired precedes those still waiting`()
-    {
+    @Test func `A notification that passed the horizon precedes those still waiting after a lease`() {
         let rig = Rig {
             $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000

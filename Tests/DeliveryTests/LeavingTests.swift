@@ -70,10 +70,7 @@ struct LeavingTests {
         #expect(rig.send().count == 400)
     }
 
-    @Test
-    func
-        `Below the horizon of an owner that died a record is in doubt, unless the map names it or it was written later`()
-    {
+    @Test func `Below the horizon of a dead owner, records are in doubt unless the map names them`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
         rig.receive(partition, (0..<5).map { "d\($0)" })
         rig.sendAndAnswer()
@@ -196,10 +193,7 @@ struct LeavingTests {
 
     // MARK: Revoke
 
-    @Test
-    func
-        `On revocation queued notifications are dropped, those on a connection may settle, and the last commit has no horizon`()
-    {
+    @Test func `On revocation queued notifications are dropped, and those on a connection may settle`() {
         let (rig, partition) = Self.busy()
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: false)
@@ -240,10 +234,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test
-    func
-        `At the drain limit the last commit is sent at once, and its horizon covers unanswered and unacknowledged records`()
-    {
+    @Test func `At the drain limit the last commit's horizon covers open records`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "c")
         rig.answer("b")

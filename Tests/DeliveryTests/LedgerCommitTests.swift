@@ -65,10 +65,7 @@ struct LedgerCommitTests {
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
-    @Test
-    func
-        `After an error that may belong to another partition, each is committed alone, and joins the others once accepted`()
-    {
+    @Test func `After an error that may belong to another partition, each is committed alone`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])

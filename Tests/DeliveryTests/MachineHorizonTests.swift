@@ -15,10 +15,7 @@ struct MachineHorizonTests {
         }
     }
 
-    @Test
-    func
-        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited horizon, all`()
-    {
+    @Test func `A commit's horizon may be used while it is pending or refused, if it was inherited`() {
         let rig = Rig()
         // The previous owner left its oldest record open and had settled more than a margin of records above it.
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000, settled: [1..<4_000]))

@@ -113,10 +113,7 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).allSatisfy { $0.map.horizon > 5 })
     }
 
-    @Test
-    func
-        `Notifications beyond a device queue go to the shortest tier without an attempt, and lose their place in the order`()
-    {
+    @Test func `Notifications beyond a device queue go to the shortest tier without an attempt`() {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()

@@ -55,9 +55,7 @@ struct MachineTopicTests {
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
     @Test
-    func
-        `What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one`()
-    {
+    func `A record that waits for an unwritable tier goes to another one, or waits if there is none`() {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)

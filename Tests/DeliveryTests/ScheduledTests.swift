@@ -25,11 +25,9 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func
-        `A notification that is not due goes to the longest tier that ends by then or within the shortest delay after it`(
-            inMs: Int64, tier: Int, dueMs: Int64
-        )
-    {
+    func `A notification that is not due goes to the longest tier that ends about then`(
+        inMs: Int64, tier: Int, dueMs: Int64
+    ) {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", headers: Self.headers(rig, inMs: inMs)) == [])
         let written = rig.settle()
@@ -70,10 +68,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `If the clock is set back between reading and sending, a scheduled notification waits again, as does a resend`()
-    {
+    @Test func `If the clock is set back, a scheduled notification waits again, as does a resend`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
         rig.receive(partition, 1, "a")
@@ -99,10 +94,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `max_age counts from the scheduled time if that is later, else from the record's timestamp if there is one`()
-    {
+    @Test func `max_age counts from the scheduled time if it is later than the timestamp`() {
         let rig = Rig { $0.maxAgeMs = Self.hourMs }
         let partition = rig.assignTier()
         let firstMs = rig.now.wallMs - 5 * Self.hourMs
@@ -227,10 +219,7 @@ struct ScheduledTests {
             ])
     }
 
-    @Test
-    func
-        `A scheduled notification goes to its tier only after a commit, and is sent without one if it became due meanwhile`()
-    {
+    @Test func `A scheduled notification goes to its tier only after a commit`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1_000_000, "a", headers: Self.headers(rig, inMs: 60_000))
@@ -241,10 +230,7 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test
-    func
-        `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`()
-    {
+    @Test func `A revoked partition sends no scheduled notification that waits for a commit`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))
         rig.receive(partition, 1_000_000, "b", headers: Self.headers(rig, inMs: 1_000))
@@ -273,10 +259,7 @@ struct ScheduledTests {
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000 + Self.hourMs)
     }
 
-    @Test
-    func
-        `If no tier can be written a scheduled notification waits, and uses the first one that recovers, due by its time`()
-    {
+    @Test func `If no tier can be written, a scheduled notification waits for the first one`() {
         let (rig, partition) = Rig.ready()
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 40_000))

@@ -195,11 +195,9 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
-    func
-        `A suspended partition is kept for ten minutes, for ten seconds after the group returned others, or until its release`(
-            hasOthers: Bool, limitMs: Int64
-        )
-    {
+    func `A suspended partition is kept for ten minutes, or until its release`(
+        hasOthers: Bool, limitMs: Int64
+    ) {
         let (rig, lost, _) = Self.lost()
         rig.finish("b")
         if hasOthers { rig.machine.release([rig.assign(1)]) }

@@ -26,8 +26,7 @@ struct TransportWorldTests {
         Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
-    @Test
-    func `Every kind of event occurs`() throws {
+    @Test func `Every kind of event occurs`() throws {
         var happened: [String: Int] = [:]
         for seed in 100_000..<101_000 as Range<UInt64> {
             guard TransportWorld.kinds.contains(where: { happened[$0] == nil }) else { break }
