@@ -3,11 +3,12 @@ import YAML
 
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
-    /// Each one line, as in `ConfigurationError`.
+    /// Warnings of one line each, in the format of `ConfigurationError.lines`.
     package var warnings: [String]
 }
 
-/// The flags that `run`, `check` and `channels` take instead of a file: one app, and defaults for everything else.
+/// The command-line flags that describe one app and replace a configuration file. All other settings have their
+/// defaults.
 package struct AppFlags: Hashable, Sendable {
     package var bootstrapServers: String?
     package var keyFile: String?
@@ -25,7 +26,7 @@ package struct AppFlags: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads and checks a file. `environment` gives the values of `${NAME}`.
+    /// Reads and validates a file. `environment` returns the values of `${NAME}`.
     package static func load(
         file path: String, environment: (String) -> String? = processEnvironment
     ) throws(ConfigurationError) -> LoadedConfiguration {
@@ -38,7 +39,7 @@ extension WorkerConfiguration {
         return try load(bytes, path: path, environment: environment)
     }
 
-    /// Reads and checks the text of a file. Errors name `path`, and relative paths start from its folder.
+    /// Parses and validates the text of a file. Errors name `path`, and relative paths are relative to its folder.
     package static func load(
         _ bytes: [UInt8], path: String, environment: (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {
@@ -101,7 +102,7 @@ extension AppFlags {
 
     private static let mark = Mark(line: 1, column: 1)
 
-    /// The document that says the same, so that the same code checks both.
+    /// The YAML document that is equivalent to the flags, so that the same code validates both.
     fileprivate var tree: Node {
         func mapping(_ prefix: String, _ more: [Entry] = []) -> Node {
             let entries = values.compactMap { value -> Entry? in

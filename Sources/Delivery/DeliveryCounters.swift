@@ -1,58 +1,58 @@
 import PushRecords
 
 extension FixedWidthInteger {
-    /// Counts one more, up to the largest number there is: what was counted before may come from outside.
+    /// Adds one, up to the maximum value. The previous value may come from an untrusted record.
     @inline(__always)
     mutating func countUp() { self &+= self < .max ? 1 : 0 }
 }
 
-/// What happened since the machine was made; only ever grows. Counted without a check: a counter wraps, it never traps.
+/// Counts since the machine was created. They only grow, and wrap on overflow instead of trapping.
 package struct DeliveryCounters: Sendable, Equatable {
-    /// Counters of one app, or of notifications without a known app. A counter has no value where it is declared, so
-    /// that the compiler asks for each wherever they begin or are added up.
+    /// Counters of one app, or of notifications without a known app. The members have no default values, so the
+    /// compiler requires a value for each one in every initializer.
     package struct App: Sendable, Equatable {
-        /// Handed to a transport.
+        /// Sends handed to a transport.
         package var handed: Int
-        /// Ended, by `Outcome.allCases`' order.
+        /// Concluded notifications, in the order of `Outcome.allCases`.
         package var outcomes: [Int]
-        /// Answers and refusals, by `ReasonCode`'s raw value.
+        /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
         package var reasons: [Int]
-        /// Sends whose completion stayed unknown, those of dead owners included.
+        /// Sends in doubt, including sends of previous owners that crashed.
         package var inDoubt: Int
         package var resends: Int
-        /// Called a bad token, and sent to the app of the other environment.
+        /// Notifications forwarded to the app of the other environment after BadDeviceToken.
         package var sentToOtherEnvironment: Int
-        /// Moved to a tier with an attempt used up, by tier.
+        /// Notifications moved to a retry tier as an attempt, by tier.
         package var retries: [Int]
-        /// Moved to a tier without one, by `DeferralReason`'s raw value.
+        /// Notifications deferred without an attempt, by `DeferralReason.rawValue`.
         package var heldByCause: [Int]
-        /// From being handed out to the answer.
+        /// The times from handing out a send to its answer.
         package var answerTimes: LatencyCounts
 
         package var held: Int { heldByCause.reduce(0, +) }
     }
 
-    /// By app; the last is for notifications without one.
+    /// The counters by app. The last entry is for notifications without an app.
     package var apps: [App]
     package var recordsReceived = 0
     package var deadLetters = 0
     package var notificationsAdmitted = 0
     package var notificationsSettled = 0
-    /// Notifications and records that a map read back named settled.
+    /// Notifications and records that were skipped because the commit map lists them as settled.
     package var duplicatesSkipped = 0
-    /// Completions and acknowledgements for assignments that are gone.
+    /// Completions and acknowledgements for assignments that have ended.
     package var late = 0
     package var commits = 0
-    /// Partitions of commits that the broker took, or did not.
+    /// Partitions of commits that the broker acknowledged or refused.
     package var commitsAcknowledged = 0
     package var commitsRefused = 0
-    /// Commits whose map was cut.
+    /// Commits with a truncated map.
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0
-    /// From the original record's timestamp to being settled, by the wall clock.
+    /// The times from the original record's timestamp to the settlement, by the wall clock.
     package var settleTimes = LatencyCounts()
-    /// Offsets that acknowledged commits moved past.
+    /// Offsets committed, counted when the commit is acknowledged.
     package var offsetsCommitted: Int64 = 0
 
     package init(apps: Int, tiers: Int) {
@@ -75,26 +75,26 @@ extension DeliveryCounters.App {
     }
 }
 
-/// The current time, and what happened, for logs and metrics. The parts of the machine write here; none decides by it.
+/// The current time, log events and metrics. The parts of the machine write here, and do not base decisions on it.
 struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
     var events: [DeliveryEvent] = []
     var counters: DeliveryCounters
 }
 
-/// How long something took, counted in classes: a fixed histogram that costs no allocation.
+/// A histogram of durations in fixed buckets, without allocation.
 package struct LatencyCounts: Sendable, Equatable {
     package static let bucketCount = 24
 
-    /// How many took a number of milliseconds that is this many bits wide: bucket 0 is below 1 ms, bucket n from
-    /// 2^(n-1) up to, and not with, 2^n ms; all that took longer is in the last.
+    /// The number of durations in each bucket. Bucket 0 contains those below 1 ms. Bucket n contains those from 2^(n-1)
+    /// ms up to, but not including, 2^n ms. The last bucket also contains all longer ones.
     private var buckets = [24 of Int](repeating: 0)
-    /// All their milliseconds.
+    /// The sum of all durations.
     package private(set) var sumMs: Int64 = 0
 
     package init() {}
 
-    /// Negative durations (the wall clock was set back) count as none.
+    /// Counts a duration. A negative one counts as 0, because the wall clock was set back.
     @inline(__always)
     mutating func count(_ ms: Int64) {
         let ms = max(0, ms)

@@ -1,20 +1,20 @@
 import PushRecords
 
-// Partitions are assigned, revoked, lost, given back and released, and their offsets are committed.
+// Assigns, revokes, suspends and releases partitions, and commits their offsets.
 extension DeliveryMachine {
     // MARK: Assigned
 
     /// Begins an assignment.
     ///
     /// - Parameters:
-    ///   - committedOffset: as read from the group at assignment; `nil` if there is none. All records that the log
-    ///     holds may have been sent then, and `logStart` is committed at once.
-    ///   - metadata: of that commit, as the broker has it. If no worker wrote it (it is empty, foreign or damaged), all
-    ///     records that the log holds from there on may have been sent.
-    ///   - logStart: as for `ReadingStart`.
-    ///   - logEnd: as for `ReadingStart`, asked of the partition's leader after the assignment came. No record from
-    ///     there on can have been read, and so sent, by an owner before, although the horizon it left behind is ahead
-    ///     of the log. If it is `nil`, all below the horizon may have been sent.
+    ///   - committedOffset: The group's committed offset, or `nil` if there is none. In that case `logStart` is
+    ///     committed immediately, and all records in the log are in doubt.
+    ///   - metadata: The metadata of that commit. If no worker wrote it (it is empty, foreign or damaged), all records
+    ///     from the committed offset to the log's end are in doubt.
+    ///   - logStart: As for `ReadingStart`.
+    ///   - logEnd: As for `ReadingStart`, queried from the partition's leader after the assignment. A previous owner
+    ///     cannot have sent records from there on, even if its send horizon is higher. If `nil`, all records below the
+    ///     horizon are in doubt.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
@@ -25,8 +25,8 @@ extension DeliveryMachine {
         ledger.shortenSuspensions(flight: role.group.rawValue, nowNs: now.ns)
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
-            // A log that ends below what was received of it was truncated: other records have, or will have, those
-            // offsets.
+            // The log ends below the last received offset, so it was truncated. Other records will get those offsets,
+            // or have them already.
             isCut = logEnd.map { $0 <= ledger[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
                 let share = enterShare(role, topic: topic)
@@ -42,7 +42,7 @@ extension DeliveryMachine {
         var base = committedOffset ?? logStart
         var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
-        // Without a worker's metadata it is unknown what was sent.
+        // Without a worker's metadata it is unknown which records were sent.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
         var map = written ?? CommitMap(horizon: logEnd ?? from + SendHorizon.maximum)
         if let committed = committedOffset {
@@ -54,19 +54,19 @@ extension DeliveryMachine {
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
-                // If it is lost and comes back before the next commit, it must not go on from this one.
+                // If the partition is lost and returns before the next commit, it must not be resumed from this commit.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
-                // Committed at once: a second assignment must not count the same loss again.
+                // Committed immediately, so that a later assignment does not count the same loss again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .nothingCommitted, .at:
                 break
             }
             if let logEnd {
-                // A log that ends below what the map names was truncated. Where is unknown, and it may have grown
-                // since, so its records need not be the ones that were settled at their offsets.
+                // The log ends below the offsets of the map, so it was truncated at an unknown offset. It may have
+                // grown since, so other records than the settled ones may have those offsets.
                 if map.end > (isCut ? 0 : logEnd) {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
@@ -83,8 +83,8 @@ extension DeliveryMachine {
         return id
     }
 
-    /// Notes that the partition's records below `offset` were all received: what lies between is no record, as the
-    /// marker of a transaction. It is committed as soon as nothing below is open.
+    /// Reports that all records below `offset` were received. The offsets between them are not records, for example
+    /// transaction markers. `offset` is committed once no record below it is open.
     package mutating func reachedEnd(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
             return
@@ -92,20 +92,21 @@ extension DeliveryMachine {
         if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Notes that the group assigned nothing to this worker: suspended partitions are released soon.
+    /// Handles an assignment without partitions. Suspended partitions are then released soon.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
 
-    /// Begins anew after the log of an assignment changed (`Receipt.below`): everything in it is new.
+    /// Begins a new assignment after the partition's log was replaced or truncated. All its records are new.
     ///
-    /// Nothing more of the old log is sent, and what is on connections has no results. Records of it that are left are
-    /// read again, marked in doubt.
+    /// No more records of the old log are sent, and unanswered sends get no results. Remaining records of the old log
+    /// are read again, in doubt.
     ///
     /// - Parameters:
-    ///   - start: the offset it is read from, which is committed at once; `nil` if the first record tells.
-    ///   - logEnd: the end of the new log; `nil` if it is unknown.
-    /// - Returns: the new assignment; the same one if it is gone or draining.
+    ///   - start: The offset from which the new log is read. It is committed immediately. If `nil`, the first record
+    ///     determines it.
+    ///   - logEnd: The end of the new log, or `nil` if unknown.
+    /// - Returns: The new assignment, or the same one if it has ended or is draining.
     package mutating func beginAnew(
         _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
     ) -> PartitionID {
@@ -126,7 +127,7 @@ extension DeliveryMachine {
         return new
     }
 
-    /// The share group and tier of a partition.
+    /// Returns the share group of a partition's topic and the delay of its tier.
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
@@ -142,8 +143,8 @@ extension DeliveryMachine {
 
     // MARK: Committed
 
-    /// The next commit of this group. It is empty while a commit of it is in flight, before it is time, or when nothing
-    /// changed. When it is not empty, `commitFinished` of the same group must follow.
+    /// Returns the next commit of this group. It is empty if a commit is in flight, not yet due, or not needed. If it
+    /// is not empty, call `commitFinished` of the same group after the reply.
     package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
         let entries = ledger.takeCommit(of: group, in: store, journal: &journal)
@@ -151,16 +152,16 @@ extension DeliveryMachine {
         return entries
     }
 
-    /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` if the commit was
-    /// refused as a whole (`refusedByGroup`).
+    /// Handles the reply to a commit, with one outcome for each entry of `takeCommit`, in the same order. `nil` means
+    /// that the whole commit was refused (`refusedByGroup`).
     package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
         let moved = ledger.finishCommit(of: group, outcomes, journal: &journal)
         for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
-    /// Keeps what is settled above the oldest open record nameable: when the map is three quarters full, those of the
-    /// older half that have waited for a second are deferred.
+    /// Keeps the settled offsets above the oldest open record few enough for the commit map. When the map is three
+    /// quarters full, notifications in the older half that have waited for a second are deferred.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
@@ -178,14 +179,14 @@ extension DeliveryMachine {
 
     // MARK: Lost
 
-    /// Suspends partitions whose session was lost: nothing more of them is sent. What is on connections goes on to its
-    /// end.
+    /// Suspends partitions after the group's session was lost. No more of their notifications are sent, and those on
+    /// connections are completed.
     ///
-    /// When such a partition comes back to `assign` with the last commit of this worker, no other worker has sent
-    /// anything of it meanwhile: it goes on where it was, and nothing is sent twice. Otherwise it is released.
+    /// If `assign` gets such a partition with the last commit of this worker, no other worker has sent anything
+    /// meanwhile. The partition then resumes, and nothing is sent twice. Otherwise it is released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
-        // One that is given up was not read to its end, so it cannot go on.
+        // A draining partition has dropped records, so it cannot be resumed.
         release(ids.filter { !suspended.contains($0) })
         for id in suspended {
             store.budget.setRead(false, ledger[id.slot].group)
@@ -198,12 +199,13 @@ extension DeliveryMachine {
 
     // MARK: Given up
 
-    /// Begins to give partitions up (revoked, or the worker stops): nothing more is admitted; what is not on a
-    /// connection is dropped, or asked back (`recalls`); what is on one may settle. A last commit follows.
+    /// Begins to give up partitions, because they were revoked or the worker stops. No more notifications are admitted.
+    /// Those on a connection may settle. All others are dropped, or recalled from the transport (`recalls`). A last
+    /// commit follows.
     package mutating func revoke(_ ids: [PartitionID]) {
         let revoked = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         for id in revoked {
-            // If nothing was ever read or committed, there is nothing to say in a last commit.
+            // If no record was received or committed, no last commit is needed.
             ledger[id.slot].phase = ledger[id.slot].ledger.committable == nil ? .left : .draining
             ledger[id.slot].isDirty = true
             dropWaitingRecords(id.slot)
@@ -217,7 +219,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// The drain limit passed: the last commit goes out now, with a horizon that covers what is unanswered.
+    /// Ends the wait at the drain limit. The last commit is sent now, and its horizon covers unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }
@@ -225,14 +227,14 @@ extension DeliveryMachine {
         }
     }
 
-    /// Whether everything of a revoked partition ended and its last commit was acknowledged, so that it may be
-    /// released; true of an assignment that is gone.
+    /// Whether the last commit of a revoked partition is acknowledged or not needed, so that the partition may be
+    /// released. Also true for an assignment that has ended.
     package func isDrained(_ id: PartitionID) -> Bool { ledger.find(id).map { ledger[$0].phase == .left } ?? true }
 
-    /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
-    /// still comes back for them is dropped, and counted as late.
+    /// Ends assignments: lost ones immediately, revoked ones once they are drained or the time limit has passed. Later
+    /// completions and acknowledgements are dropped and counted as late.
     ///
-    /// - Parameter event: logged for each, if given.
+    /// - Parameter event: Returns an event to log for each assignment.
     package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {
         let released = ids.filter { ledger.find($0) != nil }
         for id in released {
@@ -253,7 +255,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Drops records, or their rest, that were not admitted.
+    /// Drops records, or the rest of them, that wait for admission.
     private mutating func dropWaitingRecords(_ partition: PartitionSlot) {
         while ledger[partition].firstAdmitting != .none {
             let record = ledger[partition].firstAdmitting
@@ -275,7 +277,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Drops a notification that is not on a connection: its record does not settle in this assignment.
+    /// Drops a notification that is not on a connection. Its record does not settle in this assignment.
     mutating func drop(_ slot: NotificationSlot) {
         takeOut(slot)
         leaveDeviceQueue(slot)

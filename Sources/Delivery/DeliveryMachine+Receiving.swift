@@ -1,22 +1,23 @@
 package import CLinux
 package import PushRecords
 
-// A record is read into a request, and each of its notifications is admitted when there is room for it.
+// Parses each record, and admits its notifications within the budget.
 extension DeliveryMachine {
-    /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
+    /// The number of a partition's dead letters that may wait for an unwritable topic. Then the partition is not read.
     static let unwrittenDeadLetters = 100
-    /// Tokens of a fan-out admitted before the next record has its turn.
+    /// The number of tokens of a fan-out that are admitted before the next partition's turn.
     private static let admissionPiece = 256
 
-    // MARK: How much
+    // MARK: Room
 
-    /// How many records may be read from this partition now. Ask right before reading: each `receive` changes it. No
-    /// more than this may be given to `receive` before asking again.
+    /// Returns how many records may be read from this partition now. Call this again after that many calls of
+    /// `receive`, because each one changes it.
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        // Behind a commit that may never be taken, only records below the send horizon are read, and a share of those
-        // above. While commits are taken there is one more: a record that waits to be admitted raises the horizon.
+        // If a commit never succeeds, only records below the send horizon are read, and a limited number above it.
+        // While commits succeed, one record is always allowed, because a record that waits for admission raises the
+        // horizon.
         let next = ledger[partition].nextOffset
         let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
@@ -27,20 +28,20 @@ extension DeliveryMachine {
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
-    /// The place of a partition's records for crash reports, with an offset of 0; empty if the assignment is gone.
+    /// Returns the place of a partition's records for crash reports, with offset 0. Empty if the assignment has ended.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 
     // MARK: Received
 
-    /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
-    /// says that the record has no key, or no value (a tombstone).
+    /// Receives one record. The key, value and headers are borrowed for the call. A `nil` base address means that the
+    /// record has no key, or no value (a tombstone).
     ///
-    /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
+    /// The offsets of a partition must ascend. A lower offset than before returns `.below`.
     ///
     /// - Parameters:
-    ///   - unread: the record is not parsed but becomes a dead letter for this reason.
-    ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. A dead letter stays open until
-    ///     it is produced and acknowledged.
+    ///   - unread: The reason to make the record a dead letter without parsing it.
+    ///   - letterRoom: The maximum size of a dead letter's key, value and headers now, in bytes. A dead letter is open
+    ///     until Kafka acknowledges it.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
@@ -49,7 +50,7 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .unassigned }
-        // A commit names one more than the offset once it is settled.
+        // The commit after the settlement contains this offset plus one.
         guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
         let highest = ledger[partition].ledger.highestKnown
         if offset <= highest { return .below(highest: highest) }
@@ -58,17 +59,18 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        // No worker takes a request that is further ahead, so no worker wrote the record. It would wait for ever.
+        // No worker writes such a record, because the request would have been invalid. Without this check it would wait
+        // forever.
         if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
-            // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is deferred
-            // by a worker whose clock is off must not come back at once, again and again.
+            // The header has a worker's time. The timestamp may have the broker's (LogAppendTime). Both are checked, so
+            // that a record from a worker with a wrong clock does not return immediately every time.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
-            // A skewed clock may have written a time that is further ahead than the tier is long. It does not tell when
-            // the record is due, so the timestamp decides.
+            // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. Then
+            // the timestamp determines when the record is due.
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
@@ -110,7 +112,7 @@ extension DeliveryMachine {
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger.waitForAdmission(record, partition, in: &store)
         } else {
-            // All of it may be settled already.
+            // All its notifications may be settled already.
             ledger.finish(record, in: &store)
         }
         return .taken
@@ -125,9 +127,9 @@ extension DeliveryMachine {
         let isExpired =
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
-        // The owner before refused what the parser refuses, so it did not send it.
+        // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
-        // A request that is to be sent so late is a mistake rather than a plan. A retry record was taken once.
+        // A request with such a late time is probably a mistake. A retry record was already accepted by a worker.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
@@ -151,8 +153,8 @@ extension DeliveryMachine {
             app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
-    /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
-    /// until that is acknowledged.
+    /// Admits an unreadable record as one notification that is only produced as a dead letter. The publisher retains
+    /// its bytes until the acknowledgement.
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
@@ -163,7 +165,7 @@ extension DeliveryMachine {
         return .deadLetter(id: store.id(of: slot), reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
     }
 
-    /// Counts a record as settled that this worker neither sends nor produces.
+    /// Marks a record as settled without parsing it. This worker neither sends nor produces anything for it.
     package mutating func passOver(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active,
             (0..<OffsetLimit.highest).contains(offset),
@@ -175,8 +177,8 @@ extension DeliveryMachine {
 
     // MARK: Admitted
 
-    /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
-    /// each.
+    /// Continues to admit records that were admitted in part, as far as the budget allows. Each partition gets a piece
+    /// in turn.
     mutating func admitWaiting() {
         var progress = true
         while progress {
@@ -185,7 +187,7 @@ extension DeliveryMachine {
                 let record = ledger[partition].firstAdmitting
                 let before = store[record].cursor.index
                 let isWhole = admit(record, limit: Self.admissionPiece)
-                // A record that was admitted and settled at once is gone: its slot must not be read again.
+                // A record that settled immediately is freed, so its slot must not be read again.
                 if isWhole {
                     ledger.finishAdmission(partition, in: &store)
                     ledger.finish(record, in: &store)
@@ -195,10 +197,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Admits the next notifications of a record, at most `limit`. Returns whether all of it is admitted now.
-    ///
-    /// With the last one, the body is no longer held for the rest. The record itself is not freed here while it waits
-    /// for admission.
+    /// Admits up to `limit` notifications of a record. Returns whether all of them have been admitted. The caller then
+    /// removes the record from those that wait for admission, and finishes it.
     private mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
         guard store.hasBody(record) else { return true }
         let group = Int(store[record].group)
@@ -214,7 +214,8 @@ extension DeliveryMachine {
         }
         while !store[record].isAdmitted {
             guard left > 0, store.budget.notifications.room(for: group) > 0 else { return false }
-            // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
+            // Each token of a list uses additional bytes. One notification of a record may always be open, so that
+            // every record makes progress.
             if store[bodyOf: record].isList, store[record].unsettled > 0, store.budget.bytes.room(for: group) == 0 {
                 return false
             }
@@ -238,9 +239,9 @@ extension DeliveryMachine {
         return true
     }
 
-    /// A record that is not admitted because of the send horizon has no notification that could wait for a commit, so
-    /// it asks for one itself: at once if its app has free streams, and after 5 s if other apps' records may be stuck
-    /// behind it.
+    /// Raises the send horizon for a record that is not admitted because of it, since no notification of the record can
+    /// wait for a commit. The horizon is raised immediately if the app has free streams, and after 5 s if the record
+    /// may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -250,8 +251,8 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset)
     }
 
-    /// When a record that waits for admission raises the horizon, or is deferred because its app's share stays full;
-    /// `nil` if it waits for something else.
+    /// Returns when a record that waits for admission will raise the horizon, or be deferred because its app's share
+    /// stays full. Returns `nil` if it waits for something else.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
@@ -299,6 +300,8 @@ extension DeliveryMachine {
             conclude(slot, .expired)
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)
+        } else if store[bodyOf: record].isInDoubt, settlement.settings.inDoubt == .abandon {
+            conclude(slot, .abandoned)
         } else if isShareFull {
             deferToTier(slot, .share)
         } else if let reason = reasonToDefer(slot) {
@@ -308,7 +311,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Takes a slot for one notification, and counts it everywhere.
+    /// Adds one notification to the store, and counts it.
     private mutating func admitNotification(_ record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = store.take(of: record, index: index, app: app)
         if let partition = ledger.find(store[record].partition) { ledger[partition].open += 1 }

@@ -1,23 +1,23 @@
 internal import CLinux
 import PushRecords
 
-// A notification has its turn among those of its device, is handed to a transport, and comes back with a completion.
+// Sends notifications in the order of their devices, and handles their completions.
 extension DeliveryMachine {
-    /// How long a notification with expiration 0 may be tried.
+    /// How long a notification with expiration 0 may be resent.
     static let nowOrNeverMs: Int64 = 30_000
-    /// Refusals by APNs to process it, in a row, before it is deferred, those that it met alone included.
+    /// The number of consecutive refusals by APNs to process a notification after which it is deferred.
     static let deferredRefusals: UInt8 = 10
-    /// Tries again at once before the next one waits.
+    /// The number of immediate resends before a pause.
     static let quickTries: UInt8 = 3
 
-    // MARK: In turn
+    // MARK: Waiting
 
-    /// Puts a notification behind the others of its device, or makes it ready if there are none.
+    /// Appends a notification to the queue of its device, or makes it ready if it is the first.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        // Earlier ones of its partition wait for the horizon outside of their device queues.
+        // Earlier notifications of the partition wait for the horizon outside of their device queues.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
             !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
@@ -34,8 +34,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Takes a notification out of its device queue; if it was the first, the next one is ready, or waits if Apple had
-    /// too many notifications for the device. Its token must still be there.
+    /// Removes a notification from its device queue. If it was the first, the next one becomes ready, or waits a second
+    /// if APNs reported too many notifications for the device. The notification must still have its token.
     mutating func leaveDeviceQueue(_ slot: NotificationSlot) {
         guard let next = dispatch.devices.leave(slot, in: &store) else { return }
         if store[slot].tries.slowsDevice {
@@ -46,12 +46,12 @@ extension DeliveryMachine {
         }
     }
 
-    /// Makes a notification wait until an acknowledged commit names a send horizon above its record. The commit may
-    /// never come, so it leaves its device queue to notifications of other partitions. Those of its own partition leave
-    /// with it, in order.
+    /// Makes a notification wait until the send horizon of an acknowledged commit is above its record. The commit may
+    /// never succeed, so the notification leaves its device queue and does not block other partitions. Notifications of
+    /// its own partition leave the queue with it, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.waitForHorizon(slot, partition, in: &store)
-        // Another one may try a circuit that waits for this one.
+        // If this notification was a circuit's probe, another one may be the probe now.
         dispatch.breakers.endProbe(slot, in: store)
         guard store[slot].isInDeviceQueue else { return }
         var next = store[slot].queue.next
@@ -65,7 +65,7 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
     }
 
-    /// What waited for the send horizon goes on, as far as that allows it now.
+    /// Continues with the notifications that waited for the send horizon and are below it now.
     mutating func passHorizon(_ partition: PartitionSlot) {
         guard !ledger[partition].horizon.isStale else { return }
         ledger.sortBehindHorizon(partition, in: &store)
@@ -78,15 +78,15 @@ extension DeliveryMachine {
                 break
             }
             takeOut(slot)
-            // It waits nowhere, as when it was admitted.
+            // The notification is in no list now.
             store[slot].state = .admitted
-            // What came to be due while it waited needs no tier.
+            // A scheduled notification whose time has come meanwhile needs no tier.
             if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
                 store[slot].deferral = nil
             }
-            // The circuits may have opened meanwhile.
+            // A circuit may have opened meanwhile.
             if let deferral = store[slot].deferral ?? reasonToDefer(slot).map({ .init(reason: $0) }) {
                 moveDeferred(slot, deferral)
             } else {
@@ -97,8 +97,8 @@ extension DeliveryMachine {
 
     // MARK: Sent
 
-    /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
-    /// it stay valid until the completion of each came back through `handle`.
+    /// Calls `body` with the requests to send now, at most once per app. Post each batch as `TransportCommand.send`.
+    /// The bytes stay valid until `handle` gets the completion of the request.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
@@ -111,7 +111,7 @@ extension DeliveryMachine {
             batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
             while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
-                    preconditionFailure("what is ready has an assignment")
+                    preconditionFailure("a ready notification has an assignment")
                 }
                 guard mayBeSent(slot, partition) else { continue }
                 if store[slot].isSuspect { suspects += 1 }
@@ -125,7 +125,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Whether it may be sent now. If not, moves it on: behind the horizon, to a retry topic, or to its end.
+    /// Returns whether a notification may be sent now. If not, it waits for the horizon, is deferred, or expires.
     @inline(__always)
     private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
         guard ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
@@ -133,9 +133,9 @@ extension DeliveryMachine {
             return false
         }
         let record = store[slot].record
-        precondition(store.hasBody(record), "what is ready has its bytes")
+        precondition(store.hasBody(record), "a ready notification has its bytes")
         guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
-            // The clock was set back since it was read.
+            // The clock was set back after the record was read.
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
@@ -152,7 +152,7 @@ extension DeliveryMachine {
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
-        guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
+        guard let place = store.place(of: record) else { preconditionFailure("a ready notification has its bytes") }
         store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
@@ -163,12 +163,12 @@ extension DeliveryMachine {
             isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect, place: place)
     }
 
-    /// Hands out what is to be taken back from transports, to be posted as `TransportCommand.recall`.
+    /// Calls `body` with the requests to recall from each transport. Post them as `TransportCommand.recall`.
     package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) { dispatch.takeRecalls(body) }
 
-    // MARK: Back
+    // MARK: Completions
 
-    /// What became of requests that were handed out.
+    /// Handles the completions of sends.
     package mutating func handle(_ batch: CompletionBatch, now: DeliveryTime) {
         self.now = now
         for completion in batch.completions { handle(completion, batch) }
@@ -187,7 +187,7 @@ extension DeliveryMachine {
         dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
         store[recordOf: slot].handed -= 1
         guard store[recordOf: slot].partition != .none else {
-            // Its assignment is gone.
+            // The assignment has ended, so the notification is only freed.
             journal.counters.late &+= 1
             let record = store[slot].record
             leaveDeviceQueue(slot)
@@ -209,13 +209,15 @@ extension DeliveryMachine {
         }
     }
 
-    /// It was not processed, and is tried again for as long as no peer ever saw it: that is the network's fault.
+    /// Handles a send that was certainly not processed. If it did not reach APNs, the network is at fault, and the
+    /// notification is resent without a limit.
     ///
-    /// What APNs itself refuses is not tried for ever: three times at once, then once a second, after six in a row
-    /// alone over the quarantine connection, and after `deferredRefusals` it is deferred. So it holds its partition's
-    /// watermark back for six pauses of a second and ten tries, the quarantine connection's dialling (at most a minute)
-    /// among them. Deferred, it uses up no attempt: what APNs refuses from everyone for an hour must not be abandoned.
-    /// It ends by its expiration or `maxAgeMs`; if that is 0, each time is an attempt.
+    /// If APNs refuses to process it, the notification is resent three times immediately and then once a second. After
+    /// six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred. This
+    /// delays the partition's watermark by at most six pauses and ten sends, plus the dial of the quarantine connection
+    /// (up to a minute). A deferral uses up no attempt, because an outage of an hour must not make notifications
+    /// `abandoned`. The notification ends at its expiration or `maxAgeMs`. If `maxAgeMs` is 0, each deferral counts as
+    /// an attempt.
     private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
         switch completion.unprocessed {
         case .neverSent: break
@@ -236,7 +238,7 @@ extension DeliveryMachine {
         store[slot].tries.sends.countUp()
         store[slot].tries.inDoubt.countUp()
         journal.counters.apps[Int(store[slot].app)].inDoubt &+= 1
-        // What happens in quarantine says nothing about the other connections.
+        // A connection lost in quarantine shows no fault of the other connections.
         if completion.connectionDied, !store[slot].isSuspect {
             dispatch.watchTry(Int(store[slot].app), isFailure: true)
         }
@@ -247,7 +249,7 @@ extension DeliveryMachine {
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
-            // A dead network is not the notification's fault: it uses up neither resends nor attempts.
+            // The network was down. This uses up neither resends nor attempts.
             sendAgain(slot, tries: store[slot].tries.countReturn())
         } else {
             store[slot].tries.returns = 0
@@ -277,7 +279,7 @@ extension DeliveryMachine {
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
-        // If the credential was replaced since, or its token renewed, the new one may do.
+        // The credential was replaced, or its token renewed, since this send. The new one may be accepted.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend,
@@ -308,7 +310,7 @@ extension DeliveryMachine {
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            // Nothing more of this credential, or topic, is resent before a probe went well.
+            // A current refusal opens the circuit. Nothing is then sent with this credential before a probe succeeds.
             let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
             if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }
@@ -318,13 +320,12 @@ extension DeliveryMachine {
 
     // MARK: The other environment
 
-    // A device token belongs to one environment, and only APNs can tell which: the other one calls it bad. An app whose
-    // tokens are mixed has a companion, an app of the other environment (`AppRoute.otherEnvironment`), to which such a
-    // notification goes once. From then on it belongs to that app: its connections, circuits and retry tiers. Its
-    // record names the app that it was sent to first.
+    // A device token belongs to one environment, and APNs rejects it in the other one. An app may therefore name an app
+    // of the other environment (`AppRoute.otherEnvironment`). A notification with BadDeviceToken is forwarded to that
+    // app once, and then uses its connections, circuits and retry tiers. The record's body stores the first app.
 
-    /// Sends what its app calls a bad token to the other environment, and returns whether it did. If both call it bad,
-    /// it belongs to the first app again, and is decided there.
+    /// Forwards a notification with BadDeviceToken to the other environment, and returns whether it did. If both
+    /// environments reject the token, the notification returns to the first app, which ends it.
     private mutating func sendToOtherEnvironment(_ slot: NotificationSlot) -> Bool {
         let app = Int(store[slot].app)
         let first = store[bodyOf: store[slot].record].firstApp
@@ -340,8 +341,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's
-        // share.
+        // The record's bytes still count for the first app. Together with forwarded notifications that wait, they could
+        // use up its topic's share.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
@@ -353,7 +354,7 @@ extension DeliveryMachine {
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if isFull {
-            // What an app is given by another must not take the budget of all.
+            // Forwarded notifications must not use the budget of all apps.
             deferToTier(slot, .share)
         } else {
             waitForTurn(slot)
@@ -361,9 +362,9 @@ extension DeliveryMachine {
         return true
     }
 
-    // MARK: Again
+    // MARK: Resends
 
-    /// At once, or after a pause when quick tries came to nothing.
+    /// Resends a notification immediately, or after a pause if the quick resends failed.
     private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
         if !ledger.isSending(slot, in: store) {
@@ -377,7 +378,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// After an answer or in doubt; too often is one attempt.
+    /// Resends a notification after an answer or a send in doubt. Too many resends end as one attempt.
     private mutating func resend(_ slot: NotificationSlot) {
         if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)

@@ -1,19 +1,19 @@
 internal import CLinux
 package import PushRecords
 
-// A notification is decided, or moves to a retry tier; what is written for it is produced, acknowledged, and settled.
+// Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka acknowledges.
 extension DeliveryMachine {
-    /// Once an app's notifications have been deferred for so long, they go to the tier of 15 minutes.
+    /// How long an app's notifications are deferred before they are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
-    // MARK: Decided
+    // MARK: Outcomes
 
-    /// Ends a notification: its productions are queued, its device queue goes on.
+    /// Ends a notification: queues its records to be produced, and lets the next one of its device follow.
     mutating func conclude(_ slot: NotificationSlot, _ outcome: Outcome) {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {
             store[slot].answer.unregisteredAtMs = deadSinceMs
-            // It was shown to no user, and will be answered so again. One that is sent now or never ends as expired: if
-            // it stayed open for a topic that takes nothing for hours, it would hold up its partition.
+            // Defer it: no user saw this notification, and a later send gets the same answer. One with expiration 0
+            // ends as expired instead, so that it does not block its partition while the topic is unwritable.
             if !isWritable(.unregistered), isAnyTierWritable { return deferToTier(slot, .unwritable) }
         }
         dispatch.breakers.endProbe(slot, in: store)
@@ -32,15 +32,16 @@ extension DeliveryMachine {
         settlement.produce(slot, to: .results, in: &store)
     }
 
-    /// Moves to a retry topic, or to its end if it may not go there.
+    /// Moves a notification to a retry topic. Ends it if it must not wait or has no attempts left.
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
-        precondition(store.hasBody(record), "what is to be retried has its bytes")
+        precondition(store.hasBody(record), "a retried notification has its bytes")
         guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         if asAttempt, Int(store[bodyOf: record].attempt) >= settlement.settings.maxAttempts {
             return conclude(slot, .abandoned)
         }
-        // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
+        // The record's block is freed when the producer has copied it. The copy in the producer is counted until the
+        // acknowledgement.
         store.takeBytes(store[bodyOf: record].payload.count, for: slot)
         if asAttempt { journal.counters.apps[Int(store[slot].app)].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
@@ -51,24 +52,24 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Why this notification may not be sent now; `nil` if it may. It may become a circuit's probe.
+    /// Returns why this notification may not be sent now, or `nil` if it may. It may become a circuit's probe.
     @inline(__always)
     mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
         dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Moves a notification to a retry tier without using up an attempt. Its device's order is given up.
+    /// Moves a notification to a retry tier without using up an attempt. This gives up the order of its device.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
         leaveDeviceQueue(slot)
         guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         guard let partition = ledger.find(store[recordOf: slot].partition) else {
-            preconditionFailure("what is deferred has an assignment")
+            preconditionFailure("a deferred notification has an assignment")
         }
         let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
-        // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the
-        // send horizon has to cover it first. This is not needed for one that was answered (`unwritable`), for which no
-        // commit may come, since its session may be lost.
+        // The tier will send this notification. A successor that reads the record again has to know this, so the send
+        // horizon must cover the record first. An `unwritable` notification was already sent. It does not wait for a
+        // commit, because its session may be lost.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
@@ -77,28 +78,29 @@ extension DeliveryMachine {
         moveDeferred(slot, deferral)
     }
 
-    /// Moves to the tier for its reason, without using up an attempt.
+    /// Moves a notification to the tier for this reason, without using up an attempt.
     mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
         dispatch.breakers.endProbe(slot, in: store)
-        // No later commit may say that it cannot have been sent.
+        // The horizon of later commits must stay above this record, because the tier may send it.
         if let partition = ledger.find(store[recordOf: slot].partition) {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
-        // Without a greatest age nothing else would end it.
+        // Without a maximum age, nothing else would end it.
         let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
 
-    /// The shortest tier, and the one of 15 minutes once the app's deferral has lasted.
+    /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
     ///
-    /// One of many that a device queue or a share turned away goes to the tier in which its turn comes. A dead token
-    /// goes to a longer tier each time: no user waits for it, and each return asks APNs and writes it once more.
+    /// A notification that was rejected by a full device queue or share gets the tier that ends when its turn comes. A
+    /// dead token gets a longer tier each time. No user waits for it, and each return asks APNs again and writes
+    /// another record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
-        // It is no problem that an event would be logged about.
+        // Scheduling is normal operation, so no event is logged.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
-        // What comes back from the tier may be deferred again, so the pause is longer than that takes.
+        // The pause must be longer than a stay in the tier, because a notification may return and be deferred again.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
             pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
@@ -108,7 +110,7 @@ extension DeliveryMachine {
         case .device:
             return tiers.writable(Int(deferral.deviceTier))
         case .share:
-            // About as many as its share holds pass each time.
+            // In each round, about as many notifications pass as the app's share allows.
             let rounds = Int64(noted.before / max(1, store.budget.total / 2) + 1)
             return tiers.writable(max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs)))
         case .unwritable:
@@ -119,7 +121,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Takes it out of the list it waits in. Its state stays, and says where it was.
+    /// Removes a notification from the list that it waits in. Its state does not change.
     mutating func takeOut(_ slot: NotificationSlot) {
         switch store[slot].state {
         case .ready, .backingOff:
@@ -131,28 +133,28 @@ extension DeliveryMachine {
         case .admitted, .queued, .handed:
             break
         case .free, .concluded:
-            preconditionFailure("what is gone or decided waits nowhere")
+            preconditionFailure("a free or concluded notification is in no list")
         }
     }
 
     // MARK: Produced
 
-    /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same
-    /// until `produced` is called: when the producer's queue is full, try again later. The results of one device come
-    /// in the order of their endings.
+    /// Returns the notification of the next record for this topic, or `nil` if there is none. Returns the same one
+    /// until `produced` is called, so the caller may try again later if the producer's queue is full. The results of a
+    /// device are produced in the order in which its notifications ended.
     ///
-    /// Whether the topic can be written is not looked at: the caller may try, to find that out.
+    /// The method does not check whether the topic is writable, so the caller may try to write to it.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
         settlement.next(for: target, in: store)
     }
 
-    /// Lends what the record of a result or a dead token says, for the time of the call.
+    /// Lends the content of a result or a dead-token record to `body`.
     package func withResult<R>(
         _ id: NotificationID, now: DeliveryTime, _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
-        // The environment that called the token bad before, if it is not the one that the result names.
+        // The environment that rejected the token as bad first, if it is not the one in the result.
         var tried: PushEnvironment?
         let app = store[id.slot].app
         if app != store[bodyOf: store[id.slot].record].firstApp, app >= 0 {
@@ -161,14 +163,14 @@ extension DeliveryMachine {
         return settlement.withResult(id.slot, in: store, nowMs: now.wallMs, tried: tried, body)
     }
 
-    /// Lends what a retry record says, for the time of the call.
+    /// Lends the content of a retry record to `body`.
     package func withRetry<R>(
         _ id: NotificationID, _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
-        // The name of the app that called the token bad before. A name that is not known here is written as one that no
-        // app can have, so that the token is not sent to the other environment again.
+        // The name of the app that rejected the token as bad first. If this worker does not know the app, the record
+        // gets a name that no app can have, so that the token is not forwarded again.
         let first = store[bodyOf: store[id.slot].record].firstApp
         var triedApp = UnsafeRawBufferPointer.nothing
         if first != store[id.slot].app {
@@ -179,19 +181,19 @@ extension DeliveryMachine {
         return settlement.withRetry(id.slot, in: store, triedApp: triedApp, body)
     }
 
-    /// The producer copied what `nextProduction` gave for this topic. Exactly one `acknowledged` must follow.
+    /// Notes that the producer copied the record from `nextProduction`. One call of `acknowledged` must follow.
     package mutating func produced(_ id: NotificationID, to target: ProductionTarget) {
         if settlement.produced(id, to: target, in: &store) { store.releaseBytes(id.slot) }
     }
 
-    /// The publisher reports that a topic cannot be written now, or that it can again.
+    /// Stores the publisher's report whether a topic is writable.
     ///
-    /// - A retry tier: the choice of a tier passes over it, and what waits for it goes to another that can be written.
-    ///   If none can, it waits, and `isAnyTierWritable` is false.
-    /// - The dead-token topic: what is answered so is deferred instead (`DeferralReason.unwritable`), and so is what
-    ///   waits for it, unless its result was produced already.
-    /// - Dead letters: a partition in which `unwrittenDeadLetters` of them wait is read no further.
-    /// - Results: what needs them waits; the rest goes on.
+    /// - A retry tier that is not writable gets no notifications. Those that wait for it move to a writable tier. If
+    ///   there is none, they wait, and `isAnyTierWritable` is false.
+    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`), also
+    ///   those that wait for the topic, unless their result was produced.
+    /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` of them is no longer read.
+    /// - Without the results topic, notifications that need a result wait.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {
         self.now = now
         guard settlement.setWritable(target, isWritable) else { return }
@@ -206,15 +208,15 @@ extension DeliveryMachine {
         }
     }
 
-    /// As `setWritable` reported last; true before.
+    /// Whether a topic is writable, as `setWritable` last reported; true before the first report.
     package func isWritable(_ target: ProductionTarget) -> Bool { settlement.isWritable(target) }
 
-    /// Whether there is a place for what has to wait: without one, only what can be sent may be read.
+    /// Whether a deferred notification has a tier to move to. If not, only records that can be sent may be read.
     package var isAnyTierWritable: Bool { settlement.tiers.isAnyWritable }
 
     // MARK: Settled
 
-    /// Kafka acknowledged one production, or the dead letter, of this notification.
+    /// Notes that Kafka acknowledged one record, or the dead letter, of this notification.
     package mutating func acknowledged(_ id: NotificationID, now: DeliveryTime) {
         self.now = now
         switch settlement.acknowledged(id, in: &store) {
@@ -224,7 +226,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// All that had to be written for it was acknowledged.
+    /// Settles a notification after the acknowledgement of all its records.
     private mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record
         store.noteSettled(store[slot].index, of: record)
@@ -238,7 +240,7 @@ extension DeliveryMachine {
         ledger.finish(record, in: &store)
     }
 
-    /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
+    /// Frees a notification's slot and removes it from all counts. It must not be in a list or a device queue.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         if let partition = ledger.find(store[recordOf: slot].partition) {

@@ -1,45 +1,43 @@
 package import PushRecords
 
-/// Decides everything between a Kafka record and its commit, and does nothing itself: records, completions and
-/// acknowledgements go in, batches of requests, productions and commits come out.
+/// Decides what happens to each notification from its Kafka record to the commit, without I/O. Its inputs are records,
+/// completions and acknowledgements. Its outputs are batches of requests, records to produce, and commits.
 ///
-/// It has no thread, clock, I/O or randomness of its own. Its owner calls it from one thread, in turns
-/// (`DeliveryTurn`):
+/// The machine has no thread, clock or randomness. Its owner calls it from one thread, in turns (`DeliveryTurn`):
 ///
-///     handle(completions), setCapacity, setReachable  // what the transports reported
+///     handle(completions), setCapacity, setReachable  // reports of the transports
 ///     advance(now)                                    // timers
-///     assign, revoke, commitFinished                  // what the consumer groups reported
-///     acknowledged                                    // what delivery reports brought
-///     for each partition: room(for:) -> receive()     // read no more than there is room for
+///     assign, revoke, commitFinished                  // events of the consumer groups
+///     acknowledged                                    // delivery reports
+///     for each partition: room(for:) -> receive()     // read at most this many
 ///     sends(now) { app, requests in … }               // post to the transports
 ///     recalls { app, ids in … }
-///     for each topic that can be written:
+///     for each writable topic:
 ///         while let next = nextProduction(for:) { withResult or withRetry { … produce … }; produced(next, to:) }
-///     let commit = takeCommit(of: group, now)         // of each group; when not empty: commit, later commitFinished
+///     let commit = takeCommit(of: group, now)         // for each group; if not empty: commit, later commitFinished
 ///     takeEvents()
-///     sleep until something comes, or nextDeadlineNs
+///     sleep until an event, or nextDeadlineNs
 ///
-/// Costs O(1) amortized per notification and allocates nothing per notification in the steady state. Closures given to
-/// it must not call it.
+/// Each notification costs amortized O(1) time, and no allocation in the steady state. Closures passed to the machine
+/// must not call it.
 ///
-/// Its parts own their state and do not know each other. What one of them finds out comes back as a value, and the
-/// machine acts on it. One notification travels through these files: it is received and admitted
-/// (`DeliveryMachine+Receiving`), waits for its turn and is sent, and comes back with a completion
-/// (`DeliveryMachine+Sending`). Then it is decided, produced, acknowledged and settled (`DeliveryMachine+Settling`).
+/// Each part owns its state and does not know the others. A part returns what it finds, and the machine acts on it. A
+/// notification passes through three files: `DeliveryMachine+Receiving` (received, admitted), `DeliveryMachine+Sending`
+/// (waiting, sent, completed) and `DeliveryMachine+Settling` (concluded, produced, acknowledged, settled).
 package struct DeliveryMachine: ~Copyable {
-    /// Reads records into requests.
+    /// Parses records into requests.
     var parser: RequestParser
     /// Finds the app that each request is for.
     var apps = AppDirectory([])
-    /// Open notifications, their records and bytes, and how much may be open.
+    /// The open notifications, their records and bytes, and their limits.
     var store: NotificationStore
-    /// What was received and is settled, what may be committed, how far ahead of commits may be sent.
+    /// The received, settled and committed records of each partition, and the send horizon.
     var ledger: CommitLedger
-    /// What waits to be sent, what may be sent now, and what is at the transports.
+    /// The notifications that wait to be sent or are in flight, and the circuit breakers.
     var dispatch: Dispatch
-    /// Decides the verdict of each answer, and the records to produce for notifications that ended.
+    /// The verdicts of answers, and the records to produce for concluded notifications.
     var settlement: Settlement
-    /// The current time, and what happened.
+    /// The current time, counters and log events.
     var journal: Journal
 
     package init(settings: MachineSettings, apps routes: [AppRoute]) {
@@ -59,7 +57,7 @@ package struct DeliveryMachine: ~Copyable {
         set { journal.now = newValue }
     }
 
-    /// What happened that a log should say; empties the list.
+    /// Returns and removes the events to log.
     package mutating func takeEvents() -> [DeliveryEvent] {
         guard !journal.events.isEmpty else { return [] }
         defer { journal.events.removeAll() }
@@ -68,13 +66,13 @@ package struct DeliveryMachine: ~Copyable {
 
     package var counters: DeliveryCounters { journal.counters }
 
-    /// Monotonic time at which the machine has something to do by itself; `nil` if there is no such time.
+    /// The monotonic time at which the machine has to be called, or `nil` if it only waits for events.
     package var nextDeadlineNs: Int64? {
         var next = min(ledger.nextDeadlineNs ?? .max, dispatch.breakers.nextCutOffNs)
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // What waits beyond these times waits for room, which no time brings.
+                // After these times, records wait for the budget, which does not depend on time.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
@@ -82,7 +80,7 @@ package struct DeliveryMachine: ~Copyable {
         return next == .max ? nil : next
     }
 
-    /// Runs the timers. To be called once a turn, and when `nextDeadlineNs` has come.
+    /// Runs the timers. Call this once a turn, and at `nextDeadlineNs`.
     package mutating func advance(now: DeliveryTime) {
         self.now = now
         if now.ns >= dispatch.breakers.nextCutOffNs {
@@ -97,12 +95,12 @@ package struct DeliveryMachine: ~Copyable {
 
     // MARK: The configuration
 
-    /// A reload of the configuration: these are all apps from now on.
+    /// Replaces all apps after a reload of the configuration.
     ///
-    /// An app with the name and the environment of an existing one keeps its `AppIndex` and everything that is open for
-    /// it. An app that is no longer named is removed: what is not at its transport is deferred, what is there ends as
-    /// it does, and new records do not find it. Its transport may close at once. When the retry records of a
-    /// removed app come back, they are `invalid` unless it is there again.
+    /// An app with the name and environment of an existing one keeps its `AppIndex` and its open notifications. An app
+    /// that is missing is removed: its waiting notifications are deferred, its sends in flight are completed, and new
+    /// records do not find it. Its transport may close immediately. Retry records of a removed app are `invalid` unless
+    /// the app exists again when they return.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
@@ -112,7 +110,7 @@ package struct DeliveryMachine: ~Copyable {
         return mapping
     }
 
-    /// Tells every part which apps there are from now on.
+    /// Passes the apps of the configuration to every part.
     private mutating func enter(_ routes: [AppRoute]) -> AppMapping {
         let known = apps.count
         let mapping = apps.replace(by: routes)
@@ -132,7 +130,7 @@ package struct DeliveryMachine: ~Copyable {
 
     // MARK: Transports
 
-    /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
+    /// Sets how many requests of this app may be unanswered at once (`TransportEvent.capacity`).
     package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
         self.now = now
         guard !apps.isRemoved(app.value) else { return }
@@ -145,34 +143,34 @@ package struct DeliveryMachine: ~Copyable {
         store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
     }
 
-    /// Whether the transport reaches the app's host (`TransportEvent.reachable`).
+    /// Sets whether the transport reaches the app's host (`TransportEvent.reachable`).
     ///
-    /// With several apps, one that has taken nothing for `CircuitBreakers.cutOffNs` while no connection can be made, or
-    /// none of use, is deferred, so that it takes no room from the others. A connection that comes meanwhile ends that
-    /// only by an answer (or when it stays and nothing waits for one): one notification at a time may try it. With one
-    /// app there is no other to protect, so it waits.
+    /// With several apps, the notifications of an app without a usable connection for `CircuitBreakers.cutOffNs` are
+    /// deferred, so that they do not use the budget of the others. After a new connection, one notification at a time
+    /// is sent as a probe. Normal sending resumes with an answer, or if the connection stays open without unanswered
+    /// requests. With one app, the notifications wait.
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.setReachable(app.value, isReachable, journal: &journal)
         followCircuits()
     }
 
-    /// The key or certificate of this app was replaced: its circuits close at once.
+    /// Closes the circuits of this app, because its key or certificate was replaced.
     package mutating func credentialReplaced(_ app: AppIndex, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.replaceCredential(of: app.value, journal: &journal)
         followCircuits()
     }
 
-    /// A GOAWAY showed that the credential is refused (`TransportEvent.credentialRefused`): nothing more of it is sent
-    /// before a probe went well, with one app as with many. To be called before the completions of the same turn.
+    /// Opens the credential's circuit, because a GOAWAY or a TLS alert refused it (`TransportEvent.credentialRefused`).
+    /// Nothing is sent with it before a probe succeeds. Call this before the completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.fault(ofApp: app.value, reason, in: store, journal: &journal)
         followCircuits()
     }
 
-    /// Defers what waits behind circuits that opened in a call of `dispatch.breakers`.
+    /// Defers the notifications that wait behind circuits which were opened by a call of `dispatch.breakers`.
     mutating func followCircuits() {
         guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {

@@ -1,35 +1,34 @@
 package import PushRecords
 
-/// What `DeliveryMachine.receive` made of a record. The bytes of the record may be let go in every case but
-/// `deadLetter`, where the caller produces the dead letter from the message's own bytes first.
+/// The result of `DeliveryMachine.receive`. The caller may free the record's bytes, except after `deadLetter`: it first
+/// produces the dead letter from them.
 package enum Receipt {
-    /// Every notification in it is the machine's from here on.
+    /// The machine now owns every notification of the record.
     case taken
-    /// No notification can be read: produce key, value and headers to the dead-letter topic under `id` (its
-    /// acknowledgement goes to `acknowledged`). It is not among the `productions`.
+    /// The record is unreadable. Produce its key, value and headers to the dead-letter topic, and pass `id` to
+    /// `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return dead letters.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
-    /// It would be a dead letter, and there is no room for one (`letterRoom`): not received. Give it again when there
-    /// is.
+    /// The record is unreadable, and `letterRoom` is too small for its dead letter. It was not received. Pass it again
+    /// later.
     case noLetterRoom
-    /// A retry record whose time has not come: not received. Seek back to it and read on at `untilMs` (wall clock).
+    /// A retry record that is not due yet. It was not received. Seek back to it at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
-    /// Already known, or named settled by the commit map that was read back: nothing to do.
+    /// The commit map lists the record as settled. Nothing to do.
     case known
-    /// Not received: the record lies at or below the highest offset that came before, or below the committed one.
-    /// librdkafka reads something again, and it is passed over, unless the owner knows that the log changed: then
-    /// `beginAnew`, and give the record again under the new assignment.
+    /// The record was not received, because its offset is at or below the highest received offset, or below the
+    /// committed one. librdkafka has read it again: skip it. (For a replaced log, call `beginAnew` before reading.)
     case below(highest: Int64)
-    /// The assignment is gone or draining: not received, nothing to do.
+    /// The assignment has ended or is draining. The record was not received. Nothing to do.
     case unassigned
 }
 
-/// A topic that records are written to. What waits for one waits for no other.
+/// A topic that the worker produces to. Each topic has a separate queue.
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
-    /// By its place in `MachineSettings.tiers`.
+    /// The tier's index in `MachineSettings.tiers`.
     case retry(tier: Int)
-    /// Has no productions: its records are the publisher's from `Receipt.deadLetter` on.
+    /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
     case deadLetters
 }
 
@@ -37,72 +36,73 @@ package enum ProductionTarget: Hashable, Sendable {
 package struct PartitionCommit {
     package var partition: PartitionID
     package var offset: Int64
-    /// Printable ASCII.
+    /// The metadata of the commit, in printable ASCII.
     package var metadata: [UInt8]
 }
 
-/// What became of one partition of a commit.
+/// The reply to one partition of a commit.
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
-    /// OFFSET_METADATA_TOO_LARGE: committed again at once with half of it.
+    /// OFFSET_METADATA_TOO_LARGE. The partition is committed again immediately, with half the metadata limit.
     case metadataTooLarge
-    /// For now: the newest state is committed after a pause of this partition's own.
+    /// The commit was refused. The partition's latest state is committed after a pause.
     case refused
-    /// The group, or its coordinator, takes no commit of any partition now: the newest state is committed after a
-    /// second at most, sooner than what is sent ahead of commits stops for want of one (`MachineSettings.leaseNs`).
+    /// The group or its coordinator refuses commits of all partitions. Their latest state is committed after a second
+    /// at most, before the lease ends (`MachineSettings.leaseNs`).
     case refusedByGroup
-    /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
-    /// at once, by itself.
+    /// The error may concern another partition, because librdkafka copies one partition's error to all. This partition
+    /// is committed again immediately, in a separate commit.
     case unattributed
-    /// The topic is gone, or denied to the group; learned from a commit of this partition alone. It is tried on, but
-    /// ends a leave.
+    /// The topic does not exist, or the group may not read it. Known only from a separate commit of this partition.
+    /// Commits are tried again, but a revoked partition does not wait for them.
     case impossible
 }
 
-/// What a log or an operator wants to know. Each is rare, or given once per change of state.
+/// An event for the log or an operator. Each is rare, or reported once per change of state.
 package enum DeliveryEvent: Sendable, Equatable {
-    /// No worker wrote the committed offset: its metadata is empty, foreign or damaged. Records from there on and below
-    /// `doubtedBelow` are marked in doubt.
+    /// The committed offset was not written by a worker: its metadata is empty, foreign or damaged. Records from that
+    /// offset up to `doubtedBelow` are marked in doubt.
     case foreignCommit(PartitionID, committed: Int64, doubtedBelow: Int64)
-    /// The group had no committed offset, and this is the first record, `ageMs` old. All offsets that the log held are
-    /// marked in doubt.
+    /// The group had no committed offset, and this is the first record, with its age. `records` is the number of
+    /// offsets in the log, which are all marked in doubt.
     case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
-    /// The log is not the one that was committed for, or was read so far: it ends below that offset, or no log has such
-    /// an offset. It is read anew, from `start` where that is known; what may have been sent before is marked in doubt.
+    /// The log was replaced or truncated: it ends below an offset that was committed or read, or that offset is
+    /// impossible. It is read from `start`, if known. Records that may have been sent are marked in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
-    /// Retention took records that were never read: `start - committed` offsets were skipped.
+    /// Retention deleted records before they were read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
-    /// Its commits are refused, so many in a row. Logged with the second in a row, or the first that is impossible, and
-    /// then every 10 s at most.
+    /// A number of consecutive commits of the partition were refused. Reported at the second one, or the first
+    /// impossible one, and then every 10 s at most.
     case commitsRefused(PartitionID, refusals: Int, isImpossible: Bool)
-    /// One was taken again, after `commitsRefused`.
+    /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
-    /// What a lost partition left behind was given up: it did not come back in time, or another worker had it.
+    /// The notifications of a suspended partition were dropped. It was not assigned again in time, or another worker
+    /// owned it.
     case suspendedReleased(PartitionID)
-    /// A lost partition came back, and no other worker sent anything of it: it goes on where it was.
+    /// A suspended partition was assigned again, and no other worker had sent anything. It continues without repeats.
     case resumed(PartitionID)
-    /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
+    /// The commit map was too long and was truncated. Reported once until it fits again.
     case mapCut(PartitionID)
-    /// The broker refuses metadata of this length; halved.
+    /// The broker refused metadata of this length. The limit is halved.
     case metadataRefused(PartitionID, characters: Int)
-    /// Nothing more behind this circuit is sent: what waits and what comes is held, but for one probe at a time.
-    /// `reason` is Apple's word for it; of a connection it is `.none`.
+    /// Notifications behind this circuit are deferred, except one probe at a time. `reason` is Apple's, or `.none` if a
+    /// host is unreachable.
     case circuitOpened(CircuitName, reason: ReasonCode)
     case circuitClosed(CircuitName)
-    /// More than half of the app's last 1,000 device tokens were bad, or all of the first 20: it is slowed down, and
-    /// what is answered so goes to the retry tiers where `environment_guard: hold` asks for it.
+    /// More than half of the app's last 1,000 device tokens were bad, or all of the first 20. The app is slowed down.
+    /// With `environment_guard: hold`, notifications with bad tokens are moved to the retry tiers.
     case guardTripped(AppIndex, held: Bool)
     case guardReleased(AppIndex)
-    /// Notifications moved to a tier without an attempt (<doc:Held>); their order per device is given up.
+    /// Notifications are being deferred for this reason (<doc:Held>), and lose their order.
     case held(app: AppIndex, DeferralReason)
 }
 
-/// The name of a circuit breaker: the credential, topic or host that it protects.
+/// The name of a circuit breaker.
 package enum CircuitName: Sendable, Hashable {
-    /// The credential of this app, and of all that share it.
+    /// The credential of an app, for all topics.
     case credential(of: AppIndex)
-    /// One topic of an app, which Apple says the app's key is not for.
+    /// One topic of an app, for which Apple does not accept the app's key.
     case topic(String, of: AppIndex)
-    /// The host of an app, from which no answer comes: what is sent to it would take the budget of other apps.
+    /// The host of an app. If it does not answer, the app's notifications must not use the budget of other apps.
     case connection(of: AppIndex)
 }

@@ -1,54 +1,55 @@
 import PushRecords
 
-/// How a partition stands now.
+/// The current state of a partition.
 package struct PartitionStatus: Sendable, Equatable {
     package var topic: String
     package var partition: Int32
-    /// The first offset that is not settled, to be committed, if one is known.
+    /// The offset to commit: the first one that is not settled. `nil` if no offset is known.
     package var watermark: Int64?
-    /// Acknowledged by the group in this assignment, if anything.
+    /// The last offset acknowledged in this assignment, if any.
     package var committed: Int64?
-    /// -1: nothing was received.
+    /// The highest received offset, or -1 if there is none.
     package var highestReceived: Int64
-    /// Offsets from the watermark to the highest received.
+    /// The number of offsets from the watermark to the highest received one.
     package var span: Int64
-    /// Records that are received and not settled.
+    /// The number of received records that are not settled.
     package var openRecords: Int
     package var openNotifications: Int
-    /// Timestamp of the record at the watermark; `nil` if nothing is open.
+    /// The timestamp of the record at the watermark, or `nil` if no record is open.
     package var oldestOpenMs: Int64?
     package var isDraining: Bool
 }
 
-/// How an app stands now.
+/// The current state of an app.
 package struct AppStatus: Sendable, Equatable {
     package var isPaused: Bool
-    /// Notifications of it that are open.
+    /// The number of its open notifications.
     package var open: Int
-    /// Of these, waiting for a free stream.
+    /// The number of its notifications that wait for a free stream.
     package var ready: Int
-    /// Handed to the transport and unanswered.
+    /// The number of its sends handed to the transport and unanswered.
     package var handed: Int
-    /// What its transport is given at once: less than that takes when Apple is overloaded or the guard slows it down.
+    /// The maximum number of its sends in flight. Less than the transport's capacity if Apple is overloaded or the
+    /// environment guard slows the app down.
     package var concurrency: Int
-    /// The environment guard slows it down.
+    /// Whether the environment guard slows it down.
     package var isGuardTripped: Bool
-    /// Apple refuses its credential, for all topics or for some.
+    /// Whether Apple refuses its credential, for all topics or for some.
     package var isCredentialRefused: Bool
-    /// No connection can be made, or none is of use, for so long that its notifications are held.
+    /// Whether its notifications are deferred, because no usable connection can be made.
     package var isCutOff: Bool
 }
 
-/// What is going on now, over all partitions.
+/// The current totals over all partitions.
 package struct DeliveryGauges: Sendable, Equatable {
     package var openNotifications: Int
     package var openBytes: Int
-    /// Handed to transports and unanswered, by app.
+    /// The number of sends handed to a transport and unanswered, by app.
     package var inFlight: [Int]
 }
 
 extension DeliveryMachine {
-    /// How a partition stands; `nil` when the assignment is gone. Costs nothing that grows with what is open.
+    /// Returns the state of a partition, or `nil` if the assignment has ended. O(1).
     package func status(of id: PartitionID) -> PartitionStatus? {
         guard let partition = ledger.find(id) else { return nil }
         let oldest = ledger[partition].ledger.firstOpenRecord
@@ -60,7 +61,7 @@ extension DeliveryMachine {
             oldestOpenMs: oldest.map { store[$0].timestampMs }, isDraining: ledger[partition].isLeaving)
     }
 
-    /// The status of every app, by `AppIndex`. Removed apps are included.
+    /// The state of every app by `AppIndex`, including removed apps.
     package var appStatuses: [AppStatus] {
         apps.indices.map { app in
             let breaker = dispatch.breakers.apps[app]

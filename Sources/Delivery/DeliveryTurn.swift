@@ -1,98 +1,98 @@
-/// Where requests come from: the consumer groups.
+/// The source of request records: the consumer groups.
 package protocol RequestSource {
     associatedtype Failure: Error
 
-    /// Takes the events of the consumer groups: assigned and revoked partitions, replies to commits.
+    /// Handles the events of the consumer groups: assigned and revoked partitions, and replies to commits.
     ///
-    /// - Returns: the time afterwards: it may have waited for brokers, and what is sent next counts on a lease that may
-    ///   be over meanwhile.
-    /// - Throws: when it cannot go on. The turn ends there: nothing more is read, sent or committed.
+    /// - Returns: The time afterwards. This call may wait for brokers, and the lease may have ended meanwhile.
+    /// - Throws: A fatal error. The turn ends without reading, sending or committing.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
-    /// Gives the machine records, no more than it has room for; true when more wait that it has room for.
+    /// Passes records to the machine, up to its limits. Returns whether more records are waiting that it may receive.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
 
-    /// When `serve` or `read` has something to do although nothing wakes the owner (monotonic), if ever.
+    /// Returns the monotonic time of the next timer of `serve` or `read`, or `nil` if there is none.
     func nextDeadlineNs(now: DeliveryTime) -> Int64?
 }
 
-/// The transports of all apps, by their `AppIndex`.
+/// The transports of all apps, by `AppIndex`.
 package protocol Transports {
-    /// Brings the machine the news since the last turn: completions, capacities, whether APNs is reached.
+    /// Passes the reports since the last turn to the machine: completions, capacities, reachability.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Hands over what the machine sends now.
+    /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Asks back what is not to be sent any more.
+    /// Recalls requests that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 
-/// Where records go: results, dead tokens, retry records, dead letters.
+/// The destination of output records: results, dead tokens, retry records and dead letters.
 package protocol RecordSink {
-    /// So many records are not acknowledged that nothing more is to be read.
+    /// Whether too many records are unacknowledged to read more.
     var isBackedUp: Bool { get }
 
-    /// When `acknowledge` has something to do although nothing wakes the owner (monotonic), if ever.
+    /// The monotonic time of the next timer of `acknowledge`, or `nil` if there is none.
     var nextDeadlineNs: Int64? { get }
 
-    /// Brings acknowledgements to the machine, and writes again what was not written.
+    /// Passes acknowledgements to the machine, and produces failed records again.
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Writes what the machine has for topics that can be written.
+    /// Produces the machine's records for writable topics.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// Where offsets go. The replies come with what Kafka says of the groups (`RequestSource.serve`).
+/// The destination of commits. Their replies arrive with the events of the groups (`RequestSource.serve`).
 package protocol OffsetSink {
-    /// Commits what is due, where no commit is in flight.
+    /// Sends commits that are due, for groups without a commit in flight.
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// One turn of the owner of a machine: its steps in order, and when the next one comes. The worker runs it, and so does
-/// whatever stands for a worker elsewhere: the simulated world, the benchmark, the tests' rig.
+/// One turn of a machine's owner. The worker runs it, and so do the simulated worlds, the benchmark and the tests.
 ///
-/// The order is a part of the promise. Completions come before any decision that depends on them, and before timers: a
-/// request that was answered in time is not late. Kafka is served before it is read, so that nothing is read of a
-/// partition that is being taken back, and a commit's reply raises the horizon of what is sent in the same turn.
-/// Acknowledgements come before records: they make room. What was read may be sent, written and committed at once.
+/// The order of the steps matters:
+/// - Completions are handled before timers, so that a request answered in time does not count as late.
+/// - Kafka's events are handled before records are read. No records of a revoked partition are read, and acknowledged
+///   commits raise the send horizon for the sends of the same turn.
+/// - Acknowledgements are handled before records are read, because they free memory.
+/// - Records read in this turn can also be sent, produced and committed in it.
 package struct DeliveryTurn {
-    /// Most records that are read of one partition before the next one's turn.
+    /// The maximum number of records read from one partition before the next one's turn.
     package static let partitionRecords = 128
-    /// Most records that are read before the machine is asked again for how many it has room.
+    /// The maximum number of records read before asking the machine for its room again.
     package static let roomRecords = 8
 
-    /// What a turn leaves to its owner.
+    /// The result of a turn.
     package struct End {
-        /// There is more to be read at once: the next turn is not waited for.
+        /// Whether more records can be read, so that the next turn should start immediately.
         package var hasMore: Bool
-        /// For log and metrics.
+        /// Events for log and metrics.
         package var events: [DeliveryEvent]
-        /// When the next turn is due, if nothing else wakes the owner (monotonic).
+        /// When the next turn is due if no event wakes the owner (monotonic).
         package var deadlineNs: Int64
     }
 
-    /// Kafka is served at least this often, woken or not (`max.poll.interval.ms`).
+    /// The maximum time between two calls of `serve`, because of `max.poll.interval.ms`.
     package static let serveEveryNs: Int64 = 500_000_000
-    /// A turn that only a time brings comes no sooner after the last.
+    /// The minimum time between two turns if only a timer is due.
     static let leastPauseNs: Int64 = 500_000
 
     private var lastServedNs = Int64.min / 2
+    /// Whether a queue of a Kafka client has new events, or a group is being left, which causes no wake-up.
+    package var hasKafkaNews = true
 
     package init() {}
 
-    /// - Parameter hasKafkaNews: a queue of one of Kafka's clients has something after it was empty, or groups are
-    ///   being
-    ///   left, for which there is no wake-up.
-    /// - Throws: what `requests` threw; the turn was not gone on with.
+    /// - Throws: The error that `requests` threw. The turn ends there.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
-        offsets: some OffsetSink, hasKafkaNews: Bool, now: DeliveryTime
+        offsets: some OffsetSink, now: DeliveryTime
     ) throws(Requests.Failure) -> End {
         var now = now
         transports.deliver(to: &machine, now: now)
         machine.advance(now: now)
         if hasKafkaNews || isKafkaDue(requests, records, now) {
+            hasKafkaNews = false
             lastServedNs = now.ns
             now = try requests.serve(&machine, now: now)
             records.acknowledge(&machine, now: now)
@@ -107,7 +107,7 @@ package struct DeliveryTurn {
             deadlineNs: deadlineNs(machine, requests, records, now))
     }
 
-    /// Whether Kafka is served without news.
+    /// Returns whether Kafka's events have to be handled without a wake-up.
     private func isKafkaDue(_ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime) -> Bool {
         if now.ns - lastServedNs >= Self.serveEveryNs { return true }
         if let next = records.nextDeadlineNs, next <= now.ns { return true }
@@ -122,7 +122,7 @@ package struct DeliveryTurn {
         if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        // What was due in this turn and is so still waits for something else than time.
+        // A timer that was due in this turn and is still due depends on something other than time.
         return max(deadlineNs, now.ns + Self.leastPauseNs)
     }
 }

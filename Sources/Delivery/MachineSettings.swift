@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// Both clocks as the caller's loop read them in this turn. The machine never reads a clock.
+/// The clocks, as the caller read them in this turn. The machine never reads a clock.
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
@@ -29,7 +29,8 @@ package struct MachineSettings: Sendable {
     /// Whether ids are derived (`apns_id: derived`). Otherwise Apple creates them.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
-    /// Resends after an answer or in doubt, before a notification is moved to the 15-minute tier as one attempt.
+    /// The number of resends, after an answer or in doubt, before a notification moves to the 15-minute tier as one
+    /// attempt.
     package var resendMax = 5
     /// The age at which requests are `expired` when read, or 0 for no limit.
     package var maxAgeMs: Int64 = 24 * 3_600_000
@@ -55,7 +56,7 @@ package struct MachineSettings: Sendable {
     package var metadataLimit = 4_000
     /// Whether `accepted` results that are not in doubt are only counted (`results.publish: failures`).
     package var publishesOnlyFailures = false
-    /// `unregistered.include_bad_tokens`.
+    /// Whether bad tokens are published as dead (`unregistered.include_bad_tokens`).
     package var includesBadTokens = false
     /// Headers copied to results besides `traceparent` and `tracestate` (`results.copy_headers`).
     package var copiedHeaders: [String] = []
@@ -70,15 +71,15 @@ package struct MachineSettings: Sendable {
 
     package init() {}
 
-    /// Also applies without streams, so that deferred notifications can pass through.
+    /// The minimum, also without streams, so that deferred notifications can pass through.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
     /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
-    /// It is only large enough to keep the connections busy, because records wait in Kafka without cost. For each
-    /// stream, one notification is on it, one follows, and one waits for Kafka's acknowledgement. The latter two are
-    /// limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a higher limit, eight
+    /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
+    /// each stream, one notification is on it, one follows, and one waits for Kafka's acknowledgement. The latter two
+    /// are limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a higher limit, eight
     /// connections of 1,000 streams carried less and used more memory ("What it costs", in the documentation of
     /// `Worker`).
     package func mostOpen(streams: Int) -> Int {
@@ -88,12 +89,12 @@ package struct MachineSettings: Sendable {
 
 /// The machine's view of an app.
 package struct AppRoute: Sendable {
-    /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. They
-    /// usually belong to the other environment (`environment_guard`).
+    /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. Such
+    /// tokens usually belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
         /// Slows the app down and logs an event.
         case warn
-        /// Also moves notifications with such answers to the retry tiers instead of rejecting them.
+        /// Like `warn`, and moves notifications with such answers to the retry tiers instead of rejecting them.
         case hold
         case off
     }

@@ -5,14 +5,14 @@ package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response, and the last event of its stream. Its headers and body are valid until the next
     /// `nextEvent`.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final one
+    /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final status
     /// arrived. `refusedStream` means never processed: the peer reset the stream, or a GOAWAY had a lower last stream
     /// id.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that waited for flow control is in the output, with its END_STREAM at this position.
     case bodySent(user: UInt32, end: Int64)
-    /// GOAWAY. Streams above `lastStreamID` follow as `ended(refusedStream)`. `debugData` is valid until the next
-    /// event.
+    /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
+    /// `ended(refusedStream)`.
     case goAway(lastStreamID: Int32, code: ErrorCode)
     /// The peer's settings changed: check `isReady` and `freeStreams`.
     case settings
@@ -41,7 +41,7 @@ package struct ClientSessionOptions: Sendable {
     package var wantedHeaders: [StaticString] = []
     /// Whether `takeFrameHeads` records frames.
     package var tracesFrames = false
-    /// See `AuthorizationIndexing`.
+    /// Whether to index the `authorization` header (`AuthorizationIndexing`).
     package var indexAuthorization = true
 
     package init() {}
@@ -68,14 +68,14 @@ package final class ClientSession {
         // Disables checks of every byte of response headers, a tenth of a request's cost. `ClientCallbacks` validates
         // what is used: the status, and two headers of known form.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
-        // nghttp2.h: the callbacks, the option and the mem struct are copied.
+        // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(
             &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
         precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         self.options = options
-        // The connection preface (RFC 9113, 3.4). Disables server push.
+        // SETTINGS of the connection preface (RFC 9113, 3.4), which disable server push.
         var entries = [nghttp2_settings_entry(settings_id: 2, value: 0)]
         _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entries, entries.count)
         try pump()
@@ -259,7 +259,7 @@ package final class ClientSession {
     private func pump() throws(HTTP2Error) {
         while true {
             var bytes: UnsafePointer<UInt8>?
-            // nghttp2.h: the bytes are valid until the next call, and each call returns one frame.
+            // The bytes are valid until the next call, and each call returns one frame (nghttp2.h).
             let count = unsafe nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0, let bytes = unsafe bytes else {
@@ -274,7 +274,7 @@ package final class ClientSession {
         }
     }
 
-    /// Applies the state of this connection: names indexed once, and the credential's placeholder.
+    /// Adapts the fields to this connection: which names to index, and the placeholder for the credential's name.
     private func prepare(_ headers: borrowing HeaderList) {
         unsafe headers.indexNames(&state.pointee.indexedNames)
         guard headers.credential >= 0 else { return }

@@ -43,7 +43,7 @@ struct ClientState {
     var errorText: String?
     var frameHeads: [FrameHead] = []
 
-    /// A cache of the last lookup, because callbacks of one frame follow each other.
+    /// The result of the last lookup, because consecutive callbacks usually concern the same stream.
     var foundStream: Int32 = 0
     var foundSlot: UnsafeMutablePointer<StreamSlot>?
 

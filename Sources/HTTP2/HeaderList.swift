@@ -20,7 +20,7 @@ package struct HeaderList: ~Copyable {
     package static let limit = 32
 
     let fields: UnsafeMutablePointer<nghttp2_nv>
-    /// For each field, 0, or 1 plus its `nameOnly` slot.
+    /// One value per field: 1 plus its `nameOnly` slot, or 0 without one.
     let nameSlots: UnsafeMutablePointer<UInt8>
     package private(set) var count = 0
     /// The index of the credential field, or -1.
@@ -52,7 +52,7 @@ package struct HeaderList: ~Copyable {
             flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         case .credential: credential = count
         }
-        // nghttp2.h: name and value are not const for historical reasons. With NO_COPY they are only read.
+        // `name` and `value` are not const for historical reasons. With NO_COPY nghttp2 only reads them (nghttp2.h).
         unsafe fields[count] = nghttp2_nv(
             name: UnsafeMutablePointer(mutating: name.utf8Start),
             value: UnsafeMutablePointer(mutating: Self.bytes(value)),
@@ -75,7 +75,7 @@ package struct HeaderList: ~Copyable {
     }
 
     package mutating func truncate(to length: Int) {
-        precondition(length >= 0 && length <= count, "a list is only shortened")
+        precondition(length >= 0 && length <= count, "a header list can only be shortened")
         count = length
         if credential >= length { credential = -1 }
     }

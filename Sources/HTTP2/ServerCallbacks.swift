@@ -1,6 +1,6 @@
 internal import CNghttp2
 
-// Trampolines, as in `ClientCallbacks`: they only write to the session's `ServerState` and append to its sink.
+// nghttp2 calls these functions, as in `ClientCallbacks`. They only write to the session's `ServerState` and its sink.
 
 private typealias State = UnsafeMutablePointer<ServerState>
 
@@ -10,12 +10,12 @@ private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
 }
 
 enum ServerCallbacks {
-    /// The slot of a stream; `nil` for one that is gone.
+    /// Returns the slot of a stream, or `nil` if the stream is closed.
     static func slot(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
         unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
     }
 
-    /// Shared by all server sessions, never freed.
+    /// The callbacks shared by all server sessions. Never freed.
     nonisolated(unsafe) static let shared: OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
@@ -30,7 +30,7 @@ enum ServerCallbacks {
             return 0
         }
         unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
-            // Trailers are dropped.
+            // Trailers are ignored.
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST,
                 let slot = unsafe slot(session, frame!.pointee.hd.stream_id)
             else { return 0 }

@@ -1,36 +1,37 @@
 internal import CNghttp2
 
-/// What a server session's peer did, in order.
+/// An event from a server session's peer, in order.
 package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete request; it can be read until the next `nextEvent`. Answer it whenever, by its stream, or never.
+    /// A complete request, readable until the next `nextEvent`. It may be answered at any time by its stream id, or
+    /// never.
     case request(stream: Int32)
-    /// A stream is gone before it was answered: reset by either side, or by a GOAWAY of this one.
+    /// An unanswered stream was closed: either side reset it, or this side sent GOAWAY.
     case closed(stream: Int32, code: ErrorCode)
     /// The client will open no more streams.
     case goAway(code: ErrorCode)
-    /// The client's settings, or its acknowledgement of the server's.
+    /// SETTINGS of the client, or its acknowledgement of the server's.
     case settings(isAcknowledgement: Bool)
 }
 
 package struct ServerSessionOptions: Sendable {
-    /// The first SETTINGS. APNs' own, as seen.
+    /// The first SETTINGS to send. The default values were observed from APNs.
     package var settings: [Setting] = [
         .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
         .maxHeaderListSize(8_000),
     ]
-    /// The connection's receive window; RFC 9113: at least 65,535.
+    /// The connection's receive window, at least 65,535 (RFC 9113).
     package var connectionWindow: Int32 = 65_535
-    /// Of each request, headers and body; the rest is counted, not kept.
+    /// The maximum size of a request's stored headers and body. Further bytes are only counted.
     package var requestLimit = 64 << 10
-    /// Window updates are given by `isStalled`; costs a little for each DATA frame.
+    /// Whether `setStalled` can stop window updates. Costs a little for each DATA frame.
     package var canStall = false
 
     package init() {}
 }
 
-/// The server side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out; no I/O, no clock.
+/// The server side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
 ///
-/// One thread at a time. After `receive`, drain `nextEvent` until it is `nil`, answer, and send the output.
+/// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
 package final class ServerSession {
     private let state: UnsafeMutablePointer<ServerState>
@@ -43,7 +44,7 @@ package final class ServerSession {
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
-        // nghttp2.h: callbacks and option are copied.
+        // nghttp2 copies the callbacks and the option (nghttp2.h).
         let code = unsafe nghttp2_session_server_new2(&raw, ServerCallbacks.shared, state, option)
         precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
@@ -62,11 +63,11 @@ package final class ServerSession {
         unsafe state.deallocate()
     }
 
-    // MARK: The request of the event returned last
+    // MARK: The request of the last event
 
     package var headerCount: Int { unsafe state.pointee.current.map { unsafe $0.pointee.headers.count } ?? 0 }
 
-    /// A header of the request, in the order received; lent until the next `nextEvent`.
+    /// Returns a header of the request in the order received, valid until the next `nextEvent`.
     package func header(_ index: Int) -> (name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
         precondition(index >= 0 && index < headerCount, "no such header")
         let slot = unsafe state.pointee.current!
@@ -79,19 +80,19 @@ package final class ServerSession {
         )
     }
 
-    /// The request's body, as far as `requestLimit` kept it; lent until the next `nextEvent`.
+    /// The request's body, up to `requestLimit`, valid until the next `nextEvent`.
     package var body: UnsafeRawBufferPointer {
         guard let slot = unsafe state.pointee.current else { return unsafe OutputBuffer.nothing }
         return unsafe UnsafeRawBufferPointer(rebasing: slot.pointee.bytes.bytes[slot.pointee.headersEnd...])
     }
 
-    /// Body bytes that came, kept or not.
+    /// The number of received body bytes, including discarded ones.
     package var bodyLength: Int { unsafe state.pointee.current.map { unsafe $0.pointee.bodyLength } ?? 0 }
 
     // MARK: Answers
 
-    /// Answers a stream, unless it is gone or was answered before. `headers` (`:status` first) are lent for this call,
-    /// the body is copied. `isEnd` false leaves the response unfinished.
+    /// Answers a stream, unless it is closed or already answered. `headers` (`:status` first) are borrowed for this
+    /// call, and the body is copied. With `isEnd` false, the response remains unfinished.
     @discardableResult
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
@@ -117,7 +118,7 @@ package final class ServerSession {
         return code == 0
     }
 
-    /// Resets a stream; `closed` follows when it was not answered.
+    /// Resets a stream. `closed` follows if it was not answered.
     package func reset(stream: Int32, _ code: ErrorCode) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
         try pump()
@@ -129,23 +130,23 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends GOAWAY; `closed` follows for unanswered streams above `lastStreamID`. A second one can only lower it.
+    /// Sends GOAWAY. `closed` follows for unanswered streams above `lastStreamID`. A later GOAWAY can only lower it.
     package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)
         try pump()
     }
 
-    /// The first GOAWAY of a graceful end: the largest last-stream-id, NO_ERROR.
+    /// Sends the first GOAWAY of a graceful shutdown, with the largest last stream id and NO_ERROR.
     package func shutdownNotice() throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_shutdown_notice(session)
         try pump()
     }
 
-    /// The highest stream the client opened so far.
+    /// The id of the highest stream that the client has opened.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
-    /// With `canStall`: while true no window is given back, so that the client's bodies come to a halt.
+    /// Stops or resumes window updates (with `canStall`). While stopped, the client cannot finish sending large bodies.
     package func setStalled(_ isStalled: Bool) throws(HTTP2Error) {
         unsafe state.pointee.isStalled = isStalled
         guard !isStalled else { return }
@@ -161,14 +162,14 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Bytes that nghttp2 never made, for faults.
+    /// Appends bytes to the output that nghttp2 did not create, to inject faults.
     package func appendRaw(_ bytes: [UInt8]) {
         unsafe bytes.withUnsafeBytes { unsafe state.pointee.output.append($0) }
     }
 
     // MARK: Bytes and events
 
-    /// Takes bytes of the peer, and copies what it keeps. Throws when the session broke beyond an answer.
+    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -177,7 +178,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// The oldest event not taken yet; what the one before it lent is gone.
+    /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
     package func nextEvent() -> ServerEvent? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
@@ -185,15 +186,15 @@ package final class ServerSession {
         return unsafe next.event
     }
 
-    /// What waits to be sent; valid until the next call.
+    /// The bytes to send, valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
-    /// The first `count` bytes of `output` were sent (or copied elsewhere).
+    /// Removes the first `count` bytes of `output`, which were sent or copied.
     package func consumeOutput(_ count: Int) { unsafe state.pointee.output.consume(count) }
 
-    /// Nothing more will be read or written: close the connection once the output is out.
+    /// Whether nothing more will be read or written. Close the connection once the output is sent.
     package var isFinished: Bool {
         unsafe nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }

@@ -1,20 +1,20 @@
-/// Where a header is among a request's bytes: name, then value.
+/// The position of a header in a request's bytes: the name, then the value.
 struct HeaderSpan {
     var start: Int
     var nameCount: Int
     var valueCount: Int
 }
 
-/// One stream of a server session: the request's bytes, then the response's body.
+/// The state of one stream in a server session, with the request's bytes and then the response's body.
 @unsafe
 struct RequestSlot {
     var streamID: Int32 = 0
     var isAnswered = false
     var isClosed = false
-    /// Events in the sink that lend this slot's bytes.
+    /// The number of queued events that borrow this slot's bytes.
     var pendingEvents = 0
     var isEnd = true
-    /// Body bytes taken in while stalled, not given back to the stream's window yet.
+    /// The number of body bytes received while stalled, for which the stream's window was not updated yet.
     var unconsumed = 0
 
     var bytes = unsafe OutputBuffer()
@@ -28,7 +28,7 @@ struct RequestSlot {
         unsafe response.free()
     }
 
-    /// Keeps a header, unless there are 64 already or it does not fit.
+    /// Stores a header, unless there are 64 already or it does not fit.
     mutating func addHeader(
         _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
     ) {
@@ -45,13 +45,13 @@ struct RequestSlot {
     }
 }
 
-/// What a server session's callbacks read and write, at an address of its own.
+/// The state that a server session's callbacks use. It has a fixed address.
 @unsafe
 struct ServerState {
     @unsafe
     struct Entry {
         var event: ServerEvent
-        /// The slot whose bytes the event lends.
+        /// The slot whose bytes the event borrows.
         var slot: UnsafeMutablePointer<RequestSlot>?
     }
 
@@ -59,11 +59,11 @@ struct ServerState {
     var output = unsafe OutputBuffer()
     var sink = unsafe EventSink<Entry>()
     var slots = unsafe SlotPool<RequestSlot>()
-    /// The slot whose bytes are lent, by the event taken last.
+    /// The slot whose bytes the current event borrows.
     var current: UnsafeMutablePointer<RequestSlot>?
     var indexedNames: UInt8 = 0
     var isStalled = false
-    /// Body bytes taken in while stalled, not given back to the connection's window yet.
+    /// The number of body bytes received while stalled, for which the connection's window was not updated yet.
     var unconsumed = 0
     var errorText: String?
 
@@ -79,7 +79,7 @@ struct ServerState {
         unsafe sink.append(Entry(event: event, slot: slot))
     }
 
-    /// Ends the loan of the event taken last.
+    /// Releases the bytes borrowed by the current event.
     mutating func releaseCurrent() {
         guard let slot = unsafe current else { return }
         unsafe current = nil

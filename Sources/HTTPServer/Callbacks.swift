@@ -14,7 +14,7 @@ final class Pages: Sendable {
 
 /// The body of a request that has not arrived completely.
 private final class PendingBody {
-    /// `nil` once it has exceeded the limit.
+    /// The bytes received so far, or `nil` once the body has exceeded the limit.
     var bytes: [UInt8]? = []
 }
 
@@ -45,7 +45,8 @@ private final class PendingBody {
     return unsafe queue(answer, on: connection!)
 }
 
-/// MHD_RequestCompletedCallback. The request has ended in any way. Releases what `answerRequest` retained.
+/// MHD_RequestCompletedCallback. Called when a request ends, successfully or not. Releases the object that
+/// `answerRequest` retained.
 @c func requestCompleted(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
     _ requestContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ how: MHD_RequestTerminationCode
@@ -124,7 +125,7 @@ private func readBody(
     }
 }
 
-/// MHD_ContentReaderFreeCallback: the response is destroyed.
+/// MHD_ContentReaderFreeCallback: releases the body when the response is destroyed.
 private func freeBody(_ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<BodyStream>.fromOpaque(context!).release()
 }

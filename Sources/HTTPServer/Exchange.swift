@@ -23,7 +23,7 @@ package struct HTTPRequest: Sendable {
 
 package struct HTTPResponse: Sendable {
     package enum Step: Sendable, Equatable {
-        /// The number of bytes that were filled; at least one.
+        /// The number of bytes written to the buffer, at least one.
         case wrote(Int)
         case end
         /// The body cannot be finished. The connection is closed, so that the client detects the truncation.
@@ -32,7 +32,7 @@ package struct HTTPResponse: Sendable {
 
     @safe package enum Body: Sendable {
         case bytes([UInt8])
-        /// Called on the server's thread until the body ends, with a buffer of at least 1 KiB each time.
+        /// A function that the server's thread calls until the body ends, each time with a buffer of at least 1 KiB.
         case stream(@Sendable (UnsafeMutableRawBufferPointer) -> Step)
     }
 
@@ -60,7 +60,7 @@ package struct HTTPResponse: Sendable {
     }
 }
 
-/// A page: a method, an exact path, and its handler.
+/// A page: an HTTP method, an exact path, and a handler.
 package struct Route: Sendable {
     package var method: HTTPRequest.Method
     package var path: String

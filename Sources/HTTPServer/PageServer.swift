@@ -8,7 +8,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
 
-/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a loop of its own.
+/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a separate event loop.
 ///
 /// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The
 /// server closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from
@@ -24,7 +24,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package static let connectionLimit = 64
     private static let silenceSeconds: UInt32 = 5
 
-    /// Listens as `Descriptor.listening` does, and serves at once.
+    /// Listens on an address, as in `Descriptor.listening`, and begins to serve.
     package init(
         host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
     ) throws(PageServerError) {
@@ -35,7 +35,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
             throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
         }
         self.port = listening.address.port
-        // libmicrohttpd closes the descriptor that it gets.
+        // libmicrohttpd closes its descriptor, so it gets a duplicate.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(
@@ -67,17 +67,17 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Has every turn of the loop end with libmicrohttpd's work. Its descriptor and its timeout only start a turn.
+/// Runs libmicrohttpd at the end of each turn of the loop. Its epoll descriptor and its timeout start turns.
 private func serve(_ daemon: OpaquePointer, on loop: Loop) {
     let epoll = unsafe mhd_epoll(daemon)
     let alarm = Alarm(loop: loop) {}
-    // epoll_ctl(2): it fails only without memory.
+    // Fails only if memory runs out (epoll_ctl(2)).
     _ = try? loop.register(epoll, for: .readable) { _ in }
     nonisolated(unsafe) let daemon = unsafe daemon
     loop.onTurnEnd {
         unsafe MHD_run(daemon)
-        // Without a free descriptor and without a connection, libmicrohttpd tries accept(2) again at once and for ever
-        // ("Will try busy waiting", daemon.c).
+        // If no descriptor is free and no connection is open, libmicrohttpd retries accept(2) in a busy loop ("Will try
+        // busy waiting", daemon.c). The pause prevents this.
         let spare = fcntl(epoll, F_DUPFD_CLOEXEC, 0)
         if spare < 0 { usleep(100_000) } else { close(spare) }
         var leftMs: UInt64 = 0

@@ -2,7 +2,7 @@
 ///
 /// Not thread-safe. `bytes` is valid until the next append or `removeAll`.
 ///
-/// It is public only for performance: Swift 6.3 inlines `@inlinable public` functions into other modules but not
+/// The type is public only for performance: Swift 6.3 inlines `@inlinable public` functions into other modules but not
 /// `@inlinable package` ones, and a result takes about forty appends.
 @safe public struct ByteWriter: ~Copyable {
     @usableFromInline var storage: UnsafeMutableRawPointer
@@ -21,7 +21,7 @@
     @inlinable public var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
 
     @inlinable public func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
-        precondition(start >= 0 && start <= end && end <= used, "a range of what was written")
+        precondition(start >= 0 && start <= end && end <= used, "the range is outside the written bytes")
         return unsafe UnsafeRawBufferPointer(start: storage + start, count: end - start)
     }
 
@@ -29,7 +29,7 @@
 
     /// Removes the bytes from this position on.
     public mutating func remove(from start: Int) {
-        precondition(start >= 0 && start <= used, "a place in what was written")
+        precondition(start >= 0 && start <= used, "the position is outside the written bytes")
         used = start
     }
 

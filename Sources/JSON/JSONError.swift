@@ -18,7 +18,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
             switch self {
             case .endOfInput: "ends too early"
             case .unexpectedByte: "unexpected byte"
-            case .trailingBytes: "something follows the value"
+            case .trailingBytes: "more bytes after the value"
             case .tooDeep: "nested deeper than 64 levels"
             case .controlCharacter: "control character in a string"
             case .badEscape: "bad escape in a string"

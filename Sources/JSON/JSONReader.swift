@@ -44,7 +44,7 @@
             step(1)
             return nil
         }
-        precondition(byte == 0x22, "the value of the member before was not read")
+        precondition(byte == 0x22, "the previous member's value was not read")
         let name = stringBody()
         step(1)
         return name
@@ -138,7 +138,7 @@
     }
 
     private var byte: UInt8 {
-        precondition(unsafe p < end, "there is nothing more to read")
+        precondition(unsafe p < end, "no more values to read")
         return unsafe p.load(as: UInt8.self)
     }
 

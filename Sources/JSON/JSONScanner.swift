@@ -1,36 +1,36 @@
-/// A member of the object that was scanned: ranges as offsets into the scanned bytes.
+/// A member of the scanned object. Positions are offsets in the scanned bytes.
 package struct JSONMember: Sendable {
-    /// The name between its quotes, escapes not resolved.
+    /// The name without its quotes, with unresolved escapes.
     package var nameStart = 0
     package var nameEnd = 0
-    /// The value; a string's quotes included.
+    /// The value, including a string's quotes.
     package var valueStart = 0
     package var valueEnd = 0
 
     package init() {}
 }
 
-/// The findings of one pass over some bytes.
+/// The result of one scan.
 package struct JSONScan: Sendable {
-    /// `nil` if the bytes are one JSON value with nothing but white space around it.
+    /// The first error, or `nil` if the bytes are one JSON value, with white space around it at most.
     package var error: JSONError?
     /// The kind of the value. Meaningless after an error.
     package var kind = JSONKind.null
-    /// How many members the object has, including those for which there was no room.
+    /// The number of the object's members, including those that did not fit.
     package var memberCount = 0
-    /// The offset of the first escape that spells half a surrogate pair, in bytes from the start. Such an escape is
-    /// JSON by the grammar, but no text: RFC 8259, 8.2, calls its meaning unpredictable.
+    /// The offset in bytes of the first escape of a lone surrogate. The grammar allows such an escape, but RFC 8259,
+    /// 8.2, calls its meaning unpredictable.
     package var halfSurrogate: Int?
 }
 
-/// Checks that lent bytes are JSON (RFC 8259, strict; UTF-8 as of RFC 3629) in one pass, without allocation.
+/// Validates borrowed bytes as JSON (RFC 8259, strict; UTF-8 as in RFC 3629) in one pass, without allocation.
 package enum JSONScanner {
-    /// Deepest nesting of objects and arrays, which RFC 8259, 9, lets an implementation limit.
+    /// The maximum nesting of objects and arrays. RFC 8259, 9, permits such a limit.
     package static let depthLimit = 64
 
-    /// Checks `bytes`, and if they are an object reports as many of its members as fit into `members`.
+    /// Validates `bytes`. If they are an object, stores as many of its members as fit into `members`.
     ///
-    /// An escape that spells half a surrogate pair is no error, but noted. O(bytes), no recursion.
+    /// The escape of a lone surrogate is reported, but is not an error. O(bytes), without recursion.
     package static func scan(
         _ bytes: UnsafeRawBufferPointer,
         members: UnsafeMutableBufferPointer<JSONMember> = unsafe UnsafeMutableBufferPointer(start: nil, count: 0)
@@ -63,7 +63,7 @@ package enum JSONScanner {
         return scan
     }
 
-    /// Returns the kind of a well-formed value that begins with this byte.
+    /// Returns the kind of a valid value that begins with this byte.
     @inline(__always)
     package static func kind(of first: UInt8) -> JSONKind {
         switch first {
@@ -88,7 +88,7 @@ package enum JSONScanner {
         byte <= 0x20 && (byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09)
     }
 
-    // The functions below move `start` past the value, or to the fault that they return.
+    // The functions below move `start` past the value, or to the error that they return.
 
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,
@@ -97,14 +97,14 @@ package enum JSONScanner {
         var p = unsafe start
         defer { unsafe start = unsafe p }
         // The last closing bracket. While `p <= last`, white space, commas, colons and opening brackets need no check
-        // of the end, because a byte follows each of them. Strings, words and numbers check the end themselves.
+        // for the end, because a byte follows each of them. Strings, words and numbers check for the end themselves.
         var last = unsafe end - 1
         while unsafe last > p && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
         guard unsafe last > p else {
             unsafe p = unsafe end
             return .endOfInput
         }
-        // One bit a level, the innermost lowest: 1 in an object, 0 in an array.
+        // Each level of nesting has one bit, the innermost level the lowest. 1 is an object, and 0 an array.
         var levels: UInt64 = 0
         var depth = 0
         element: while true {
@@ -141,7 +141,7 @@ package enum JSONScanner {
                     continue element
                 }
             } else {
-                // A copy goes out of line, so that `p` stays in a register.
+                // Pass the address of a copy to the function, so that `p` stays in a register.
                 var place = unsafe p
                 let fault = unsafe scalar(&place, end)
                 unsafe p = unsafe place
@@ -176,7 +176,7 @@ package enum JSONScanner {
     @inline(__always)
     private static func isClosing(_ byte: UInt8) -> Bool { byte == 0x7D || byte == 0x5D }
 
-    /// Returns what follows white space, where something does.
+    /// Returns the position after white space. A byte that is not white space must follow.
     @inline(__always)
     private static func spaceAt(_ start: UnsafeRawPointer) -> UnsafeRawPointer {
         var p = unsafe start
@@ -193,7 +193,7 @@ package enum JSONScanner {
         return unsafe JSONString.skip(&p, end, &half) ? nil : JSONString.fault(p, end)
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Validates a number, `true`, `false` or `null`.
     @inline(never)
     private static func scalar(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> JSONError.Kind? {
         switch unsafe p.load(as: UInt8.self) {
@@ -217,7 +217,7 @@ package enum JSONScanner {
         return nil
     }
 
-    /// RFC 8259, 6. Returns whether `p` was moved past a number.
+    /// Moves `p` past a number (RFC 8259, 6). Returns whether there was one.
     @inline(__always)
     private static func number(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> Bool {
         if unsafe p.load(as: UInt8.self) == 0x2D { unsafe p += 1 }

@@ -1,8 +1,8 @@
-/// Finds the ends of strings and whether they are well-formed, on pointers into lent bytes. `end` is one past the last
-/// byte that may be read.
+/// Finds the ends of strings and validates them, on pointers into borrowed bytes. `end` is one past the last readable
+/// byte.
 enum JSONString {
-    /// Marks, by its high bit, the first byte that is `"`, `\`, a control character or not ASCII; bytes after the first
-    /// such one may be marked wrongly (a subtraction borrows).
+    /// Returns a mask with the high bit set in the first byte that is `"`, `\`, a control character or not ASCII.
+    /// Higher bytes may be marked wrongly, because the subtraction borrows.
     @inline(__always)
     static func marks(_ word: UInt64) -> UInt64 {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -12,9 +12,10 @@ enum JSONString {
         return (quote | backslash | control | word) & (0x80 &* ones)
     }
 
-    /// The same of sixteen bytes, as two words; lanes do not borrow, so every such byte is marked and no other.
+    /// Returns such a mask for sixteen bytes, as two words. SIMD lanes do not borrow, so every byte is marked
+    /// correctly.
     ///
-    /// Written as sums, because the comparisons of `SIMD16` become a loop over its lanes (Swift 6.3).
+    /// Written as sums, because Swift 6.3 compiles comparisons of `SIMD16` to a loop over its lanes.
     @inline(__always)
     static func marks16(_ p: UnsafeRawPointer) -> SIMD2<UInt64> {
         let bytes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self)
@@ -26,10 +27,10 @@ enum JSONString {
         return unsafe unsafeBitCast(marked, to: SIMD2<UInt64>.self)
     }
 
-    /// Moves `p`, which is inside a string, past its closing quote. Returns false if the string is not well-formed; `p`
-    /// is at the fault then.
+    /// Moves `p` from inside a string past its closing quote. Returns false for an invalid string, with `p` at the
+    /// error.
     ///
-    /// - Parameter half: set to the first escape that spells half a surrogate pair, unless it is set.
+    /// - Parameter half: Set to the first escape of a lone surrogate, unless it is already set.
     @inline(__always)
     static func skip(
         _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
@@ -57,7 +58,7 @@ enum JSONString {
         return tail.isWhole
     }
 
-    /// Returns what follows a string that was checked.
+    /// Returns the position after a validated string.
     @inline(__always)
     static func end(of inside: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
         var p = unsafe inside
@@ -65,14 +66,14 @@ enum JSONString {
         return unsafe skip(&p, end, &half) ? p : nil
     }
 
-    /// The place where a function that is not inlined stopped: past what it read, or at the fault. Places are passed by
-    /// value, so that the callers keep theirs in a register.
+    /// The position where a function stopped: after the bytes it read, or at an error. Positions are passed by value,
+    /// so that callers keep them in a register.
     @safe private struct Stop {
         var next: UnsafeRawPointer
         var isWhole: Bool
     }
 
-    /// The last few bytes: eight at a time, then one by one.
+    /// Reads the last bytes of the input: eight at a time, then one by one.
     @inline(never)
     private static func skipTail(
         _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
@@ -97,7 +98,7 @@ enum JSONString {
         return unsafe Stop(next: p, isWhole: false)
     }
 
-    /// Skips one escape, or a run of characters that are not ASCII.
+    /// Skips one escape, or a run of non-ASCII characters.
     @inline(never)
     private static func skipSpecial(
         _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
@@ -126,7 +127,7 @@ enum JSONString {
         }
     }
 
-    /// Returns why `skip` stopped at `p`.
+    /// Returns the error at which `skip` stopped.
     static func fault(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> JSONError.Kind {
         guard unsafe p < end else { return .endOfInput }
         let byte = unsafe p.load(as: UInt8.self)
@@ -135,7 +136,7 @@ enum JSONString {
         return unsafe end - p < 2 ? .endOfInput : .badEscape
     }
 
-    /// Returns the second half of a surrogate pair that an escape at `p` spells, if there is one.
+    /// Returns the low surrogate that is escaped at `p`, if there is one.
     static func lowHalf(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UInt32? {
         guard unsafe end - p >= 6 && p.loadUnaligned(as: UInt16.self) == UInt16(littleEndian: 0x755C),
             let unit = unsafe hex4(p + 2), unit & 0xFC00 == 0xDC00
@@ -143,7 +144,8 @@ enum JSONString {
         return unit
     }
 
-    /// Length of the UTF-8 sequence at `p` that begins with 0x80 or more; 0 when it is not one (RFC 3629, 4).
+    /// Returns the length of the UTF-8 sequence at `p`, whose first byte is at least 0x80, or 0 if invalid (RFC 3629,
+    /// 4).
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p
         let first = unsafe p.load(as: UInt8.self)
@@ -164,7 +166,7 @@ enum JSONString {
         return second >= lowest && second <= highest && third & 0xC0 == 0x80 && fourth & 0xC0 == 0x80 ? 4 : 0
     }
 
-    /// Length of what is not UTF-8 at `p`, to be replaced as one (Unicode 16, 3.9, "Maximal Subparts").
+    /// Returns the length of the invalid UTF-8 at `p` to replace as one (Unicode 16, 3.9, "Maximal Subparts").
     static func damagedLength(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         var rest = unsafe UnsafeRawBufferPointer(start: p, count: end - p).makeIterator()
         var parser = UTF8.ForwardParser()
@@ -172,7 +174,7 @@ enum JSONString {
         return 1
     }
 
-    /// Four hex digits; `nil` when one is not.
+    /// Returns the value of four hex digits, or `nil` if they are invalid.
     static func hex4(_ p: UnsafeRawPointer) -> UInt32? {
         var value: UInt32 = 0
         for offset in 0..<4 {

@@ -1,11 +1,11 @@
-/// A string inside lent JSON that was checked: its bytes between the quotes, escapes not resolved.
+/// A string in borrowed, validated JSON: the bytes between its quotes, with unresolved escapes.
 @safe package struct JSONText {
     package let bytes: UnsafeRawBufferPointer
 
-    /// - Parameter bytes: the inside of a string that `JSONScanner` accepted.
+    /// - Parameter bytes: The content of a string that `JSONScanner` accepted.
     package init(checked bytes: UnsafeRawBufferPointer) { unsafe self.bytes = unsafe bytes }
 
-    /// Whether the bytes are not yet what the string spells.
+    /// Whether the bytes contain escapes, so that they differ from the decoded string.
     package var hasEscapes: Bool {
         guard let base = unsafe bytes.baseAddress else { return false }
         let count = unsafe bytes.count
@@ -13,8 +13,8 @@
         let backslash = SIMD16<UInt8>(repeating: 0x5C)
         var index = 0
         repeat {
-            // The last sixteen bytes overlap those before. In what was checked nothing else is so marked: a lane is 0
-            // for a backslash only.
+            // The last sixteen bytes overlap the previous ones. A lane is 0 exactly for a backslash, and in validated
+            // bytes every backslash begins an escape.
             let p = unsafe base + min(index, count &- 16)
             let lanes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self) ^ backslash
             let zero = (lanes &- SIMD16(repeating: 1)) & ~lanes & SIMD16(repeating: 0x80)
@@ -32,7 +32,7 @@
         return string == text.description
     }
 
-    /// What the string spells; half a surrogate pair becomes U+FFFD.
+    /// The decoded string. A lone surrogate becomes U+FFFD.
     package var string: String {
         guard hasEscapes else { return unsafe String(decoding: bytes, as: UTF8.self) }
         return unsafe String(unsafeUninitializedCapacity: bytes.count) { buffer in
@@ -40,8 +40,8 @@
         }
     }
 
-    /// Writes what the string spells to `buffer` and returns how many bytes that are; `nil` when they do not fit (the
-    /// buffer then has the beginning). `bytes.count` bytes are always enough.
+    /// Decodes the string into `buffer`, and returns its length. Returns `nil` if it does not fit, with its beginning
+    /// in the buffer. `bytes.count` bytes always suffice.
     package func resolve(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
         guard let base = unsafe bytes.baseAddress else { return 0 }
         var p = unsafe base
@@ -67,7 +67,7 @@
         return count
     }
 
-    /// What the escape at `p` spells; moves `p` past it.
+    /// Decodes the escape at `p`, and moves `p` past it.
     private static func unescape(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> Unicode.Scalar {
         let letter = unsafe p.load(fromByteOffset: 1, as: UInt8.self)
         guard letter == 0x75 else {
@@ -84,7 +84,8 @@
         let unit = unsafe JSONString.hex4(p + 2) ?? 0xFFFD
         unsafe p += 6
         if let scalar = Unicode.Scalar(unit) { return scalar }
-        // RFC 8259, 7: beyond the Basic Multilingual Plane two escapes spell the UTF-16 surrogate pair.
+        // RFC 8259, 7: two escapes represent a character beyond the Basic Multilingual Plane, as a UTF-16 surrogate
+        // pair.
         guard unit < 0xDC00, let low = unsafe JSONString.lowHalf(p, end) else { return "\u{FFFD}" }
         unsafe p += 6
         return Unicode.Scalar(0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF) ?? "\u{FFFD}"

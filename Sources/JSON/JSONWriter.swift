@@ -179,7 +179,7 @@
         }
     }
 
-    /// Writes the same, but stops before the character that would exceed `limit` bytes.
+    /// Writes the contents of a string, but stops before the character that would exceed `limit` bytes.
     @inline(__always)
     package mutating func escaped(_ bytes: UnsafeRawBufferPointer, limit: Int) {
         let start = out.count

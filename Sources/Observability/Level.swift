@@ -1,4 +1,4 @@
-/// The severity of a log line: swift-log's levels, in their order.
+/// The severity of a log line. The levels are those of swift-log, in ascending order.
 package enum Level: String, CaseIterable, Comparable, Sendable {
     case trace, debug, info, notice, warning, error, critical
 
@@ -17,9 +17,9 @@ package enum Level: String, CaseIterable, Comparable, Sendable {
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
 
-/// The component of the worker that a line comes from. Each can have a separate level (`log.parts`).
+/// The component of the worker that logs a line. Each can have a separate level (`log.parts`).
 package enum Part: String, CaseIterable, Sendable {
-    /// Start, stop, signals and the configuration.
+    /// The start and stop of the worker, signals and the configuration.
     case worker
     /// Consumers, producers, partitions, commits, and librdkafka's own log.
     case kafka
@@ -66,7 +66,8 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         /// A text, truncated to 1,000 bytes. Control characters are escaped.
         case text(String)
         case integer(Int64)
-        /// A count that the event is about. If lines are folded, the counts are added up.
+        /// A count of the event. If lines are omitted as repetitions, the next written line has the sum of their
+        /// counts.
         case summed(Int64)
         case boolean(Bool)
     }
@@ -77,7 +78,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs = elements.map { (name: $0.0, value: $0.1) }
     }
 
-    /// The fields without those relative to the line's time (`retry_in_ms`), for a line that is written later.
+    /// The fields without times relative to the line (`retry_in_ms`), for a line that is written later.
     var withoutCountdowns: Fields {
         var fields = self
         fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }

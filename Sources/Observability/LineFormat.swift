@@ -1,13 +1,13 @@
 import Glibc
 
 package enum LineFormat: String, CaseIterable, Sendable {
-    /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
+    /// Readable lines: `2026-01-31T12:00:00.000Z warning kafka: message name=value`.
     case text
     case json
 }
 
 struct Line {
-    /// The lines like this one that were left out since the last that was written.
+    /// The repetitions of this line that were omitted since it was last written.
     struct LeftOut {
         var count: Int
         var firstMs: Int64
@@ -52,14 +52,14 @@ struct Line {
         output += (isJSON ? "}\n" : "\n").utf8
     }
 
-    /// Returns the event's name, by which a log can be searched: `partitions_assigned` for `Partitions assigned`. A
-    /// message is static, so its name is stable.
+    /// Returns the event's name for log searches: `partitions_assigned` for `partitions assigned`. It is stable,
+    /// because messages are static.
     private static func event(of message: StaticString) -> String {
         "\(message)".lowercased().split { !$0.isASCII || !$0.isLetter && !$0.isNumber }.joined(separator: "_")
     }
 
-    /// Whether a text needs no quotes in a text line: not empty, printable ASCII without space, quote, backslash or
-    /// equals sign.
+    /// Returns whether a value needs no quotes in a text line: it is printable ASCII, not empty, and without a space,
+    /// quote, backslash or equals sign.
     private static func isBare(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= [UInt8].quotedLimit
             && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"\"\\=".utf8.contains($0) }
@@ -67,10 +67,10 @@ struct Line {
 }
 
 extension [UInt8] {
-    /// The bytes that a line has of a value, before `…`.
+    /// The maximum number of bytes of a value in a line. Longer values are cut and end with `…`.
     fileprivate static var quotedLimit: Int { 1_000 }
 
-    /// Appends a JSON string (RFC 8259, section 7) with `…` where it was cut.
+    /// Appends a JSON string (RFC 8259, section 7), which ends with `…` if it was cut.
     fileprivate mutating func appendQuoted(_ text: String) {
         append(UInt8(ascii: "\""))
         var room = Self.quotedLimit
@@ -86,7 +86,8 @@ extension [UInt8] {
             case "\n": self += "\\n".utf8
             case "\r": self += "\\r".utf8
             case "\t": self += "\\t".utf8
-            // Other controls, C1 included: they would steer the terminal that shows the log.
+            // Other control characters, including C1, are escaped because a terminal that shows the log would execute
+            // them.
             case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}": self += "\\u\(padded(Int32(scalar.value), 4, radix: 16))".utf8
             default: self += UTF8.encode(scalar)!
             }
@@ -95,7 +96,7 @@ extension [UInt8] {
     }
 }
 
-/// Returns a number with zeros before it, up to a count of digits.
+/// Returns a number padded with leading zeros to a number of digits.
 private func padded(_ number: Int32, _ digits: Int, radix: Int = 10) -> String {
     let text = String(number, radix: radix)
     return String(repeating: "0", count: max(0, digits - text.count)) + text
@@ -110,7 +111,7 @@ package struct Timestamp: Hashable, Sendable {
     package static func now() -> Timestamp { Timestamp(wallMs: nanoseconds(CLOCK_REALTIME) / 1_000_000) }
 
     package var text: String {
-        // Rounded down, before the epoch too.
+        // Rounded down, also for times before the epoch.
         var seconds = time_t(wallMs / 1_000 - (wallMs % 1_000 < 0 ? 1 : 0))
         var parts = unsafe tm()
         guard unsafe gmtime_r(&seconds, &parts) != nil else { return "\(wallMs)" }
@@ -128,11 +129,11 @@ func nanoseconds(_ clock: clockid_t) -> Int64 {
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
 }
 
-/// Returns a message without names that an earlier part has already: `localhost:443 cannot be reached: localhost:443:
-/// refused` names the host once.
+/// Returns a message without repeated names: `localhost:443 cannot be reached: localhost:443: refused` becomes
+/// `localhost:443 cannot be reached: refused`.
 ///
-/// Code that finds an error and code that passes it on both name its subject. This runs where messages are printed:
-/// what stands before a `: `, except the last part, is left out if an earlier part has it.
+/// Both the code that detects an error and its callers may name the subject. The message is split at each `: `, and
+/// every part but the last is dropped if an earlier part already contains it.
 package func namesOnce(_ message: String) -> String {
     let separator = ": "
     var kept: [Substring] = []
@@ -146,7 +147,7 @@ package func namesOnce(_ message: String) -> String {
 }
 
 extension Substring {
-    /// Whether `part` is all of it, its end, or one of its words.
+    /// Returns whether `part` is the whole text, its end, or one of its words.
     fileprivate func names(_ part: Substring) -> Bool {
         guard !part.isEmpty else { return false }
         if part.contains(" ") { return self == part || hasSuffix(" \(part)") }

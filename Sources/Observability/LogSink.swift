@@ -1,21 +1,21 @@
 import Glibc
 import Synchronization
 
-/// A destination of log lines. `write` gets whole lines, in order, never two at a time.
+/// A destination of log lines. `write` receives complete lines in order, and is never called concurrently.
 package protocol LogSink: Sendable {
-    /// Returns false if at least a part of the lines is lost.
+    /// Writes lines. Returns false if any part of them is lost.
     @discardableResult func write(_ lines: [UInt8]) -> Bool
 }
 
-/// A file descriptor, written with write(2): no buffer that a crash could lose.
+/// A sink that writes to a file descriptor with write(2), without a buffer whose contents a crash would lose.
 ///
-/// A reader that lags or is gone must not stop the threads that log. All lines together wait for it for up to 100 ms in
-/// ten seconds, and do not wait at all while the last line could not be written.
+/// A slow or missing reader must not block the threads that log. All lines together wait for up to 100 ms in ten
+/// seconds, and do not wait at all after a line that could not be written.
 package final class DescriptorSink: LogSink {
     private struct State {
         var isStuck = false
         var isCut = false
-        /// The beginning of the ten seconds (monotonic), and the time that may still be waited in them.
+        /// The start of the current ten seconds (monotonic), and the remaining time to wait in them.
         var periodBeganNs = Int64.min / 2
         var leftNs: Int64 = 0
     }
@@ -27,12 +27,13 @@ package final class DescriptorSink: LogSink {
 
     package static let standardError = DescriptorSink(STDERR_FILENO)
 
-    /// The bytes that a pipe takes at once when poll(2) reports that it can be written (pipe(7), PIPE_BUF).
+    /// The number of bytes that a pipe accepts in one write if poll(2) reports that it is writable (pipe(7), PIPE_BUF).
     private static let pieceLimit = 4_096
     private static let waitNs: Int64 = 100_000_000
     private static let periodNs: Int64 = 10_000_000_000
 
-    /// Drops what the descriptor does not take, also where it blocks. An error (a closed pipe) drops the line.
+    /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if it is blocking. An error
+    /// (such as a closed pipe) drops the line.
     @discardableResult package func write(_ lines: [UInt8]) -> Bool {
         state.withLock { state in
             state.isStuck = !write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state)
@@ -56,7 +57,7 @@ package final class DescriptorSink: LogSink {
         return true
     }
 
-    /// Waits for as long as these ten seconds allow; returns whether the descriptor can be written.
+    /// Waits for the remaining time in these ten seconds. Returns whether the descriptor is writable.
     private func waits(_ state: inout State) -> Bool {
         var nowNs = Self.monotonicNs
         if nowNs - state.periodBeganNs >= Self.periodNs { (state.periodBeganNs, state.leftNs) = (nowNs, Self.waitNs) }
@@ -70,7 +71,7 @@ package final class DescriptorSink: LogSink {
         return false
     }
 
-    /// A signal may end the wait early.
+    /// Returns whether the descriptor is writable. A signal may end the wait early.
     private func isReady(withinMs timeoutMs: Int32) -> Bool {
         var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return unsafe poll(&poller, 1, timeoutMs) > 0

@@ -7,13 +7,13 @@ import Synchronization
 /// are written at most once in ten seconds for the same part, message and subject. The next one contains the number of
 /// omitted lines (`repeated`) and their times. Lower levels are limited in this way only if they name a subject.
 ///
-/// Lines that the sink rejects are lost. Before the next line that it accepts, the logger writes how many were lost,
-/// and since when.
+/// Lines that the sink rejects are lost. Before the next line that it accepts, the logger reports the number of lost
+/// lines and the time of the first.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
         var line: [UInt8] = []
-        /// Lost lines that were not reported yet, and the time of the first.
+        /// The number of lost lines that are not reported yet, and the time of the first.
         var lost = 0
         var lostSinceMs: Int64 = 0
     }
@@ -53,7 +53,7 @@ package final class Logger: Sendable {
         LevelTable(bits: levels.load(ordering: .relaxed)).writes(level, of: part)
     }
 
-    /// - Parameter subject: The app or host that distinguishes similar events for the limit. Not written.
+    /// - Parameter subject: The app or host that distinguishes similar events for the rate limit. It is not written.
     package func log(
         _ level: Level, _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]
@@ -62,7 +62,7 @@ package final class Logger: Sendable {
         submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil))
     }
 
-    /// Warns of a persistent condition. The line is always written: the caller limits the rate.
+    /// Logs a warning about a persistent condition. The logger does not limit its rate; the caller does.
     package func remind(_ part: Part, _ message: StaticString, _ fields: @autoclosure () -> Fields = [:]) {
         guard writes(.warning, of: part) else { return }
         submit(.warning, part, message, fields(), about: nil)

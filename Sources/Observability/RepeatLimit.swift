@@ -5,7 +5,7 @@
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
-        /// The message's address, which a literal has.
+        /// The address of the message, which identifies a static string.
         var message: UInt
         var subject: String
     }

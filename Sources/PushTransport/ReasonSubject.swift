@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// The subject of a reason, besides the one notification that it was returned for.
+/// The subject of a reason, if it is not the single notification.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken
@@ -8,7 +8,7 @@ package enum ReasonSubject: Sendable {
     case topic
     /// The credential itself is rejected.
     case credential
-    /// The provider tokens of this worker, not the device: a 429 that must not slow the device down.
+    /// The worker's provider tokens. This 429 does not concern the device, so it must not slow the device down.
     case ourTokens
     case nothingMore
 }
@@ -27,11 +27,11 @@ extension ReasonCode {
     }
 }
 
-/// The origin of an answer, as far as its status and reason reveal it.
+/// The origin of an answer, derived from its status and reason.
 package enum AnswerOrigin {
-    /// Returns whether an answer is probably not from APNs, which gives a reason with every status but 200: the 404,
-    /// 421 or redirection of a proxy or another server. It says nothing about the notification. The statuses 403, 410,
-    /// 429 and 5xx have the same meaning from any sender.
+    /// Returns whether an answer is probably not from APNs, which gives a reason with every status but 200. Examples
+    /// are the 404, 421 or redirect of a proxy or another server. Such an answer says nothing about the notification.
+    /// The statuses 403, 410, 429 and 5xx have the same meaning from any sender.
     @inlinable package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         guard reason == .none else { return false }
         switch status {
@@ -40,8 +40,8 @@ package enum AnswerOrigin {
         }
     }
 
-    /// Returns whether an answer is a failure of the host (5xx, or probably not from APNs), which says nothing about
-    /// the notification or the credential.
+    /// Returns whether an answer is a failure of the host: a 5xx, or probably not from APNs. It says nothing about the
+    /// notification or the credential.
     @inlinable package static func isHostFailure(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         status >= 500 || isForeign(status, reason)
     }

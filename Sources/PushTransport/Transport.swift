@@ -1,11 +1,11 @@
 package import CLinux
 package import PushRecords
 
-// The vocabulary of the delivery machine and the transports: batches of requests go in, batches of completions come
-// out. A transport runs on a thread of its own, and both sides pass whole batches through a mailbox.
+// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions.
+// Each transport runs on a separate thread, and whole batches pass through mailboxes.
 
-/// One notification, the same for each of its tries: a number, and a generation that changes when the number is used
-/// again. The machine ignores a completion of an older generation.
+/// The identity of a notification, the same for each of its sends. The generation changes when the number is reused.
+/// The machine ignores completions with an older generation.
 package struct NotificationID: Hashable, Sendable {
     package var number: UInt32
     package var generation: UInt32
@@ -15,20 +15,20 @@ package struct NotificationID: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// Both as one word, which travels as the opaque tag of a produced record.
+    /// The id as one word. The producer passes it to librdkafka as the opaque value of a record.
     @inlinable package var tag: UInt64 { UInt64(generation) << 32 | UInt64(number) }
 
     @inlinable package init(tag: UInt64) {
         self.init(number: UInt32(truncatingIfNeeded: tag), generation: UInt32(tag >> 32))
     }
 
-    // Written out, because a synthesized operator is not inlined into other modules.
+    // Written by hand, because a synthesized operator is not inlined into other modules.
     @inlinable package static func == (left: Self, right: Self) -> Bool {
         left.number == right.number && left.generation == right.generation
     }
 }
 
-/// The position of an app in the configuration.
+/// The index of an app, which does not change while the worker runs.
 package struct AppIndex: Hashable, Sendable {
     package var value: Int
 
@@ -37,21 +37,21 @@ package struct AppIndex: Hashable, Sendable {
     @inlinable package static func == (left: Self, right: Self) -> Bool { left.value == right.value }
 }
 
-/// What a transport needs to send one notification. The bytes are borrowed: they stay valid and unchanged until the
-/// completion of the request was handed back, so the transport copies none of them.
+/// A request to send one notification. Its bytes are borrowed and not copied. They are valid and unchanged until the
+/// machine gets the completion of the request.
 package struct OutgoingRequest: @unchecked Sendable {
     package var id: NotificationID
-    /// Lower-case hex; the base64 channel id when `isBroadcast`.
+    /// The device token in lower-case hex, or the base64 channel id if `isBroadcast` is set.
     package var token: UnsafeRawBufferPointer
     /// The payload, as the producer wrote it.
     package var payload: UnsafeRawBufferPointer
-    /// Its topic is never empty.
+    /// The request headers. The topic is not empty.
     package var headers: NotificationHeaders
     package var isBroadcast: Bool
-    /// Whether connections died while the notification was on them. It then goes over the app's quarantine connection
-    /// and does not count towards the reported capacity.
+    /// Whether the notification was in flight on several lost connections, or was repeatedly refused. It then uses the
+    /// app's quarantine connection, and does not count towards the reported capacity.
     package var isSuspect: Bool
-    /// Where its record was read, for the report of a crash, or `nil` if it is not of a record.
+    /// The place of its record for crash reports, or `nil` if the request has no record.
     package var place: UnsafePointer<CrashPlace>?
 
     @inlinable package init(
@@ -69,57 +69,57 @@ package struct OutgoingRequest: @unchecked Sendable {
     }
 }
 
-/// How one try ended; every request handed to a transport is answered by exactly one.
+/// The outcome of one send. Every request handed to a transport gets exactly one completion.
 package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
-        /// APNs answered with `status` and `reason`, or its silence counts as a 200.
+        /// APNs answered with `status` and `reason`, or its silence counts as a 200 (binary protocol).
         case answered
-        /// APNs never processed it (over HTTP/2: GOAWAY above last-stream-id, REFUSED_STREAM; never written, recalled).
+        /// APNs certainly did not process it: GOAWAY with a lower last stream id, REFUSED_STREAM, never written, or
+        /// recalled.
         case notProcessed
-        /// It may have been processed: connection lost, reset, or no response in time.
+        /// APNs may have processed it: the connection was lost, the stream was reset, or no answer came in time.
         case inDoubt
     }
 
-    /// Why it was not processed.
+    /// The reason why a request was not processed.
     package enum Unprocessed: UInt8, Sendable {
-        /// It was on no connection, was recalled, or its last byte never left.
+        /// The request was on no connection, was recalled, or was not completely written.
         case neverSent
-        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. When repeated, that is
-        /// about the notification: it is counted, and ends in a tier.
+        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. If this repeats, the
+        /// notification may be the cause, so the machine counts it and finally moves the notification to a tier.
         case refusedByPeer
-        /// The peer threw it away because of an earlier notification on the connection, which it named as wrong, or
-        /// refused by a graceful GOAWAY. This one is sent again at once.
+        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
+        /// graceful GOAWAY refused the request. It is resent immediately.
         case discarded
-        /// The same, for an app that does not have such notifications sent again.
+        /// The same, for an app that is configured not to resend such notifications.
         case discardedForGood
     }
 
     package var id: NotificationID
     package var kind: Kind
-    /// With `notProcessed`.
+    /// The reason, if `kind` is `notProcessed`.
     package var unprocessed: Unprocessed
     package var reason: ReasonCode
-    /// The HTTP status; 0 when there was no answer.
+    /// The HTTP status, or 0 without an answer.
     package var status: UInt16
-    /// Index into `CompletionBatch.texts` of a reason not known by name, or -1.
+    /// The index in `CompletionBatch.texts` of a reason without a `ReasonCode`, or -1.
     package var reasonText: Int32
-    /// Index into `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
+    /// The index in `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
     package var uniqueIDText: Int32
-    /// The `apns-id` of the answer where it is a UUID, else `.none`. Only needed when none was sent.
+    /// The `apns-id` of the answer if it is a UUID. Only needed if the request had none.
     package var apnsID: NotificationUUID
     /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
     package var unregisteredAtMs: Int64
-    /// Wall clock when the request was handed to a connection, in milliseconds since the epoch; 0 if it never was.
+    /// When the request was written to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
     package var sentAtMs: Int64
-    /// The connection died under this try (it counts towards quarantine, unless `connectionWasSilent`).
+    /// Whether the connection was lost during this send. It counts towards quarantine, unless `connectionWasSilent`.
     package var connectionDied: Bool
-    /// It was given up because nothing came any more, over it or another connection of the app: the network's fault,
-    /// not the notification's.
+    /// Whether the connection was closed because the app's connections received nothing for too long. The network is at
+    /// fault, not the notification.
     package var connectionWasSilent: Bool
-    /// The next try goes out with another provider token, or over newer connections, than this one did. Not set for
-    /// a 200.
+    /// Whether the next send uses a newer provider token or newer connections than this one. Not set for a 200.
     package var carriedOlderToken: Bool
-    /// The peer was silent for long enough, in a protocol in which that is how it accepts.
+    /// Whether it counts as accepted because the peer stayed silent (binary protocol).
     package var isPresumed: Bool
 
     @inlinable
@@ -147,11 +147,11 @@ package struct Completion: Sendable {
     }
 }
 
-/// Completions of one turn of a transport's thread, in the order in which they were decided.
+/// The completions of one turn of a transport's thread, in the order in which they were determined.
 package struct CompletionBatch: Sendable {
     package var app: AppIndex
     package var completions: [Completion]
-    /// The rare strings that completions refer to.
+    /// The texts to which completions refer. Usually there are none.
     package var texts: [String]
 
     package init(app: AppIndex, completions: [Completion] = [], texts: [String] = []) {
@@ -161,64 +161,65 @@ package struct CompletionBatch: Sendable {
     }
 }
 
-/// What the core tells a transport.
+/// A command of the core to a transport.
 package enum TransportCommand: Sendable {
-    /// Send these; never more in total than the capacity last reported allows, suspects not counted.
+    /// Send these requests. Without suspects, their total never exceeds the last reported capacity.
     case send([OutgoingRequest])
-    /// Give back, as `notProcessed`, whatever of these is not on a connection yet (a partition is being revoked).
+    /// Return those requests as `notProcessed` that are not on a connection yet, because a partition is being revoked.
     case recall([NotificationID])
-    /// Finish what is on connections, give back the rest, close. Answered by `TransportEvent.closed`.
+    /// Complete the requests on connections, return the rest, and close. `TransportEvent.closed` follows.
     case close
 }
 
-/// What a transport tells the core.
+/// A report of a transport to the core.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections; 0 if none is connected, nor
-    /// dialled for the first request that comes.
-    /// A completion frees one, suspects take none. The transport may report less than is outstanding: then nothing is
-    /// handed over until it fits.
+    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open,
+    /// and none will be dialed for the first request.
+    ///
+    /// A completion frees one. Suspects do not count. If the capacity falls below the number of unanswered requests,
+    /// the core sends nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when
-    /// one connection after the other ended without an answer, or when all that are ready allow no stream; true when
-    /// one became ready that allows some, but after ends without an answer only once one was answered. Not reported
-    /// before the first dial has ended.
+    /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
+    /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
+    /// connection allows streams. True if a ready connection allows streams. After connections without answers, an
+    /// answer is needed too.
     case reachable(app: AppIndex, Bool)
-    /// APNs refused the app's credential without answering a request: by a GOAWAY whose debug data says so
-    /// (`BadCertificate`, `BadCertificateEnvironment` and their like), or by a TLS alert. Reported only of connections
-    /// with the present credential, and before the completions of that turn, so that nothing is sent again first.
+    /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
+    /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and
+    /// before the completions of the turn, so that nothing is resent before the core knows.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// The host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil` when that
-    /// is over (one was answered, or nothing is asked of it, or it is another host now).
+    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` ends this: a request was
+    /// answered, no request is open, or the host was changed.
     case unanswered(app: AppIndex, Unanswered?)
-    /// How many connections there are, whenever that changes.
+    /// The number of connections, reported at each change.
     case connections(app: AppIndex, ConnectionCounts)
-    /// Something an operator wants to know; the transport itself never logs.
+    /// An event for the log. A transport does not write to the log.
     case note(app: AppIndex, TransportNote)
     case closed(app: AppIndex)
 }
 
-/// An app's connections, by state.
+/// The number of an app's connections, by state.
 package struct ConnectionCounts: Sendable, Equatable {
-    /// Resolving, connecting, shaking hands, waiting for SETTINGS.
+    /// Connections that are being made: DNS, TCP, the TLS handshake, or waiting for SETTINGS.
     package var dialing = 0
-    /// Taking requests.
+    /// Connections that accept requests.
     package var open = 0
-    /// Finishing what is on them.
+    /// Connections that only wait for the answers to their last requests.
     package var draining = 0
-    /// What the open ones allow at once: streams of HTTP/2, undecided notifications of the binary protocol. The
-    /// transport may take some more, so that none of them is idle while the core hears of an answer
-    /// (`TransportEvent.capacity`).
+    /// The number of requests that the open connections allow at once: streams of HTTP/2, or undecided notifications of
+    /// the binary protocol. The transport accepts some more (`TransportEvent.capacity`), so that no stream is idle
+    /// while the core processes an answer.
     package var streams = 0
 
     package init() {}
 }
 
-/// How a host leaves requests without an answer.
+/// How a host fails to answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// The HTTP/2 error code with which the host ends them (PROTOCOL_ERROR also where a stream ends without a status),
-    /// or `nil` if it does not end them.
+    /// The HTTP/2 error code with which the host ends the streams, or `nil` if it does not end them. PROTOCOL_ERROR
+    /// also stands for a stream without a status.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -229,37 +230,38 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
-    /// `streams`: how many requests it takes at once, or `nil` if its protocol has no such number.
+    /// `streams` is the number of concurrent requests, or `nil` if the protocol has no such limit.
     case connected(address: String, streams: Int?)
-    /// A connection could not be made; the next try comes after `retryInMs`.
+    /// A connection could not be made. The next attempt is in `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
-    /// Every connection that is ready takes no request (of HTTP/2: allows no stream): nothing can be sent.
+    /// No ready connection accepts requests (HTTP/2: none allows streams), so nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer ends a connection in order (of HTTP/2: GOAWAY; of the binary protocol: status 10); `unprocessed` are
-    /// sent again.
+    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` requests are
+    /// resent.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were
-    /// not delivered, though their results say so.
+    /// Binary protocol: an error response named a notification that already counted as accepted. It, and up to
+    /// `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
-    /// A connection was given up because its peer reads nothing: at most so many of the notifications that its silence
-    /// had accepted were not delivered, though their results say so.
+    /// Binary protocol: a connection was closed because the peer does not read. Up to `lostAtMost` notifications that
+    /// counted as accepted were not delivered, although their results report `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
-    /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names,
-    /// and `discarded` after it.
+    /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` were sent
+    /// before the one that it names, and `discarded` after it.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
-    /// Silence accepted so many on the connection so far; so many are still open. Once a second at most.
+    /// Binary protocol: how many notifications a connection has accepted by silence, and how many are open. Once a
+    /// second at most.
     case silent(address: String, accepted: Int, open: Int)
-    /// So long silence is waited for from now on.
+    /// Binary protocol: the time after which silence counts as acceptance was increased.
     case windowLengthened(windowMs: Int64)
-    /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.
+    /// Requests use another provider token now. `issuedMs` is its `iat` in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
-    /// A connection could not be made, because the server refused the client certificate.
+    /// A connection could not be made, because the server rejected the client certificate.
     case credentialFault(reason: String)
-    /// A connection, or all, are made anew for this reason.
+    /// One or all connections are being replaced for this reason.
     case replacing(String)
-    /// What Apple does not, or soon will not, like about the app's certificate.
+    /// A problem of the app's certificate, for example that it expires soon.
     case certificate(String)
-    /// The head of an HTTP/2 frame that passed on a connection.
+    /// The header of an HTTP/2 frame that was sent or received.
     case frame(address: String, isSent: Bool, type: String, flags: String, stream: Int, length: Int)
 }

@@ -9,23 +9,23 @@ private struct CheckOptions {
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
         "probe", nil,
-        "Also send one notification for each bundle id (up to 400 of an app) to a token of zeros, which no device has. The answer BadDeviceToken proves the credential; any other one is explained."
+        "Also send one notification for each bundle id (up to 400 per app) to a token of zeros, which no device has. The answer BadDeviceToken proves that the credential works; other answers are explained."
     ) { $0.probesCredentials = true }
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },
         about: [
-            "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. It changes nothing, and sends nothing without --probe.",
+            "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. It changes nothing, and sends no notification without --probe.",
             "Example: apns-worker check --config worker.yaml --probe",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) } + [probe],
-        notes: "Exit codes: 0 everything is fine, 1 something is not, 64 wrong usage.")
+        notes: "Exit codes: 0 everything is fine, 1 at least one check failed, 64 wrong usage.")
     let options = try parsed(table, arguments, CheckOptions())
     try options.configuration.app.requireEither(options.configuration.file)
     let loaded: LoadedConfiguration
     do throws(ConfigurationError) {
         loaded = try options.configuration.read()
     } catch {
-        // A wrong configuration is a finding here, like others.
+        // This command reports an invalid configuration like any other finding.
         throw Exit(code: .failed, lines: error.lines)
     }
     try startKeyLog(options.configuration.keyLog)

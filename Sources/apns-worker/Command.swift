@@ -1,7 +1,7 @@
 import Configuration
 import Worker
 
-/// A command of `apns-worker`: its name, its line in the help, and its function.
+/// A command of `apns-worker`: its name, its summary for the help text, and its function.
 struct Command: Sendable {
     var name: String
     var summary: String
@@ -10,7 +10,7 @@ struct Command: Sendable {
 
     /// All commands in the order of the help.
     static let all: [Command] = [
-        Command(name: "run", summary: "run the worker: from Kafka to APNs and back", run: runWorker),
+        Command(name: "run", summary: "run the worker", run: runWorker),
         Command(
             name: "check", summary: "check the configuration, the credentials, Kafka and APNs", run: checkConfiguration),
         Command(name: "send", summary: "send one notification and print its result", run: send),
@@ -27,7 +27,7 @@ struct Command: Sendable {
     static func dispatch(_ arguments: [String]) -> ExitCode {
         switch arguments.first {
         case nil:
-            complain("apns-worker: which command? One of \(names) (see apns-worker --help)")
+            complain("apns-worker: needs a command, one of \(names) (see apns-worker --help)")
             return .wrongUsage
         case "--version", "-V", "version": say("apns-worker \(version)\n")
         case "--help", "-h", "help":
@@ -77,7 +77,7 @@ struct Command: Sendable {
             Commands:
             \(all.map { "  \(padded($0.name, to: width))  \($0.summary)\n" }.joined())
               --version, -V  print the version
-              --help, -h     print this; apns-worker COMMAND --help lists a command's options
+              --help, -h     print this help; apns-worker COMMAND --help lists a command's options
 
             Example: apns-worker check --config worker.yaml
             Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
@@ -86,7 +86,7 @@ struct Command: Sendable {
     }
 }
 
-/// The exit codes; 64 and 78 as in sysexits.h.
+/// The exit codes of commands. 64 and 78 are those of sysexits.h.
 enum ExitCode: Int32 {
     case fine = 0
     case failed = 1
@@ -94,7 +94,7 @@ enum ExitCode: Int32 {
     case wrongConfiguration = 78
 }
 
-/// Ends a command early, with lines for standard error and the exit code.
+/// An error that ends a command with an exit code, after writing lines to standard error.
 struct Exit: Error {
     var code: ExitCode
     var lines: [String] = []

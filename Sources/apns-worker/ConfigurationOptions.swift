@@ -19,10 +19,10 @@ struct ConfigurationOptions {
         [
             .init(
                 "config", "c", value: "FILE", to: \.file,
-                "Read the configuration from this YAML file, instead of flags for one app."),
+                "Read the configuration from this YAML file, instead of options for one app."),
             .init(
                 "bootstrap-servers", value: "LIST", to: \.app.bootstrapServers,
-                "The Kafka brokers: host:port, with commas between them."),
+                "The Kafka brokers, as a comma-separated list of host:port."),
             .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
         ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
@@ -34,7 +34,7 @@ struct ConfigurationOptions {
 extension AppFlags {
     static let keyOptions: [OptionTable<Self>.Option] = [
         .init(
-            "key-file", value: "FILE", to: \.keyFile, "Your signing key from Apple (.p8), if you give no configuration."
+            "key-file", value: "FILE", to: \.keyFile, "Your signing key from Apple (.p8), if you do not use --config."
         ),
         .init("key-id", value: "ID", to: \.keyID, "The signing key's 10-character id."),
         .init("team-id", value: "ID", to: \.teamID, "The team's 10-character id."),
@@ -42,7 +42,7 @@ extension AppFlags {
 
     static let caFileOption = OptionTable<Self>.Option(
         "ca-file", value: "FILE", to: \.caFile,
-        "Trust these certificate authorities (PEM) for it, instead of the system's.")
+        "Trust the CA certificates in this PEM file for the server, instead of the system's.")
 
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
@@ -50,21 +50,21 @@ extension AppFlags {
                 "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
                 "The app's bundle id. Repeat the option for more."),
             .init("host", value: "HOST", to: \.host, "Send to this server instead of Apple's, such as a simulator."),
-            .init("port", value: "PORT", to: \.port, "Its port (default 443)."), caFileOption,
+            .init("port", value: "PORT", to: \.port, "The server's port (default 443)."), caFileOption,
         ]
 
     func requireEither(_ file: String?) throws(UsageError) {
-        if file == nil, self == AppFlags() { throw UsageError("needs --config FILE, or flags for one app") }
+        if file == nil, self == AppFlags() { throw UsageError("needs --config FILE, or options for one app") }
         if file != nil, self != AppFlags() {
-            throw UsageError("give either --config or the flags for one app, not both")
+            throw UsageError("give either --config or the options for one app, not both")
         }
     }
 
-    /// Loads the configuration of a command that reaches Apple without Kafka: the file, or these flags.
+    /// Loads the configuration of a command that connects to Apple without Kafka, from the file or from these flags.
     func load(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> WorkerConfiguration {
         if let file { return try WorkerConfiguration.load(file: file).configuration }
         var flags = self
-        // A configuration names brokers, which such a command does not use.
+        // A configuration needs brokers, although such a command does not use them.
         flags.bootstrapServers = "localhost:9092"
         flags.environment = environment?.text.description
         return try WorkerConfiguration.load(flags: flags).configuration

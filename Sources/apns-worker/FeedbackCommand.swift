@@ -10,12 +10,12 @@ private struct FeedbackOptions {
     static let table = OptionTable<Self>(
         command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
         about: [
-            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets a token once it has sent it, so nothing is read before Kafka answers.",
+            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets the tokens that it has sent, so the command reads nothing until Kafka answers.",
             "Example: apns-worker feedback --config worker.yaml",
-            "SIGTERM or SIGINT starts no further read and writes the tokens that were read. A second one gives up the rest and prints how many tokens that is.",
+            "On SIGTERM or SIGINT it begins no further read, and writes the tokens that it has read. On a second signal it stops immediately, and prints how many tokens are lost.",
         ],
         options: [
-            .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
+            .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
             .init("app", value: "NAME", to: \.app, "Read only this app's service."),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
@@ -23,7 +23,7 @@ private struct FeedbackOptions {
             ),
         ],
         notes:
-            "Exit codes: 0 Kafka acknowledged every token, 1 it did not, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 Kafka acknowledged every token, 1 some tokens were not read or not acknowledged, 64 wrong usage, 78 wrong configuration."
     )
 }
 
@@ -40,7 +40,7 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
     guard !apps.isEmpty else {
         let names = all.map(\.name).joined(separator: ", ")
         throw UsageError(
-            "no app with binary.feedback has the name \(printable(options.app ?? "")); there is \(names)")
+            "no app with binary.feedback has the name \(printable(options.app ?? "")); expected one of \(names)")
     }
     let signals = StopSignals()
     let logger = Logger(levels: LevelTable(.critical), format: configuration.log.format)
@@ -55,15 +55,15 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
             return stops == 0 ? .none : stops == 1 ? .finish : .giveUp
         },
         onOutcome: { outcome in
-            let skipped = outcome.skipped > 0 ? ", \(outcome.skipped) of a length that none has left out" : ""
+            let skipped = outcome.skipped > 0 ? ", \(outcome.skipped) skipped because of an invalid length" : ""
             say("\(outcome.app): \(outcome.tokens) dead tokens written to \(topic)\(skipped)\n")
             guard let failure = outcome.failure else { return }
             isFine = false
-            complain("apns-worker feedback: \(outcome.app): it could not be read to the end: \(failure)")
+            complain("apns-worker feedback: \(outcome.app): the service could not be read to its end: \(failure)")
         },
-        onDelay: { troubles.say("apns-worker feedback: nothing is read before Kafka answers: \($0)") })
+        onDelay: { troubles.say("apns-worker feedback: waiting for Kafka before reading: \($0)") })
     for app in ending.unread {
-        complain("apns-worker feedback: \(app): its service was not read, so nothing of it is lost")
+        complain("apns-worker feedback: \(app): its service was not read, so none of its tokens are lost")
     }
     if ending.lost > 0 {
         let trouble = ending.trouble.isEmpty ? "" : ": \(ending.trouble)"

@@ -1,7 +1,7 @@
 import Configuration
 
 extension OptionTable.Option {
-    /// An option whose value is read into a member.
+    /// Creates an option that parses its value with `read` into a member.
     init<Value>(
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, Value> & Sendable,
@@ -12,7 +12,7 @@ extension OptionTable.Option {
         }
     }
 
-    /// An option whose value is any text but the empty one.
+    /// Creates an option whose value is any non-empty text.
     init(
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, String?> & Sendable, _ help: String
@@ -21,14 +21,14 @@ extension OptionTable.Option {
             name, letter, value: value, to: member, { text throws(UsageError) in try OptionValue.text(text) }, help)
     }
 
-    /// An option whose value is one of several words.
+    /// Creates an option whose value is one of several words.
     init<Value: RawRepresentable & CaseIterable & SendableMetatype>(
         _ name: String, value: String, choice member: any WritableKeyPath<Values, Value> & Sendable, _ help: String
     ) where Value.RawValue == String {
         self.init(name, value: value, to: member, { text throws(UsageError) in try OptionValue.choice(text) }, help)
     }
 
-    /// An option that may be given more than once; each value is added to a member.
+    /// Creates an option that may be repeated. Each value is appended to a member.
     init<Value>(
         _ name: String, value: String, each member: any WritableKeyPath<Values, [Value]> & Sendable,
         _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
@@ -38,7 +38,7 @@ extension OptionTable.Option {
         }
     }
 
-    /// An option without a value that sets a member.
+    /// Creates an option without a value, which sets a member to true.
     init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
         self.init(name, nil, help) { $0[keyPath: member] = true }
     }
@@ -54,7 +54,7 @@ enum OutputFormat: String, CaseIterable {
     case json, text
 }
 
-/// Reads a command's options; throws `Exit` after its help was printed.
+/// Parses a command's options. Throws `Exit` after it has printed the command's help.
 @discardableResult
 func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) throws -> Values {
     do throws(UsageError) {
@@ -66,25 +66,25 @@ func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defau
     throw Exit(code: .fine)
 }
 
-/// Returns the word before the options, if there is one, and the options.
+/// Returns the word before the options, or `nil` if there is none, and the options.
 func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     guard let first = arguments.first, !first.hasPrefix("-") else { return (nil, arguments) }
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Reads one of several words, which are each a `thing`, and then the options.
+/// Parses one word of an enumeration, which errors call a `thing`, and then the options.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {
     let (word, rest) = operand(arguments)
     let values = try parsed(table, rest, defaults)
     let words = Word.allCases.map(\.rawValue)
-    guard let word else { throw UsageError("which \(thing)? One of \(words.joined(separator: ", "))") }
+    guard let word else { throw UsageError("needs the \(thing), one of \(words.joined(separator: ", "))") }
     guard let found = Word(rawValue: word) else { throw unknown(thing, word, among: words) }
     return (found, values)
 }
 
-/// Returns the error for a word that is none of several.
+/// Returns the error for a word that is not one of the allowed words.
 func unknown(_ thing: String, _ word: String, among words: [String]) -> UsageError {
     let suggestion =
         nearest(to: word, among: words).map { "did you mean \($0)?" }

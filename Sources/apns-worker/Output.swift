@@ -2,21 +2,21 @@ import Glibc
 import Observability
 import Synchronization
 
-/// Standard output. A failed write is reported once, and then the command has failed, so that a truncated file is not
-/// taken for a complete one. A pipe that its reader closed (`| head`) is no failure.
+/// Standard output. A failed write is reported once and makes the command fail, so that a truncated file is not
+/// mistaken for a complete one. If the reader closes the pipe (`| head`), this is not a failure.
 enum Output {
     private static let hasFailed = Atomic(false)
 
-    /// Opens the standard descriptors that came closed (`>&-`), so that no file of the process takes their place and a
-    /// write fails as it did. Call it on the main thread, before anything is opened.
+    /// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers.
+    /// Writes to them still fail. Call it on the main thread, before any file is opened.
     static func keepDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
-            // open(2) takes the lowest free descriptor.
+            // open(2) returns the lowest free descriptor, which is the closed one.
             _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
         }
     }
 
-    /// Writes a text; returns false if its reader is gone, or it cannot be written.
+    /// Writes text. Returns false if the reader has closed the pipe or the write fails.
     static func print(_ text: String) -> Bool {
         let code = writeAll(text, to: STDOUT_FILENO)
         if code != 0, code != EPIPE, !hasFailed.exchange(true, ordering: .relaxed) {
@@ -25,7 +25,7 @@ enum Output {
         return code == 0
     }
 
-    /// Returns how the process ends after its command ended with this code.
+    /// Returns the exit code of the process for a command's exit code: `failed` if output was lost.
     static func ending(_ code: ExitCode) -> ExitCode {
         code == .fine && hasFailed.load(ordering: .relaxed) ? .failed : code
     }
@@ -35,11 +35,11 @@ func complain(_ line: String) {
     _ = writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }
 
-/// Writes a text on standard output; returns false once there is no use in going on (`Output`).
+/// Writes text to standard output. Returns false if further output is useless (`Output.print`).
 @discardableResult
 func say(_ text: String) -> Bool { Output.print(text) }
 
-/// Returns 0, or the error's number.
+/// Writes text to a descriptor. Returns 0 or an errno value.
 private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
     let bytes = Array(text.utf8)
     var written = 0
@@ -52,15 +52,15 @@ private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
     return 0
 }
 
-/// The text with spaces behind it, up to a width.
+/// Returns the text padded with trailing spaces to a width.
 func padded(_ text: String, to width: Int) -> String {
     text + String(repeating: " ", count: max(0, width - text.count))
 }
 
-/// A word of the command line in quotes, on one line.
+/// Returns a command-line word in quotes, on one line.
 func printable(_ word: String) -> String { "\"\(printable(word, limit: 60))\"" }
 
-/// Text of other origin on one line of a terminal: no control characters, at most `limit` characters.
+/// Returns untrusted text for one line of a terminal: without control characters, and with at most `limit` characters.
 func printable(_ text: String, limit: Int) -> String {
     var line = ""
     for scalar in text.unicodeScalars.prefix(limit) {

@@ -9,7 +9,7 @@ private struct RunOptions {
     var configuration = ConfigurationOptions()
     var log = LogFlags()
 
-    /// Reads and checks the configuration, with the log flags in force.
+    /// Reads and validates the configuration, and applies the log flags to it.
     func read() throws(ConfigurationError) -> LoadedConfiguration {
         var loaded = try configuration.read()
         loaded.configuration.log = log.applied(to: loaded.configuration.log)
@@ -21,9 +21,9 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
-            "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. It commits an offset once Kafka has acknowledged everything that came of the record.",
+            "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. It commits a record's offset once Kafka has acknowledged every result of the record.",
             "Example: apns-worker run --config worker.yaml",
-            "SIGTERM or SIGINT drains the worker and exits with 0; a second one exits at once. SIGHUP reloads apps, credentials, limits, pauses and log levels, all of them or none. A supervisor restarts a worker that dies by a signal, unless you set crash: core.",
+            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops it immediately. SIGHUP reloads apps, credentials, limits, pauses and log levels; if anything is invalid, nothing changes. A supervisor process restarts a crashed worker, unless you set crash: core.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
@@ -33,14 +33,14 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(table, arguments, RunOptions())
     let role = Supervisor.role()
     if role == .supervisor { exit(Supervisor { complain("apns-worker run: \($0)") }.run()) }
-    // Core, net and librdkafka's threads pass memory to each other: two heaps are enough, and hold far less.
+    // The core, net and librdkafka threads free each other's memory, so two malloc arenas are enough and use far less.
     linux_tune_malloc(2)
     try options.configuration.app.requireEither(options.configuration.file)
     let loaded = try options.read()
     let log = loaded.configuration.log
     let logger = Logger(levels: log.levels, format: log.format)
     for warning in loaded.warnings {
-        logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
+        logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
     }
     DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
     let isSupervised = role == .worker
@@ -49,7 +49,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let crashes = CrashHistory.ofPage
     if let death = crashes.deaths.last {
         logger.error(
-            .worker, "the worker died and was started again",
+            .worker, "worker crashed and was restarted",
             [
                 "signal": "\(death.signalName)", "record": "\(death.record)", "crashes": .count(crashes.total),
                 "to_dead_letters": .boolean(death.places.contains(where: crashes.condemned.contains)),
@@ -63,11 +63,11 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
             complain("apns-worker run: \(reason)")
             code = .failed
         }
-        // Destructors would wait for threads that do not end, or free what they use.
+        // Destructors would wait for threads that do not end, or free memory that these threads use.
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code
     } catch {
-        // It logged lines with their times before. These are written whatever `log.level` leaves out.
+        // The worker has already logged details. These lines are written at any `log.level`.
         for line in error.lines {
             logger.log(.critical, .worker, "cannot start", about: line, ["reason": .text(line)])
         }

@@ -9,7 +9,7 @@ private let schemaTable = OptionTable<Void>(
     ],
     options: [],
     notes:
-        "Later versions may add members to the records that the worker writes: ignore those that you do not know.\nA schema of headers describes one object of texts: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}.\nThe worker accepts a request that its schema allows; the schema's description lists the exceptions.\nExit codes: 0 printed, 64 wrong usage."
+        "Later versions may add members to the records that the worker writes: ignore unknown members.\nA schema of headers describes an object of strings: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}.\nThe worker accepts a request that its schema allows; the schema's description lists the exceptions.\nExit codes: 0 printed, 64 wrong usage."
 )
 
 func printSchema(_ arguments: [String]) throws -> ExitCode {

@@ -10,11 +10,11 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
     defaults.managementPort = 0
     defaults.directory = "apns-simulator"
     let options = try parsed(simulateTable, arguments, defaults)
-    // Before the simulator's threads, which inherit the mask: the signal has to wake this one.
+    // Created before the simulator's threads, which inherit the signal mask, so that signals wake this thread.
     let signals = StopSignals()
     let simulator = try Simulator(options)
     say(simulator.instructions)
-    say("listening; SIGTERM or Ctrl-C ends it\n")
+    say("listening; stop the simulator with SIGTERM or Ctrl-C\n")
     signals.wait()
     simulator.stop()
     say(simulator.books.totals.json)
@@ -28,7 +28,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
-        .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 takes any free one.") {
+        .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 chooses a free port.") {
             options, text throws(UsageError) in
             guard let address = NetworkAddress(text) ?? NetworkAddress("\(options.host):\(text)") else {
                 throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:2197)")
@@ -38,18 +38,18 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         portOption(
             "control", \.controlPort,
-            "Serve the control endpoint on this port of the same host (default 2198; 0 takes any free one)."),
+            "Serve the control endpoint on this port of the same host (default 2198; 0 chooses any free port)."),
         portOption(
             "manage", \.managementPort,
-            "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free one, which is printed)."
+            "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
         ),
         portOption(
             "gateway", \.gatewayPort,
-            "Also serve Apple's retired binary gateway on this port of the same host (0 takes any free one and prints it)."
+            "Also serve Apple's retired binary gateway on this port of the same host (0 chooses any free port and prints it)."
         ),
         .init(
             "gateway-fault", value: "NAME",
-            "Inject this fault (below) into each of the gateway's connections: error-delay=200ms, close@1000. Repeat the option for more."
+            "Inject this fault (see below) into each connection of the gateway: error-delay=200ms, close@1000. Repeat the option for more."
         ) { options, text throws(UsageError) in
             do throws(SimulatorError) { try options.gatewayFaults.add(text) } catch {
                 throw UsageError(error.description)
@@ -60,25 +60,25 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort,
-            "Also serve Apple's retired feedback service on this port of the same host (0 takes any free one and prints it)."
+            "Also serve Apple's retired feedback service on this port of the same host (0 chooses any free port and prints it)."
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
-            "Let the feedback service report this device token as dead since the start, or with HEX@SECONDS since that time. Repeat the option for more."
+            "Report this device token as dead in the feedback service: since the start, or with HEX@SECONDS since that Unix time. Repeat the option for more."
         ),
         .init(
             "directory", "d", value: "DIR", to: \.directory,
-            "Keep certificates and keys in this folder; the first start creates them (default ./apns-simulator)."),
+            "Store certificates and keys in this folder; the first start creates them (default ./apns-simulator)."),
         .init(
             "book", value: "FILE", to: \.book,
-            "Keep the counts of the control endpoint in this file, so that they survive a restart or kill -9 (about 50 bytes a request)."
+            "Store the counts of the control endpoint in this file, so that they survive a restart or kill -9 (about 50 bytes per request)."
         ),
         .init(
             "name", value: "NAME", each: \.names, OptionValue.text,
-            "Put this name or address into the certificate, too. Repeat the option for more."),
+            "Add this host name or address to the certificate. Repeat the option for more."),
         .init(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
-            "Also accept provider tokens of this key (.p8, or its public half in PEM). Repeat the option for more."),
+            "Also accept provider tokens of this key (.p8, or the public key in PEM). Repeat the option for more."),
         .init("any-token", nil, "Accept every request without checking its provider token.") {
             $0.wantsProviderToken = false
         },
@@ -89,24 +89,24 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Accept only this app's topics (default: any). Repeat the option for more."),
         .init(
             "any-suffix", nil,
-            "Accept a push type with any topic. Without it a voip push needs a topic that ends in .voip, as at Apple."
+            "Accept each push type with any topic. Without this option a voip push needs a topic that ends in .voip, as with Apple."
         ) { $0.checksTopicSuffixes = false },
         .init(
             "no-broadcast", value: "ID", each: \.withoutBroadcast, OptionValue.text,
             "Answer broadcasts for this bundle id with FeatureNotEnabled. Repeat the option for more."),
         .init(
             "streams", value: "N", to: \.streams, integer(1...1_000_000),
-            "The streams that a connection may have open at once (default 1000)."),
+            "Allow this many concurrent streams on a connection (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "The same limit until the first valid provider token, as at Apple (default 1). Further streams get REFUSED_STREAM."
+            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1). Further streams get REFUSED_STREAM."
         ),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,
             "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
         .init(
             "fault", value: "FAULT@EVERY", each: \.faults, parsedFault,
-            "Inject a fault (below) after each so many requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more."
+            "Inject a fault (see below) every so many requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more."
         ),
         .init(
             "seed", value: "N", to: \.seed, integer(0...Int.max),
@@ -124,7 +124,7 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-/// Reads `ID=FILE`.
+/// Parses a key option, `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {
@@ -143,7 +143,7 @@ private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptio
     } catch { throw UsageError(error.description) }
 }
 
-/// An option for a port on the host of `--listen`.
+/// Returns an option for a port on the host of `--listen`.
 private func portOption(
     _ name: String, _ port: any WritableKeyPath<SimulatorOptions, UInt16?> & Sendable, _ help: String
 ) -> OptionTable<SimulatorOptions>.Option {

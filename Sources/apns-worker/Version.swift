@@ -1,2 +1,2 @@
-/// What `--version` prints.
+/// The version that `--version` prints.
 let version = "0.1.0"

@@ -1,8 +1,8 @@
 import Glibc
 
 Output.keepDescriptors()
-// A reader of a pipe may close it: the write fails, and the process goes on.
+// If the reader of a pipe closes it, the write fails with EPIPE instead of ending the process.
 signal(SIGPIPE, SIG_IGN)
-// The same for a file that may not grow any more (RLIMIT_FSIZE): the log counts the lines it lost.
+// Likewise for a file at its size limit (RLIMIT_FSIZE). The logger counts lost lines.
 signal(SIGXFSZ, SIG_IGN)
 exit(Output.ending(Command.dispatch(Array(CommandLine.arguments.dropFirst()))).rawValue)

@@ -100,10 +100,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:35: results.copy_headers[1]: results have their own header outcome
             results: {copy_headers: [a, apns-topic]}
                 6:29: results.copy_headers[1]: "apns-topic" is one of Apple's headers, which are not copied to results;
-                use a header of your own to tell results apart, such as x-campaign
+                use a different header to distinguish results, such as x-campaign
             results: {copy_headers: [Push-App]}
-                6:26: results.copy_headers[0]: "Push-App" is the worker's own; use a header of your own to tell results
-                apart, such as x-campaign
+                6:26: results.copy_headers[0]: "Push-App" is reserved for the worker; use a different header to
+                distinguish results, such as x-campaign
             crash: restart
                 6:8: crash: expected one of contain, core, found "restart"
             drain: {rebalance: 296s}
@@ -113,7 +113,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             results: {copy_headers: [a, a]}
                 6:29: results.copy_headers[1]: "a" occurs twice
             requests: {topics: []}
-                6:20: requests.topics: must name at least one
+                6:20: requests.topics: must have at least one value
             requests: {topics: a}
                 6:20: requests.topics: expected a list, found a single value
             requests: {topics: [a, a]}
@@ -129,28 +129,28 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             requests: {topics: ['^a(']}
                 6:21: requests.topics[0]: "^a(" is not a POSIX extended regular expression: Unmatched ( or \(
             requests: {topics: [apns.results]}
-                6:21: requests.topics[0]: the topic apns.results already is results.topic
+                6:21: requests.topics[0]: the topic apns.results is already used as results.topic
             requests: {topics: ['^apns\.re[qs]']}
                 6:21: requests.topics[0]: the pattern "^apns\.re[qs]" also matches apns.results, which the worker writes
                 (results.topic)
             requests: {topics: [__consumer_offsets]}
                 6:21: requests.topics[0]: __consumer_offsets is an internal topic of Kafka and cannot be a request topic
             dead_letters: {topic: apns.results}
-                6:23: dead_letters.topic: the topic apns.results already is results.topic
+                6:23: dead_letters.topic: the topic apns.results is already used as results.topic
             results: {topic: apns.retry.2h}
-                6:18: results.topic: the topic apns.retry.2h already is retry.tiers.2h
+                6:18: results.topic: the topic apns.retry.2h is already used as retry.tiers.2h
             results: {topic: apns.requests}
-                6:18: results.topic: the topic apns.requests already is requests.topics[0]
+                6:18: results.topic: the topic apns.requests is already used as requests.topics[0]
             retry: {tiers: {}}
-                6:16: retry.tiers: must name one to 16 tiers, such as {30s: apns.retry.30s}
+                6:16: retry.tiers: must have 1 to 16 tiers, such as {30s: apns.retry.30s}
             retry: {tiers: {soon: a}}
-                6:17: retry.tiers.soon: a tier is named by its delay, 1ms to 168h, such as 30s; found "soon"
+                6:17: retry.tiers.soon: the name of a tier must be its delay, from 1ms to 168h, such as 30s; found "soon"
             retry: {tiers: {0: a}}
-                6:17: retry.tiers.0: a tier is named by its delay, 1ms to 168h, such as 30s; found "0"
+                6:17: retry.tiers.0: the name of a tier must be its delay, from 1ms to 168h, such as 30s; found "0"
             retry: {tiers: {60s: a, 1m: b}}
                 6:25: retry.tiers.1m: has the same delay as the tier 60s
             retry: {tiers: {30s: a, 15m: a}}
-                6:30: retry.tiers.15m: the topic a already is retry.tiers.30s
+                6:30: retry.tiers.15m: the topic a is already used as retry.tiers.30s
             retry: {tiers: {30s: apns.retry.15m}}
                 6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s
             retry: {max_attempts: 0}
@@ -196,11 +196,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: ''}
                 1:28: kafka.bootstrap_servers: must not be empty
             {bootstrap_servers: 'a,,b'}
-                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found "a,,b"
+                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found "a,,b"
             {bootstrap_servers: 'a:b'}
-                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found "a:b"
+                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found "a:b"
             {bootstrap_servers: [a]}
-                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found a list
+                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found a list
             {bootstrap_servers: a, assignment: cooperativ}
                 1:43: kafka.assignment: expected one of eager, cooperative, found "cooperativ"
             {bootstrap_servers: a, create_topics: yes}
@@ -234,9 +234,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             transport: udp
                 4:16: apps[0].transport: expected one of http2, binary, found "udp"
             binary: {feedback: {host: h}}
-                4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2
+                4:13: apps[0].binary: needs transport: binary; the default transport is HTTP/2
             binary: {format: simple}
-                4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2
+                4:13: apps[0].binary: needs transport: binary; the default transport is HTTP/2
             proxy: https://proxy:3128
                 4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
             proxy: http://user:secret@proxy
@@ -260,7 +260,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             broadcast: {manage_hst: localhost}
                 4:17: apps[0].broadcast.manage_hst: unknown key; did you mean manage_host?
             certificate: {file: c.pem}
-                4:18: apps[0].certificate: an app has either a token or a certificate
+                4:18: apps[0].certificate: give either a token or a certificate, not both
             environment: sandbox
                 4:18: apps[0].environment: expected one of production, development, found "sandbox"
             host: https://api.push.apple.com
@@ -285,7 +285,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         arguments: Wrong.table(
             #"""
             []
-                2:7: apps: must name at least one
+                2:7: apps: must have at least one value
             {name: a}
                 2:7: apps: expected a list, found a mapping
             [a]
@@ -297,7 +297,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, TOKEN}]
                 2:8: apps[0].bundle_ids: is missing
             [{name: a, bundle_ids: [], TOKEN}]
-                2:30: apps[0].bundle_ids: must name at least one
+                2:30: apps[0].bundle_ids: must have at least one value
             [{name: a, bundle_ids: [a/b], TOKEN}]
                 2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop,
                 found "a/b"
@@ -318,15 +318,15 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], other_environment: [b], TOKEN}]
                 2:54: apps[0].other_environment: expected the name of an app, found a list
             [{name: a, bundle_ids: [a]}]
-                2:8: apps[0].token: is missing; an app has a token or a certificate
+                2:8: apps[0].token: is missing; an app needs a token or a certificate
             [{name: a, bundle_ids: [a], certificate: {}}]
-                2:48: apps[0].certificate.file: is missing; a certificate comes from file, pem, pkcs12_file or pkcs12
+                2:48: apps[0].certificate.file: is missing; a certificate needs file, pem, pkcs12_file or pkcs12
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, key_fiel: k}}]
                 2:62: apps[0].certificate.key_fiel: unknown key; did you mean key_file?
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, pkcs12_file: a.p12}}]
                 2:75: apps[0].certificate.pkcs12_file: give one of file, pem, pkcs12_file and pkcs12
             [{name: a, bundle_ids: [a], certificate: {pkcs12_file: a.p12, key_file: k}}]
-                2:79: apps[0].certificate.key_file: a PKCS#12 file holds the key too
+                2:79: apps[0].certificate.key_file: a PKCS#12 file also contains the key
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, key: k, key_file: k}}]
                 2:80: apps[0].certificate.key_file: give either key or key_file
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, passphrase: p, passphrase_file: p}}]
@@ -383,7 +383,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
                 "w.yaml:4:3: the key max_open occurs twice, first in line 3",
                 "w.yaml:5:3: delivery.ordring: unknown key; did you mean ordering?",
-                "w.yaml:6:21: requests.topics[0]: the topic apns.results already is results.topic",
+                "w.yaml:6:21: requests.topics[0]: the topic apns.results is already used as results.topic",
                 "w.yaml:8:39: apps[0].token.key_id: is missing",
                 "w.yaml:8:39: apps[0].token.team_id: is missing",
                 "w.yaml:9:12: apps[1].name: another app has the name \"a\"",

@@ -30,7 +30,7 @@ import Testing
     func `An invalid time is refused`(text: String) {
         #expect(Moment(text) == nil)
         let error = #expect(throws: UsageError.self) { try OptionValue.moment(text) }
-        #expect(error?.description.contains("such as 2026-01-31T12:00:00Z, or how long ago") == true)
+        #expect(error?.description.contains("such as 2026-01-31T12:00:00Z, or a duration before now") == true)
     }
 
     @Test func `A rate is a number per second`() throws {

@@ -46,7 +46,7 @@ private let table = OptionTable<Values>(
         (["--confg", "a"], "unknown option \"--confg\"; did you mean --config?"),
         (["--zzzzzz"], "unknown option \"--zzzzzz\""),
         (["--zzz=secret"], "unknown option \"--zzz\""),
-        (["--co"], "\"--co\" may be --config or --count"),
+        (["--co"], "\"--co\" is ambiguous: it may be --config or --count"),
         (["-x"], "unknown option \"-x\""),
         (["-lx"], "unknown option \"-x\""),
         (["--config"], "--config needs a value"),
@@ -83,7 +83,7 @@ private let table = OptionTable<Values>(
                                      it goes on and on.
                   -n, --name NAME    A name; again for more.
                   -l, --loud         Loudly.
-                  -h, --help         Print this and exit.
+                  -h, --help         Print this help and exit.
 
                 The end.
 

@@ -34,12 +34,12 @@ import Testing
     }
 
     @Test(arguments: [
-        ("${}", "${} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
-        ("${1A}", "${1A} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
-        ("${A B}", "${A B} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
-        ("${A:b}", "${A:b} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
-        ("${A", "${ without its }; a dollar itself is written $$"),
-        ("${NOT}", "the environment variable NOT is not set; ${NOT:-default} would give it a default"),
+        ("${}", "${} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign"),
+        ("${1A}", "${1A} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign"),
+        ("${A B}", "${A B} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign"),
+        ("${A:b}", "${A:b} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign"),
+        ("${A", "${ without a closing }; write $$ for a dollar sign"),
+        ("${NOT}", "the environment variable NOT is not set; set it, or write ${NOT:-default}"),
     ])
     func `An invalid variable is reported with its place`(text: String, expected: String) {
         #expect(

@@ -26,9 +26,9 @@ struct TurnTests {
         func run(hasKafkaNews: Bool = true, afterMs waitMs: Int64 = 0) throws -> DeliveryTurn.End {
             if waitMs > 0 { rig.wait(ms: waitMs) }
             steps = []
+            turn.hasKafkaNews = hasKafkaNews
             return try turn.run(
-                &rig.machine, requests: self, transports: self, records: self, offsets: self,
-                hasKafkaNews: hasKafkaNews, now: rig.now)
+                &rig.machine, requests: self, transports: self, records: self, offsets: self, now: rig.now)
         }
 
         func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { steps.append("deliver") }

@@ -29,7 +29,8 @@ extension EndToEnd {
             Run(
                 name: "late errors", faults: ["error-delay=200ms"], badEvery: 500,
                 says: [
-                    "debug apns: the gateway answered", "debug apns: the window passed, and the gateway said nothing",
+                    "debug apns: the gateway answered",
+                    "debug apns: resend window closed without an error from the gateway",
                 ]),
             Run(
                 name: "it closes without a word", faults: ["close@1000"], binary: "window: {duration: 200ms}",
@@ -64,7 +65,7 @@ extension EndToEnd {
             let worker = try scene.start()
             try scene.finish(worker, run.records, "--repeats", run.repeats)
             for words in run.says { #expect(worker.text.contains(words), "\(words)") }
-            #expect(!worker.text.contains("after its window had closed"))
+            #expect(!worker.text.contains("after its resend window closed"))
             #expect(!worker.text.contains(/[0-9a-f]{33}/), "a device token is in the log")
         }
 
@@ -77,15 +78,15 @@ extension EndToEnd {
             try scene.produce(4_000, "--rate", "1000")
             let worker = try scene.start()
             try scene.base.settle(worker)
-            try worker.waitFor("the window is longer from now on")
+            try worker.waitFor("resend window lengthened")
             let pages = try Pages(of: worker)
             let metrics = try pages.await("/metrics", says: "apns_worker_window_too_short_total{app=\"kiosk\"} 1")
             let lost = Pages.sum("apns_worker_window_lost_at_most_total", in: metrics)
             let count = Pages.sum("apns_worker_window_too_short_total", in: metrics)
-            try pages.await("/status", says: "came after their window had closed")
+            try pages.await("/status", says: "arrived after their resend window closed")
             try scene.finish(worker, 4_000, "--lost-at-most", "\(lost + count)")
             #expect(
-                worker.text.contains("an error came after its window had closed: what was written after it is lost"))
+                worker.text.contains("error arrived after its resend window closed; later notifications are lost"))
         }
 
         /// The kernel accepts bytes that the gateway never reads. The app is reported, and its notifications are
@@ -113,7 +114,7 @@ extension EndToEnd {
         @Test(
             .needs(.worker, .broker),
             arguments: [
-                ([], Int32(0), "status 8: the gateway reads, and refuses a token of zeros"),
+                ([], Int32(0), "status 8: the gateway rejected a token of zeros"),
                 (["silent"], 1, "no answer within 5 s to a token of zeros"),
             ])
         func `check reports whether the gateway answers`(faults: [String], code: Int32, words: String) throws {

@@ -27,7 +27,7 @@ extension EndToEnd {
 
             // No worker is running yet.
             let unheard = try scene.command("send --alert Hi --deadline 3s --token", token("00"))
-            unheard.expect(1, "no result of \(requests)/", "within 3 s; is a worker running?")
+            unheard.expect(1, "no result of \(requests)/", "within 3 s; check that a worker is running")
             let worker = try scene.startWorker()
             try scene.command("send --alert Hi --title There --token", token("01"))
                 .expect(0, " accepted     200 \(token("01"))")
@@ -146,7 +146,7 @@ extension EndToEnd {
             scene.configuration.kafka = "create_topics: {partitions: 1, replication_factor: 1}"
             let worker = try scene.startWorker()
             try scene.command("send -t \(token("fa174291")) -a Hi --deadline 8s").expect(
-                1, "a worker put it off to \(tier) (TooManyRequests), to be sent again at 2",
+                1, "it waits in retry topic \(tier) (TooManyRequests) until 2",
                 "apns-worker tail results --config \(scene.file("worker.yaml")) --apns-id ",
                 "send: still waiting for the result of ")
             try scene.stop(worker)
@@ -159,10 +159,10 @@ extension EndToEnd {
             scene.configuration.appKeys = "paused: true"
             let worker = try scene.startWorker()
             try scene.command("send -t \(token("01")) -a Hi --deadline 5s")
-                .expect(1, "(held: it was not sent)", "app shop is paused in this configuration")
-            #expect(worker.text.contains("app is paused: nothing of it is sent app=shop"), "\(worker.text)")
+                .expect(1, "(deferred, not sent)", "app shop is paused in this configuration")
+            #expect(worker.text.contains("app paused app=shop"), "\(worker.text)")
             try scene.stop(worker)
-            try scene.command("check").expect(0, "warning: app shop: it is paused: nothing of it is sent")
+            try scene.command("check").expect(0, "warning: app shop: paused; its notifications are deferred")
         }
 
         @Test(.needs(.worker, .broker, .python, .kcat))
@@ -192,7 +192,7 @@ extension EndToEnd {
             let one = try find("results --deadline 120s --request \(requests)/1/0/1").expect(0)
             #expect(places(one.text) == ["\(requests)/1/0/1"], "\(one.text)")
             try find("results --request \(requests)/1/3 --deadline 3s").expect(
-                1, "no records were found before the deadline", "no records were found so far; waiting for what comes")
+                1, "no records were found before the deadline", "no records were found so far; waiting for new records")
             try find("dead-letters --request \(requests)/1/3 --deadline 120s").expect(0, " not-json \(requests)/1/3 ")
             // A derived id contains the place.
             let id = try #require(one.text.firstMatch(of: /apns-id=([0-9a-f-]{36})/)).1
@@ -202,7 +202,7 @@ extension EndToEnd {
             // until the deadline.
             for token in [tokens[0], tokens[0].uppercased(), String(tokens[0].prefix(9))] {
                 let found = try find("results --device \(token) --deadline 3s")
-                    .expect(0, "2 records were found so far; waiting for what comes")
+                    .expect(0, "2 records were found so far; waiting for new records")
                 #expect(places(found.text) == ["\(requests)/1/0/0", "\(requests)/1/4/0"], "\(found.text)")
             }
             try find("unregistered --count 1 --deadline 120s --device \(dead.prefix(12))").expect(0, " \(dead) ")
@@ -226,7 +226,7 @@ extension EndToEnd {
             let at = Int(Date().timeIntervalSince1970) + 7_200
             let due = ISO8601DateFormatter().string(from: Date(timeIntervalSince1970: Double(at))).prefix(19)
             try send("\(at)").expect(
-                0, " waits in \(tier), to be sent at \(due)",
+                0, " waits in \(tier) until \(due)",
                 "apns-worker tail results --config \(scene.file("worker.yaml")) --apns-id ")
             let waiting = try #require(try send("2h --format json").expect(0).objects().first)
             #expect(waiting["retry_topic"] as? String == tier, "\(waiting)")
@@ -235,7 +235,7 @@ extension EndToEnd {
             // A time in the past and one within the deadline.
             for time in ["0", "1s"] { try send(time).expect(0, " accepted ") }
             try scene.stop(worker)
-            try send("2h --deadline 3s").expect(1, "is a worker running?")
+            try send("2h --deadline 3s").expect(1, "check that a worker is running")
         }
 
         @Test(.needs(.worker, .broker, .python, .kcat))
@@ -335,7 +335,7 @@ extension EndToEnd {
                 cat batch >> taken
                 """
             try run("--count 50 --deadline 120s", exec: command)
-                .expect(0, "the command exited with 3; its 7 records are handed over again in 1 s")
+                .expect(0, "the command exited with 3; its 7 records are passed again in 1 s")
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
             // Another member continues at the same offset until it is stopped.
@@ -348,10 +348,10 @@ extension EndToEnd {
             #expect(try taken().count == 100)
             // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
-            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not taken before the end")
+            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before the end")
             // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
-                .expect(1, "the command was ended at --deadline; its 1 records are not committed")
+                .expect(1, "the command was stopped at --deadline; its 1 records are not committed")
         }
 
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it

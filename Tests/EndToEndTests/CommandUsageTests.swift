@@ -10,12 +10,12 @@ extension EndToEnd {
         private static let mistakes = """
             64 | schema reslt | there is no schema "reslt"; did you mean result?
             64 | schema --all | unknown option "--all"
-            64 | tail | which kind of record? One of results, unregistered, dead-letters
+            64 | tail | needs the kind of record, one of results, unregistered, dead-letters
             64 | tail result --config x | did you mean results?
             64 | tail results | needs --config FILE, or --bootstrap-servers with --topic
             64 | tail results --topic t | needs --config FILE, or --bootstrap-servers with --topic
             64 | tail results -c x --bootstrap-servers y | give either --config or
-            64 | tail results -c x --group g | --group and --exec belong together
+            64 | tail results -c x --group g | --group and --exec need each other
             64 | tail results -c x --from yesterday | expected beginning, end, or a duration
             64 | tail results -c x --count 0 | expected a whole number from 1
             64 | tail results -c x --apns-id 7 | --apns-id: expected a UUID
@@ -24,16 +24,16 @@ extension EndToEnd {
             64 | tail results -c x --device abcdefgh | --device: expected a device token, or
             64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this or --device
             64 | tail results -c x --request t/1/2 --count 2 | --request ends by itself: leave out --count
-            64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which gets all records
+            64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which passes all records
             64 | tail unregistered -c x --request t/1/2/0 | dead tokens name no request
             64 | tail results -c x --format xml | expected one of json, text, found "xml"
             64 | tail unregistered -c x --apns-id eabeae54-14a8-11e5-b60b-1697f925ec7b | dead tokens have no apns-id
             78 | tail results --config /nowhere/worker.yaml | cannot read /nowhere/worker.yaml
             64 | send | needs --config FILE
             64 | send -c x | needs --token HEX
-            64 | send --direct -t 00 -a Hi | needs --config FILE, or flags for one app
-            64 | send --key-id K -t 00 -a Hi | a key alone reaches no Kafka
-            64 | send -c x --key-id K -t 00 -a Hi | give either --config or the flags
+            64 | send --direct -t 00 -a Hi | needs --config FILE, or options for one app
+            64 | send --key-id K -t 00 -a Hi | options for one app name no Kafka brokers
+            64 | send -c x --key-id K -t 00 -a Hi | give either --config or the options
             64 | send -c x -t 00 | needs --alert TEXT or --payload JSON
             64 | send -c x -t 0g -a Hi | --token: a device token is 2 to 200 hex digits
             64 | send -c x -t 00 -a Hi -p {} | either --payload, or --alert
@@ -42,16 +42,16 @@ extension EndToEnd {
             64 | send -c x -t 00 -a Hi --expiration soon | expected a duration such as 1h
             64 | send -c x -t 00 -a Hi --not-before soon | --not-before: expected a delay such as 90s, or seconds since 1970
             64 | send -c x -t 00 -a Hi --not-before 90 | did you mean 90s?
-            64 | send -c x -t 00 -a Hi --direct --not-before 90s | --direct sends at once
+            64 | send -c x -t 00 -a Hi --direct --not-before 90s | --not-before needs Kafka
             1 | send -c x -t 00 -a Hi --not-before 2h --expiration 1h | BadExpirationDate: apns-expiration must be 0, or later than push-not-before
             64 | send -c x -t 00 -a Hi --environment test | production or development
             64 | send -c x -t 00 -a Hi --direct --request-topic r | is for Kafka: leave out --direct
             1 | send -c x -t 00 -p { | BadRequestPayload: the payload is not JSON: ends too early at byte 1
             1 | send -c x -t 00 -p @/nowhere | --payload: cannot read /nowhere
-            64 | channels | which action? One of create, list, read, delete
+            64 | channels | needs the action, one of create, list, read, delete
             64 | channels lst -c x | did you mean list?
-            64 | channels list | needs --config FILE, or flags for one app
-            64 | channels list -c x --key-id y | give either --config or the flags
+            64 | channels list | needs --config FILE, or options for one app
+            64 | channels list -c x --key-id y | give either --config or the options
             64 | channels list -c x --channel y | --channel is for read and delete
             64 | channels create -c x | needs --storage none or --storage most-recent
             64 | channels create -c x --storage all | expected one of none, most-recent
@@ -61,10 +61,10 @@ extension EndToEnd {
             64 | feedback | needs --config FILE
             64 | feedback -c x --deadline soon | expected a duration such as
             78 | feedback -c /nowhere/x | cannot read /nowhere/x
-            64 | replay | which kind of record? One of results, dead-letters
+            64 | replay | needs the kind of record, one of results, dead-letters
             64 | replay result -c x --all | did you mean results?
             64 | replay results --all | needs --config FILE
-            64 | replay results -c x | give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or --all
+            64 | replay results -c x | give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or give --all
             64 | replay dead-letters -c x | give a condition: --reason, --since, --until, --request, and for results
             64 | replay results -c x --all --app shop | give either --all or conditions
             64 | replay dead-letters -c x --app shop | --outcome, --app and --expired are for results
@@ -74,23 +74,23 @@ extension EndToEnd {
             64 | replay results -c x --since yesterday | --since: expected a time such as 2026-01-31T12:00:00Z
             64 | replay results -c x --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z | --until must be later than --since
             64 | replay results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
-            64 | replay results -c x --all --rate 10 | --rate: expected so many a second
+            64 | replay results -c x --all --rate 10 | --rate: expected a rate per second
             64 | replay results -c x --all --name a␣b | --name: expected 1 to 100 letters
             64 | replay results -c x --all --to a/b | --to: expected a topic's name
             78 | replay results -c /nowhere/x --all | cannot read /nowhere/x
             64 | simulate --listen [::1] | an IPv6 address in brackets: [::1]:2197
             64 | simulate --listen ::1:0 | an IPv6 address in brackets: [::1]:2197
             64 | versoin | there is no command "versoin"
-            64 |  | apns-worker: which command? One of run, check, send, channels, tail, replay
+            64 |  | apns-worker: needs a command, one of run, check, send, channels, tail, replay
             64 | rum | there is no command "rum"; did you mean run? (see apns-worker --help)
             64 | help chek | there is no command "chek"; did you mean check?
             64 | run --confg x | apns-worker run: unknown option "--confg"; did you mean --config?
-            64 | run --log-level debug | needs --config FILE, or flags for one app (see apns-worker run --help)
-            64 | run -c x --port 1 | give either --config or the flags for one app, not both
+            64 | run --log-level debug | needs --config FILE, or options for one app (see apns-worker run --help)
+            64 | run -c x --port 1 | give either --config or the options for one app, not both
             78 | run -c /nowhere/x | cannot read /nowhere/x: No such file or directory
             78 | run --bootstrap-servers a --key-file k --key-id b --team-id TEAM123456 --bundle-id a | --key-id: 
             64 | run -c x --log-level debgu | --log-level: expected one of trace, debug, info, notice, warning
-            64 | check | needs --config FILE, or flags for one app
+            64 | check | needs --config FILE, or options for one app
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
@@ -127,7 +127,7 @@ extension EndToEnd {
             let scene = try Scene(withoutBroker: "payload")
             #expect(mkfifo(scene.file("pipe"), 0o600) == 0)
             try Scene.worker("send -c none -t 00 --deadline 300ms --payload @\(scene.file("pipe"))")
-                .expect(1, "its end did not come in time")
+                .expect(1, "the end of the input did not arrive in time")
         }
 
         @Test(.needs(.worker)) func `A broker that does not answer is reported after two seconds`() throws {

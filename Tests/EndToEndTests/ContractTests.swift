@@ -45,7 +45,7 @@ extension EndToEnd {
 
             scene.configuration.retries = kept
             let second = try scene.startWorker()
-            try second.waitFor("removed retry topic found, reading what is left in it topic=\(left)")
+            try second.waitFor("removed retry topic found, reading its remaining records topic=\(left)")
             try scene.finish(second, retryTopics: [left])
             // The removed tier's own delay applies, not that of a configured tier.
             let due = try scene.records(of: left, "%k %h").compactMap { line in

@@ -21,10 +21,10 @@ extension EndToEnd {
             try scene.send(to: deviceTokens(10, "bb"))
             let words =
                 kind == "fetch"
-                ? ["broker 127.0.0.1:\(port)", "takes requests and does not answer"]
-                : ["topic \(scene.configuration.results)", "has no acknowledgement"]
+                ? ["broker 127.0.0.1:\(port)", "accepts requests but does not answer"]
+                : ["topic \(scene.configuration.results)", "is not acknowledged"]
             try pages.await("/status") { answer in
-                (["\"health\":\"degraded\"", "look at"] + words).allSatisfy(answer.1.contains)
+                (["\"health\":\"degraded\"", "check the"] + words).allSatisfy(answer.1.contains)
             }
             try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
             proxy.write("flow\n")

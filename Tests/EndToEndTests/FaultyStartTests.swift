@@ -102,7 +102,7 @@ extension EndToEnd {
             let limits = try String(contentsOfFile: "/proc/\(worker.workerID)/limits", encoding: .utf8)
             let match = try #require(limits.firstMatch(of: /Max open files +([0-9]+) +([0-9]+)/))
             #expect(match.1 == match.2 && match.1 == (isEnough ? "1000" : "100"))
-            #expect(worker.text.contains("too few descriptors") != isEnough)
+            #expect(worker.text.contains("descriptor limit too low") != isEnough)
         }
 
         /// All faults are tested at once, because most of the time is spent waiting for the next attempt.
@@ -154,8 +154,8 @@ extension EndToEnd {
             try pages.await("/status", says: "cannot connect to localhost")
             let send = "send -t \(deviceTokens(1)[0]) -a Hi --deadline 2s"
             try scene.command(send).expect(
-                1, "apns-worker send: the worker at 127.0.0.1:\(admin) says: app shop: cannot connect to localhost",
-                "look at the network, the proxy and the app's host")
+                1, "apns-worker send: the worker at 127.0.0.1:\(admin) reports: app shop: cannot connect to localhost",
+                "check the network, the proxy and the app's host")
             try scene.stop(worker)
             try scene.command(send).expect(1, "no worker answers at 127.0.0.1:\(admin) (admin.listen)")
         }

@@ -49,7 +49,7 @@ extension EndToEnd {
             let first = try fleet.join("first", kafka: "group_instance_id: same")
             try fleet.join("second", after: 0.05, kafka: "group_instance_id: same")
             #expect(try first.wait() == .exited(1))
-            #expect(first.text.contains("cannot go on; what is in flight has time to settle"), "\(first.text)")
+            #expect(first.text.contains("stopping after a fatal error"), "\(first.text)")
             #expect(first.text.contains("Static consumer fenced"), "\(first.text)")
             #expect(!first.text.contains("something does not end"), "\(first.text)")
             try fleet.finish("--crashed", "--repeats-at-most", "\(Fleet.notifications / 8)")

@@ -25,7 +25,7 @@ extension EndToEnd {
                 #expect(try Self.connections(path) == count)
             }
             try scene.sendDirectly("--keylog", scene.folder.path).expect(1, "key log \(scene.folder.path): ")
-            try scene.command("send -t 00 -a Hi --keylog keys.log").expect(64, "--keylog is for --direct")
+            try scene.command("send -t 00 -a Hi --keylog keys.log").expect(64, "--keylog needs --direct")
         }
 
         @Test(.needs(.worker, .broker, .python))

@@ -31,7 +31,7 @@ extension EndToEnd {
                 try worker.ended != nil
                     || Set(scene.records(of: scene.configuration.results, "%k")).count { $0.hasPrefix("ff") } == 20
             }
-            if worker.ended != nil { #expect(worker.text.contains("the group cannot be read any more")) }
+            if worker.ended != nil { #expect(worker.text.contains("left the group after a fatal error")) }
             let last = worker.ended == nil ? worker : try scene.startWorker()
             try scene.awaitTokens(20, "ff", of: last)
             try scene.finish(last)

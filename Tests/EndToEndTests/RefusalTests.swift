@@ -42,12 +42,12 @@ extension EndToEnd {
             .needs(.worker, .broker, .kcat),
             arguments: [
                 ("fault=refuse-stream@1", "ends every request's stream"),
-                ("fault=no-answer@1", "takes requests and answers none"), ("streams=0", "allow no stream"),
+                ("fault=no-answer@1", "accepts requests but answers none"), ("streams=0", "allow no stream"),
             ]
                 + (Long.isWanted
                     ? [
                         ("fault=reset-stream@1", "ends every request's stream"),
-                        ("fault=blackhole@1", "takes requests and answers none"),
+                        ("fault=blackhole@1", "accepts requests but answers none"),
                     ] : []))
         func `A host that does not answer is reported, and delays no other app`(fault: String, words: String) throws {
             // There are two apps, each with its own simulator. The simulator of shop has the fault.

@@ -44,14 +44,14 @@ extension EndToEnd {
 
             // Notifications of a paused app are deferred to the retry tier, and sent after it is resumed.
             scene.configuration.apps = news(scene, ", paused: true")
-            try scene.reload(worker, saying: "app is paused: nothing of it is sent app=news")
+            try scene.reload(worker, saying: "app paused app=news")
             try scene.send(3, topic: "com.example.news")
             try pages.await("/metrics") {
                 Pages.sum("apns_worker_held_total", "app=\"news\"", in: $0.1) >= 3
                     && $0.1.contains(count("accepted", of: "news", 2))
             }
             scene.configuration.apps = news(scene)
-            try scene.reload(worker, saying: "app is paused no more app=news")
+            try scene.reload(worker, saying: "app resumed app=news")
             try pages.await("/metrics", says: count("accepted", of: "news", 5))
 
             // The app is removed, so its topic belongs to no app.
@@ -64,7 +64,7 @@ extension EndToEnd {
 
             // This setting is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
-            try scene.reload(worker, saying: "this change needs a restart key=drain")
+            try scene.reload(worker, saying: "configuration change takes effect after a restart key=drain")
             try scene.stop(worker)
         }
 
@@ -83,15 +83,15 @@ extension EndToEnd {
             }
             let refused = "\napns_worker_credential_refused{app=\"shop\"} "
             try pages.await("/metrics", says: refused + "1\n")
-            #expect(worker.text.contains("a circuit opened"))
+            #expect(worker.text.contains("circuit breaker opened"))
             #expect(try pages.get("/readyz") == (200, "ready\n"))
 
             if underItsName {
                 // The file is invalid, like one that is only half written.
                 try scene.write("garbage", to: "current.p8")
-                try scene.signalReload(worker, saying: "cannot be used; the one before stays")
+                try scene.signalReload(worker, saying: "cannot be used, keeping the previous credential")
                 try scene.write(String(contentsOfFile: scene.file(right), encoding: .utf8), to: "current.p8")
-                try scene.signalReload(worker, saying: "credential read again")
+                try scene.signalReload(worker, saying: "credential reloaded")
             } else {
                 scene.configuration.keyFile = right
                 try scene.reload(worker, saying: "app changed")

@@ -66,10 +66,10 @@ extension EndToEnd {
                 try scene.awaitResults(Self.count + wanted * kill / 10)
                 try process.killNow()
             }
-            try scene.replay(Self.failed).expect(0, "\(wanted) requests were produced again", "going on with it")
+            try scene.replay(Self.failed).expect(0, "\(wanted) requests were produced again", ", resumed")
             try scene.checkReplay()
 
-            let again = try scene.replay(Self.failed).expect(0, "was done before, and nothing is produced")
+            let again = try scene.replay(Self.failed).expect(0, "was completed before, so nothing is produced")
             try scene.replay("results --reason BadPriority --name \(again.text.split(separator: " ")[1])")
                 .expect(1, "belongs to a job with other conditions")
             try scene.checkReplay()
@@ -87,17 +87,19 @@ extension EndToEnd {
             let first = try scene.startCommand("replay \(Self.failed) --rate 40/s")
             // The first run has written some requests.
             try scene.awaitResults(3_020)
-            try scene.replay(Self.failed).expect(0, "going on with it")
+            try scene.replay(Self.failed).expect(0, ", resumed")
             #expect(try first.wait() == .exited(1))
             #expect(first.text.contains("another run of this job has "), "\(first.text)")
             try scene.checkReplay()
             // A run that is stopped or out of time reports that the same command continues.
             try scene.replay("\(Self.failed) --name short --rate 20/s --deadline 2s")
-                .expect(1, "--deadline came before all was done")
+                .expect(1, "--deadline reached before all records were done")
             let stopped = try scene.startCommand("replay \(Self.failed) --name short --rate 20/s")
             try scene.awaitResults(3_060 + wanted)
             #expect(try stopped.stop() == .exited(1))
-            #expect(stopped.text.contains("stopped before all was done; the same command goes on"), "\(stopped.text)")
+            #expect(
+                stopped.text.contains("stopped before all records were done; run the same command again"),
+                "\(stopped.text)")
             try scene.replay("\(Self.failed) --name short").expect(0)
             try scene.checkReplay(times: 2)
             try scene.stop(worker)
@@ -139,8 +141,8 @@ extension EndToEnd {
             ended.expect(
                 1, "\(place("other")) is gone: the record has another timestamp",
                 "/10000000/0 is gone: its partition has ",
-                "of 11 results that matched", "1 were further results of the same", "1 have expired and were left out",
-                "2 are gone")
+                "of 11 results that matched", "1 were further results of the same", "1 have expired and were skipped",
+                "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
             #expect(
                 try run("accepted", "--outcome accepted --app shop --since 2023-01-01T00:00:00Z").1 == [place("good")])
@@ -184,23 +186,24 @@ extension EndToEnd {
             // The topic is recreated, so all records are gone.
             try scene.change("remake", scene.configuration.requests, "2", "50", "00", "60")
             try scene.replay("results --all --name late --to \(scene.name).one")
-                .expect(1, "0 requests were produced again", " 10 are gone")
+                .expect(1, "0 requests were produced again", " 10 no longer exist")
         }
 
         /// Places without a match are reported, even if there is nothing to read.
         private func expectToSayWhatMatchesNothing(_ scene: Scene, matching plain: String, not missing: String) throws {
             let line = "results --request \(missing) --request \(plain) --name missed --to \(scene.name).all"
-            let missed = try scene.replay(line).expect(1, "is done after", "\(missing): nothing of it matches")
-            #expect(!missed.text.contains("\(plain): nothing"), "\(missed.text)")
-            try scene.replay(line).expect(0, "was done before")
+            let missed = try scene.replay(line).expect(
+                1, "is done after", "\(missing): no record of this request matches")
+            #expect(!missed.text.contains("\(plain): no record"), "\(missed.text)")
+            try scene.replay(line).expect(0, "was completed before")
             for more in ["--dry-run", ""] {
                 try scene.replay("results --request \(plain) --since 1ms \(more)")
-                    .expect(1, "\(plain): nothing of it matches")
+                    .expect(1, "\(plain): no record of this request matches")
             }
             // A reason that matches nothing gets a hint. A dry run that is stopped reports it.
             try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
             try scene.replay("results --reason BadTopic --dry-run --deadline 1ms")
-                .expect(1, "that matched so far", "that is not all")
+                .expect(1, "that matched so far", "are still to be read")
             // A job's name belongs to one source. The target topic is checked before anything is promised.
             try scene.replay("dead-letters --all --name missed").expect(0)
             try scene.replay("results --all --dry-run --to \(scene.name).nowhere")
@@ -224,7 +227,7 @@ extension EndToEnd {
                 1, "\(requests)/0/\(large + 11) is gone: the record at its offset is not the one in the dead letter",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not requested again: its headers cannot be read",
-                "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be requested again"
+                "of 6 dead letters that matched: 3 requests were produced again, 1 no longer exist, 2 cannot be requested again"
             )
             let found = try scene.records(of: sink)
             #expect(found.count == 3)

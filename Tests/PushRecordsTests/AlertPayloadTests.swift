@@ -82,7 +82,7 @@ import Testing
         ({ $0.more["x"] = nested(63) }, "aps.x is nested deeper than 64 levels"),
         ({ $0.custom["x"] = nested(1_000) }, "x is nested deeper than 64 levels"),
         ({ $0.custom["a"] = ["b": .number(.infinity)] }, "a.b: JSON cannot represent inf"),
-        ({ $0.more["x"] = .encoded(Array("1,2".utf8)) }, "aps.x is not JSON: something follows the value"),
+        ({ $0.more["x"] = .encoded(Array("1,2".utf8)) }, "aps.x is not JSON: more bytes after the value"),
         ({ $0.custom["x"] = .encoded([]) }, "x is not JSON: ends too early"),
     ]
 

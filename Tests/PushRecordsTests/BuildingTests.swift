@@ -102,7 +102,7 @@ private func full() -> PushNotification<RawPayload> {
         ({ $0.payload.bytes = Array("[1]".utf8) }, .badRequestPayload, "must be a JSON object"),
         (
             { $0.payload.bytes = Array("{},\"app\":\"x\"".utf8) }, .badRequestPayload,
-            "the payload is not JSON: something follows the value at byte 2"
+            "the payload is not JSON: more bytes after the value at byte 2"
         ),
         ({ $0.topic = .exactly("") }, .badTopic, "apns-topic"),
         ({ $0.topic = .bundleID("a\nb") }, .badTopic, "apns-topic"),

@@ -50,9 +50,9 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
 extension SimulatedWorld {
     func turn(_ worker: SimulatedWorker) {
         let side = SimulatedSide(world: self, worker: worker)
+        worker.turn.hasKafkaNews = true
         let end = worker.turn.run(
-            &worker.machine, requests: side, transports: side, records: side, offsets: side,
-            hasKafkaNews: true, now: time(worker))
+            &worker.machine, requests: side, transports: side, records: side, offsets: side, now: time(worker))
         turnTransport(worker)
         // All work that was due was done in this turn, or waits for Kafka.
         if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {

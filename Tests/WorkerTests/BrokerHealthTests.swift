@@ -77,7 +77,7 @@ struct BrokerHealthTests {
             health.take(ClientStatistics(brokers: [one, Self.broker(2)]))
             return problems([health])
         }
-        let silent = ["broker h:1/1: it takes requests and does not answer"]
+        let silent = ["broker h:1/1: it accepts requests but does not answer"]
         #expect(take(Self.broker()) == [])
         #expect(take(Self.broker(inFlight: 1, silentMs: 5_000)) == silent)
         #expect(take(Self.broker(1, false, silentMs: -1)) == silent)

@@ -73,7 +73,7 @@ import Testing
             answer.lines.dropFirst(2) == [
                 "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)",
                 "not fine: app shop: the probe for com.example.unknown was answered 400 TopicDisallowed: the credential is "
-                    + "not for com.example.unknown; look at the key's team and at how the bundle id is written",
+                    + "not valid for com.example.unknown; check the key's team and the spelling of the bundle id",
                 "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
             ])
         // The handshake's, and the probe's.
@@ -131,8 +131,8 @@ import Testing
         #expect(ConfigurationWarnings.ofKeys([shop, app("dev", ["a"], keyID: "OTHERKEY12", .development)]) == [])
         #expect(
             ConfigurationWarnings.ofKeys([dev, app("news", ["b"], .development), shop]) == [
-                "key ABC123DEFG is used in production (app shop) and in development (app shop-dev): a key may be for one "
-                    + "environment only, and APNs answers BadEnvironmentKeyIdInToken in the other; --probe shows it"
+                "key ABC123DEFG is used in production (app shop) and in development (app shop-dev): if the key is "
+                    + "limited to one environment, APNs answers BadEnvironmentKeyIdInToken in the other; --probe shows it"
             ])
     }
 
@@ -140,16 +140,16 @@ import Testing
         let ids = ["com.example.voip", "com.example.shop", ".voip"]
         #expect(
             ConfigurationWarnings.ofBundleIDs(app("shop", ids)) == [
-                "app shop: com.example.voip in bundle_ids is the topic of push type voip: give com.example, whose topics are "
-                    + "taken with it; without apns-push-type a request for com.example.voip is of type alert, which APNs "
-                    + "refuses there"
+                "app shop: com.example.voip in bundle_ids is the topic of push type voip: set com.example, which "
+                    + "includes this topic; without apns-push-type a request for com.example.voip is an alert, which APNs "
+                    + "refuses for this topic"
             ])
         var certificate = app("shop", ["com.example.location-query"])
         certificate.credential = .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: nil))
         #expect(
             ConfigurationWarnings.ofBundleIDs(certificate) == [
-                "app shop: com.example.location-query in bundle_ids is the topic of push type location, which Apple takes "
-                    + "with a token only, and the app has a certificate"
+                "app shop: com.example.location-query in bundle_ids is the topic of push type location, which Apple "
+                    + "accepts only with a token, but the app has a certificate"
             ])
     }
 
@@ -166,7 +166,7 @@ import Testing
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
             (
                 "the probe for com.example.app.voip was answered 400 InvalidPushType: it is the topic of push type voip, "
-                    + "and the probe is an alert: give com.example.app in bundle_ids",
+                    + "but the probe is an alert: set com.example.app in bundle_ids",
                 { $0.bundleIDs = ["com.example.app.voip"] }
             ),
             (

@@ -111,7 +111,7 @@ extension PushWorker {
                 let fault = try #require(files.faults().first)
                 #expect(fault.subject == subject && fault.kind == .refused)
                 let name = URL(filePath: path).lastPathComponent
-                #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
+                #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
                 #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
             }
             // The same as is in force: it is no other credential, and not refused any more.

@@ -17,12 +17,12 @@ import Testing
             // What a reason begins with stands in a field of its own.
             (
                 .connectFailed(host: "h:443", reason: "h:443: 1.2.3.4:443: Connection refused", retryInMs: 7),
-                "warning apns: cannot connect; trying again app=shop host=h:443 reason=\"1.2.3.4:443: Connection refused\" "
+                "warning apns: cannot connect, retrying app=shop host=h:443 reason=\"1.2.3.4:443: Connection refused\" "
                     + "retry_in_ms=7"
             ),
             (
                 .connectFailed(host: "h:443", reason: "proxy p:1: refused", retryInMs: 7),
-                "warning apns: cannot connect; trying again app=shop host=h:443 reason=\"proxy p:1: refused\" retry_in_ms=7"
+                "warning apns: cannot connect, retrying app=shop host=h:443 reason=\"proxy p:1: refused\" retry_in_ms=7"
             ),
             (
                 .disconnected(address: "1.2.3.4:443", reason: "1.2.3.4:443: closed", unanswered: 0),
@@ -30,7 +30,7 @@ import Testing
             ),
             (
                 .peerCloses(address: "1.2.3.4:443", reason: "status 10", unprocessed: 3),
-                "info apns: the server asks for a new connection app=shop address=1.2.3.4:443 reason=\"status 10\" resent=3"
+                "info apns: server is closing the connection app=shop address=1.2.3.4:443 reason=\"status 10\" resent=3"
             ),
         ] as [(TransportNote, String)])
     func `Each name stands once`(note: TransportNote, words: String) {

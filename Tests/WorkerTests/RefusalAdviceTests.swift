@@ -29,7 +29,7 @@ import Testing
     @Test(
         arguments: [
             (.none, 403, "credential"), (.other, 403, "credential"), (.other, 410, "delete it"),
-            (.other, 429, "asked less often"), (.none, 503, "try again"), (.none, 404, "proxies"), (.other, 404, nil),
+            (.other, 429, "too many requests"), (.none, 503, "try again"), (.none, 404, "proxies"), (.other, 404, nil),
             (.other, 400, nil),
         ] as [(ReasonCode, Int, String?)])
     func `Without a known reason the status decides`(reason: ReasonCode, status: Int, words: String?) {

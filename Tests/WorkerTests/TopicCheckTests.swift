@@ -30,7 +30,7 @@ struct TopicCheckTests {
         #expect(
             TopicCheck(configuration).missingLine(
                 in: described(all.filter { $0 != "apns.results" && $0 != "apns.retry.2h" }))
-                == "topics do not exist at kafka:9092, or may not be described by this worker: create them, set "
+                == "topics do not exist at kafka:9092, or this worker may not describe them: create them, set "
                 + "kafka.create_topics: true (on a cluster of one broker {partitions: 8, replication_factor: 1}), or "
                 + "allow Describe on them: apns.results (results.topic), apns.retry.2h (retry.tiers.2h)")
         #expect(TopicCheck(configuration).missingLine(in: described(all)) == nil)
@@ -55,11 +55,11 @@ struct TopicCheckTests {
         ])
         #expect(
             lines == [
-                "the brokers do not make topic e (kafka.create_topics): no (POLICY_VIOLATION): look which policy of the "
-                    + "brokers that breaks, or make them yourself",
-                "the brokers do not make topics a, b (kafka.create_topics): Only 1 broker(s) are registered "
-                    + "(INVALID_REPLICATION_FACTOR): set kafka.create_topics.replication_factor to the number of brokers at "
-                    + "most (for one broker: {partitions: 8, replication_factor: 1}), or start more of them",
+                "the brokers did not create topic e (kafka.create_topics): no (POLICY_VIOLATION): check which policy of the "
+                    + "brokers rejects them, or create them yourself",
+                "the brokers did not create topics a, b (kafka.create_topics): Only 1 broker(s) are registered "
+                    + "(INVALID_REPLICATION_FACTOR): set kafka.create_topics.replication_factor to at most the number of "
+                    + "brokers (for one broker: {partitions: 8, replication_factor: 1}), or start more brokers",
             ])
         #expect(TopicCheck(configuration).uncreatedLines([:]).isEmpty)
     }

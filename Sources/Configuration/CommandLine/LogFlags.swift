@@ -1,6 +1,7 @@
 package import Observability
 
-/// `--log-level` and `--log-part`, which replace the file's `log.level` and `log.parts`, also after a reload.
+/// The options `--log-level` and `--log-part`, which override the file's `log.level` and `log.parts`, even after a
+/// reload.
 package struct LogFlags: Hashable, Sendable {
     package private(set) var level: Level?
     package private(set) var parts: [Part: Level] = [:]
@@ -10,12 +11,11 @@ package struct LogFlags: Hashable, Sendable {
     package static let options: [OptionTable<Self>.Option] = [
         .init(
             "log-level", value: "LEVEL",
-            "The lowest level that is logged, in place of log.level: \(words(Level.self))."
+            "Log lines of this level and above, instead of log.level: \(words(Level.self))."
         ) { flags, text throws(UsageError) in flags.level = try OptionValue.choice(text) },
         .init(
             "log-part", value: "PART=LEVEL",
-            "The same for one part, in place of its level in log.parts: \(words(Part.self)); may be given more than "
-                + "once."
+            "Set the level of one part, instead of log.parts: \(words(Part.self)). Repeat the option for more."
         ) { flags, text throws(UsageError) in
             guard let sign = text.firstIndex(of: "=") else {
                 throw UsageError("expected PART=LEVEL, such as apns=debug, found \(quoted(text))")

@@ -1,22 +1,23 @@
-/// Wrong usage of a command, in one line that says what to do.
+/// Wrong usage of a command, described in one line with the correction.
 package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
     package let description: String
 
     package init(_ description: String) { self.description = description }
 }
 
-/// A command's options, by which arguments are read and `--help` is printed.
+/// A command's options, used to parse arguments and to print `--help`.
 ///
-/// As with getopt_long(3), long options may be shortened as far as they stay unique, and take their value as
-/// `--name value` or `--name=value`; letters may be clustered.
+/// As with getopt_long(3), long options may be abbreviated to a unique prefix, values are given as `--name value` or
+/// `--name=value`, and letters may be combined (`-ab`).
 package struct OptionTable<Values>: Sendable {
     package struct Option: Sendable {
         var name: String
         var letter: Character?
-        /// The name of its value in the help, or `nil` if it takes none.
+        /// The name of the option's value in the help, or `nil` for an option without a value.
         var value: String?
         var help: String
-        /// Takes the value ("" where it has none). Throws what would be right, without the option's name.
+        /// Applies the value, which is empty for an option without one. Throws a description of valid values, without
+        /// the option's name.
         var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
 
         package init(
@@ -40,7 +41,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// The same option, for a command whose values contain these.
+        /// Returns the same option for a command whose options contain these as a member.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {
@@ -52,7 +53,7 @@ package struct OptionTable<Values>: Sendable {
             return option
         }
 
-        /// The same option, which also adds itself to a list as it was given: `name=value`, or `name`.
+        /// Returns the same option, which also appends its occurrence to a list: `name=value`, or `name`.
         package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
             var option = self
             option.apply = { values, text throws(UsageError) in
@@ -64,11 +65,11 @@ package struct OptionTable<Values>: Sendable {
     }
 
     package let command: String
-    /// Ways to call it, without the command itself: `--config FILE`.
+    /// The forms of the command's arguments: `--config FILE`.
     let usage: [String]
     let about: [String]
     let options: [Option]
-    /// Printed after the options line by line. Only lines that are too long are broken.
+    /// Lines that the help prints after the options. Only lines that are too long are wrapped.
     let notes: String
 
     package init(
@@ -78,12 +79,12 @@ package struct OptionTable<Values>: Sendable {
         self.usage = usage
         self.about = about
         self.options =
-            options + [Option("help", "h", "Print this and exit.", apply: { _ in })]
+            options + [Option("help", "h", "Print this help and exit.", apply: { _ in })]
         self.notes = notes
     }
 
-    /// Reads the arguments after the command; `values` holds the defaults. There are no operands. Returns `nil` if
-    /// `--help` was given, and all before it was right.
+    /// Parses the arguments after the command. `values` contains the defaults. Operands are errors. Returns `nil` if
+    /// `--help` follows valid arguments.
     package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Values? {
         var values = values
         var words = arguments[...]
@@ -105,7 +106,7 @@ package struct OptionTable<Values>: Sendable {
         return values
     }
 
-    /// Reads `name` or `name=value`. Returns whether it asks for help.
+    /// Parses `name` or `name=value`. Returns whether it is `help`.
     private func readLong(
         _ word: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
     ) throws(UsageError) -> Bool {
@@ -115,7 +116,7 @@ package struct OptionTable<Values>: Sendable {
         return try apply(option, as: "--\(option.name)", parts.count > 1 ? parts[1] : nil, &words, &values)
     }
 
-    /// Reads a cluster of letters; the last one may have its value behind it. Returns whether one asks for help.
+    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one is `--help`.
     private func readLetters(
         _ letters: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
     ) throws(UsageError) -> Bool {
@@ -131,20 +132,20 @@ package struct OptionTable<Values>: Sendable {
         return false
     }
 
-    /// The option with this name, or with the only name that begins so.
+    /// Returns the option with this name, or the only one whose name has this prefix.
     private func option(named name: String) throws(UsageError) -> Option {
         if let option = options.first(where: { $0.name == name }) { return option }
         let candidates = options.filter { $0.name.hasPrefix(name) }
         if candidates.count == 1 { return candidates[0] }
         guard candidates.isEmpty else {
             let names = candidates.map { "--\($0.name)" }.joined(separator: " or ")
-            throw UsageError("\(quoted("--\(name)")) may be \(names)")
+            throw UsageError("\(quoted("--\(name)")) is ambiguous: it may be \(names)")
         }
         let suggestion = nearest(to: name, among: options.map(\.name)).map { "; did you mean --\($0)?" } ?? ""
         throw UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
     }
 
-    /// Applies an option with its own value, or with the next word. Returns whether it is `--help`.
+    /// Applies an option with the given value, or with the next word as its value. Returns whether it is `--help`.
     private func apply(
         _ option: Option, as word: String, _ value: String?, _ words: inout ArraySlice<String>,
         _ values: inout Values
@@ -163,7 +164,7 @@ package struct OptionTable<Values>: Sendable {
 }
 
 extension OptionTable {
-    /// The text that `--help` prints, in lines of at most 100 columns.
+    /// The text of `--help`, in lines of at most 100 columns.
     package var help: String {
         var lines = usage.enumerated().map { index, way in
             "\(index == 0 ? "Usage:" : "      ") \(command)\(way.isEmpty ? "" : " \(way)")"
@@ -191,7 +192,7 @@ extension OptionTable {
     }
 }
 
-/// Breaks a paragraph into lines of at most `width` columns. A longer word has a line of its own.
+/// Returns the lines of a paragraph, each at most `width` columns long. A longer word is on a separate line.
 package func wrapped(_ text: String, width: Int) -> [String] {
     var lines: [String] = []
     var line = ""

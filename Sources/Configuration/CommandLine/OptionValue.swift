@@ -22,12 +22,13 @@ package enum OptionValue {
     package static func rate(_ text: String) throws(UsageError) -> Int {
         let number = text.hasSuffix("/s") ? Int(text.dropLast(2)) : nil
         return try accept(
-            text, "so many a second, from 1/s to 1000000/s",
+            text, "a rate per second, from 1/s to 1000000/s",
             number.flatMap { (1...1_000_000).contains($0) ? $0 : nil })
     }
 
     package static func moment(_ text: String) throws(UsageError) -> Moment {
-        try accept(text, "a time such as 2026-01-31T12:00:00Z, or how long ago, such as 15m or 48h", Moment(text))
+        try accept(
+            text, "a time such as 2026-01-31T12:00:00Z, or a duration before now, such as 15m or 48h", Moment(text))
     }
 
     package static func text(_ text: String) throws(UsageError) -> String {

@@ -1,11 +1,11 @@
 internal import PushRecords
 
 package struct ConfigurationError: Error, Hashable, Sendable {
-    /// Lines to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
+    /// The errors, one line each: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
     package let lines: [String]
 }
 
-/// Quotes a user's text for one line: control characters are escaped, and 60 characters are kept.
+/// Returns a user's text in quotes, on one line: with control characters escaped, and cut after 60 characters.
 func quoted(_ text: String) -> String {
     var result = "\""
     for (count, scalar) in text.unicodeScalars.enumerated() {
@@ -15,7 +15,7 @@ func quoted(_ text: String) -> String {
     return result + "\""
 }
 
-/// Escapes characters that end a line or control a terminal.
+/// Returns the text with escapes for characters that end a line or control a terminal.
 func oneLine(_ text: String) -> String {
     text.unicodeScalars.map(oneLine).joined()
 }
@@ -31,7 +31,8 @@ private func oneLine(_ scalar: Unicode.Scalar) -> String {
     }
 }
 
-/// The candidate nearest to a misspelt word, at most a third of its letters away.
+/// Returns the candidate with the smallest edit distance to a misspelt word, or `nil` if more than a third of the
+/// letters differ.
 package func nearest(to word: String, among candidates: some Sequence<String>) -> String? {
     let letters = word.utf8.prefix(64)
     let distances = candidates.map { (candidate: $0, distance: editDistance(letters, $0.utf8.prefix(64))) }

@@ -14,8 +14,8 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// Reads a whole file of up to `limit` bytes. It may be a pipe, except on a thread that reads regular files only
-/// (`linux_read_regular_files_only`).
+/// Returns the contents of a file of up to `limit` bytes. The file may be a pipe, except on a thread restricted to
+/// regular files (`linux_read_regular_files_only`).
 ///
 /// - Parameter isReady: A function that waits until a descriptor is readable and returns `false` on a timeout. With
 ///   `nil`, reading waits for a pipe's writer indefinitely.
@@ -28,13 +28,13 @@ package func readFile(
     let descriptor =
         unsafe isReady == nil ? linux_open_to_read(path) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     guard descriptor >= 0 else {
-        throw failure(descriptor == -2 ? "it is no regular file, but a pipe, a device or a folder" : nil)
+        throw failure(descriptor == -2 ? "it is not a regular file, but a pipe, a device or a folder" : nil)
     }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 65_536)
     while true {
-        if let isReady, !isReady(descriptor) { throw failure("its end did not come in time") }
+        if let isReady, !isReady(descriptor) { throw failure("the end of the input did not arrive in time") }
         let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
         if count == 0 { return bytes }
         if count < 0 {

@@ -2,7 +2,7 @@ import YAML
 
 enum Origin {
     case file(path: String)
-    /// The names of flags by the path of their value.
+    /// Command-line flags. The dictionary has the flag of each configuration path.
     case flags([String: String])
 
     /// Returns the prefix of an error about the value at `path`.
@@ -20,7 +20,7 @@ enum Origin {
 /// The state of reading a configuration: its source, and the problems found so far.
 final class Reading {
     let origin: Origin
-    /// The environment, or `nil` to substitute nothing, as in flags, where the shell does it.
+    /// The environment for substitutions, or `nil` for command-line flags, in which the shell substitutes variables.
     let environment: ((String) -> String?)?
     /// The folder of relative paths. Ends with `/`, or is empty.
     let folder: String
@@ -53,7 +53,8 @@ final class Reading {
         self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
     }
 
-    /// Suggests the closest key for each unknown one: of its section, or of another one after a wrong indentation.
+    /// Rejects the unknown keys. Suggests the closest key of the same section, or of another one in case of a wrong
+    /// indentation.
     func finish() {
         for key in unknown {
             let near =

@@ -1,6 +1,6 @@
 import YAML
 
-/// A mapping of the configuration while it is read. Each requested key is valid, and `finish` rejects the others.
+/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` rejects the others.
 struct Section {
     let path: String
     let mark: Mark
@@ -52,8 +52,8 @@ struct Section {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }
 
-    /// Reads a mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads an empty
-    /// one, so that all its keys are known as suggestions, and a required one makes the mapping required.
+    /// Reads a mapping, and rejects each key that `body` does not read. If the mapping is absent, `body` reads an empty
+    /// one, so that its keys are known for suggestions and its required keys are reported as missing.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }

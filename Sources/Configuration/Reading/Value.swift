@@ -10,7 +10,7 @@ struct Value {
         reading.refuse(path, text, at: node.mark)
     }
 
-    /// The scalar's text with environment variables substituted.
+    /// Returns the scalar's text with environment variables substituted.
     private func scalar(_ expectation: String) -> String? {
         guard !node.isNull else {
             refuse("has no value; expected \(expectation)")
@@ -50,7 +50,7 @@ struct Value {
 
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
 
-    /// The content of the file that the value names, without the line break at its end.
+    /// Returns the content of the file that the value names, without the line break at its end.
     func fileText() -> String? {
         guard let path = filePath() else { return nil }
         do throws(FileError) {
@@ -84,7 +84,7 @@ struct Value {
         }
     }
 
-    /// - Parameter orZero: Whether 0 is allowed too.
+    /// - Parameter orZero: Whether 0 is also allowed.
     func duration(_ range: ClosedRange<Duration>, orZero: Bool = false) -> Duration? {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
@@ -132,7 +132,7 @@ struct Value {
             return nil
         }
         guard orEmpty || !nodes.isEmpty else {
-            refuse("must name at least one")
+            refuse("must have at least one value")
             return nil
         }
         guard nodes.count <= limit else {
@@ -163,7 +163,7 @@ struct SubstitutionError: Error, Equatable {
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values,
-/// and `$$` by a dollar. Any other dollar stays. Values of variables are not substituted again.
+/// and `$$` by a dollar. Any other dollar is kept. Values of variables are not substituted again.
 func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
     guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
     var result = ""
@@ -176,7 +176,7 @@ func substituted(_ text: String, from environment: (String) -> String?) throws(S
             rest.removeFirst()
         } else if rest.first == "{" {
             guard let end = rest.firstIndex(of: "}") else {
-                throw SubstitutionError(text: "${ without its }; a dollar itself is written $$")
+                throw SubstitutionError(text: "${ without a closing }; write $$ for a dollar sign")
             }
             result += try value(of: rest[rest.index(after: rest.startIndex)..<end], from: environment)
             rest = rest[rest.index(after: end)...]
@@ -194,13 +194,13 @@ private func value(
     let rest = expression[name.endIndex...]
     guard let first = name.first, !first.isNumber, rest.isEmpty || rest.hasPrefix(":-") else {
         throw SubstitutionError(
-            text: "${\(expression)} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$")
+            text: "${\(expression)} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign")
     }
     let value = environment(String(name))
     if rest.isEmpty {
         guard let value else {
             throw SubstitutionError(
-                text: "the environment variable \(name) is not set; ${\(name):-default} would give it a default")
+                text: "the environment variable \(name) is not set; set it, or write ${\(name):-default}")
         }
         return value
     }

@@ -12,7 +12,7 @@ package struct AppSettings: Hashable, Sendable {
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
         /// Slows down the app and logs a warning.
         case warn
-        /// Also moves the app's notifications to the retry tiers.
+        /// Also defers the app's notifications to the retry topics.
         case hold
         case off
     }
@@ -53,14 +53,14 @@ package struct AppSettings: Hashable, Sendable {
     /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The app with the same bundle ids in the other environment. A notification with a BadDeviceToken response is sent
-    /// to it once. `nil` to reject such notifications.
+    /// The app with the same bundle ids in the other environment, which resends notifications answered with
+    /// BadDeviceToken once, or `nil` to reject them.
     package var otherEnvironment: String?
     /// The largest number of notifications a second, or 0 for no limit.
     package var rateLimit = 0
     package var isPaused = false
 
-    /// - Parameter host: `nil` for Apple's host.
+    /// - Parameter host: the host, or `nil` for Apple's.
     package init(
         name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
         host: String? = nil
@@ -75,7 +75,7 @@ package struct AppSettings: Hashable, Sendable {
         managePort = apple.managePort
     }
 
-    /// Returns Apple's hosts. Source: "Sending channel management requests to APNs".
+    /// Returns Apple's hosts. Source: Apple, "Sending channel management requests to APNs".
     private static func apple(_ environment: PushEnvironment) -> (host: String, manageHost: String, managePort: Int) {
         switch environment {
         case .production: ("api.push.apple.com", "api-manage-broadcast.push.apple.com", 2196)
@@ -148,7 +148,7 @@ extension AppSettings {
             section.read("verify", into: &verifiesHost) { $0.boolean() }
             if !verifiesHost {
                 section.reading.warn(
-                    section.path(of: "verify"), "anyone who answers for \(host) gets this app's notifications")
+                    section.path(of: "verify"), "any server that answers for \(host) receives this app's notifications")
             }
         }
     }
@@ -156,7 +156,7 @@ extension AppSettings {
     private func checkTransport(_ transport: Transport, _ section: Section) {
         guard transport == .binary else {
             guard section.has("binary") else { return }
-            return section.refuse("binary", "is for apps with transport: binary; without it an app speaks HTTP/2")
+            return section.refuse("binary", "needs transport: binary; the default transport is HTTP/2")
         }
         if !section.has("host") {
             section.refuseMissing(

@@ -1,7 +1,7 @@
 /// The settings of Apple's retired binary provider protocol: `binary` of an app with `transport: binary`.
 package struct BinarySettings: Hashable, Sendable {
     package enum Format: String, CaseIterable, Sendable {
-        /// Without identifiers, so that no error names its notification.
+        /// The format without identifiers, in which errors do not name their notification.
         case simple
         case enhanced
         case framed
@@ -37,7 +37,7 @@ package struct BinarySettings: Hashable, Sendable {
     package var window = Window()
     /// Whether notifications that the gateway discarded after an error are resent.
     package var resends = true
-    /// Whether the gateway rejects a token of zeros, which proves that it reads.
+    /// Whether the gateway rejects a device token of zeros, which proves that it reads the connection.
     package var answersFence = true
     package var payloadLimit = 2_048
     package var feedback: Feedback?

@@ -13,8 +13,8 @@ package struct TokenCredential: Hashable, Sendable {
 
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if it is beside the
-        /// certificate.
+        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if the file also contains
+        /// the key.
         case pem(certificate: Secret, key: Secret?)
         /// A PKCS#12 file, or its base64 in the configuration itself.
         case pkcs12(Secret)
@@ -42,10 +42,10 @@ extension AppSettings.Credential {
         if let value = section.value("certificate"), var inner = value.section() {
             certificate = CertificateCredential(reading: &inner)
             inner.finish()
-            if section.has("token") { value.refuse("an app has either a token or a certificate") }
+            if section.has("token") { value.refuse("give either a token or a certificate, not both") }
         }
         if !section.has("token", "certificate") {
-            section.refuseMissing("token", "; an app has a token or a certificate")
+            section.refuseMissing("token", "; an app needs a token or a certificate")
         }
         guard let credential = token.map(Self.token) ?? certificate.map(Self.certificate) else { return nil }
         self = credential
@@ -78,7 +78,7 @@ extension CertificateCredential {
         let passphrase = section.secret("passphrase")
         switch (section.has("pem", "file"), section.has("pkcs12", "pkcs12_file")) {
         case (false, false):
-            section.refuseMissing("file", "; a certificate comes from file, pem, pkcs12_file or pkcs12")
+            section.refuseMissing("file", "; a certificate needs file, pem, pkcs12_file or pkcs12")
             return nil
         case (true, true):
             section.refuse(anyOf: ["pkcs12_file", "pkcs12"], "give one of file, pem, pkcs12_file and pkcs12")
@@ -87,7 +87,7 @@ extension CertificateCredential {
             guard let pem else { return nil }
             self.init(.pem(certificate: pem, key: key), passphrase: passphrase)
         case (false, true):
-            section.refuse(anyOf: ["key", "key_file"], "a PKCS#12 file holds the key too")
+            section.refuse(anyOf: ["key", "key_file"], "a PKCS#12 file also contains the key")
             guard let pkcs12 else { return nil }
             self.init(.pkcs12(pkcs12), passphrase: passphrase)
         }

@@ -49,7 +49,7 @@ extension WorkerConfiguration {
             if let other = uses[name] {
                 reading.refuse(
                     reading.isGiven(path) ? path : other,
-                    "the topic \(name) already is \(reading.isGiven(path) ? other : path)")
+                    "the topic \(name) is already used as \(reading.isGiven(path) ? other : path)")
             } else {
                 uses[name] = path
             }
@@ -100,14 +100,15 @@ extension WorkerConfiguration {
         } else if other.otherEnvironment == nil, apps[..<index].contains(where: { $0.name == name }) {
             reading.warn(
                 path,
-                "requests that name no app go to \(quoted(name)), which comes before this one and forwards nothing")
+                "requests without an app use \(quoted(name)), which is listed before this app and forwards none")
         }
     }
 }
 
 extension KafkaSettings {
-    /// Returns the value of a librdkafka property of consumers and its place: the last one of the most specific
-    /// section. Uses the default for a value that is not a number, which librdkafka rejects later.
+    /// Returns the value of a consumer property of librdkafka, and its configuration path. The most specific section
+    /// and its last entry take precedence. A value that is not a number, which librdkafka rejects later, counts as the
+    /// default.
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {

@@ -2,7 +2,7 @@ package import PushRecords
 
 package struct DeliverySettings: Hashable, Sendable {
     package enum Ordering: String, CaseIterable, Sendable {
-        /// At most one notification of a device in flight, in the order of its request partition.
+        /// At most one notification of a device is in flight, in the order of the request partition.
         case device
         case none
     }
@@ -23,8 +23,8 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the notification may be sent again. Unknown after a credential fault, because APNs did not process
-        /// it.
+        /// Whether the verdict sends the notification again after APNs has processed it. This excludes a credential
+        /// fault, in which case APNs has not processed the notification.
         var repeats: Bool { self == .resend || self == .retry }
     }
 
@@ -34,7 +34,7 @@ package struct DeliverySettings: Hashable, Sendable {
     package var responseTimeout = Duration.seconds(30)
     package var inDoubt = InDoubt.resend
     package var resendMax = 5
-    /// `nil` for no limit.
+    /// The maximum age of a request, or `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
     /// The maximum time from reading a request to its `push-not-before`.
     package var maxAhead = Duration.seconds(7 * 86_400)
@@ -71,9 +71,9 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Accepts unknown reasons, because Apple may add some, unless they look like a misspelled known one.
+    /// Reads verdicts by reason. Accepts unknown reasons, which Apple may add, unless one resembles a known one.
     ///
-    /// - Parameter mayRepeatFinal: Whether to allow verdicts that repeat what Apple says not to repeat.
+    /// - Parameter mayRepeatFinal: Whether to allow resending notifications that Apple says not to send again.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }
@@ -83,7 +83,7 @@ extension DeliverySettings {
             if !known.contains(name), let near = nearest(to: name, among: known) {
                 value.reading.refuse(value.path, "unknown reason; did you mean \(near)?", at: mark)
             } else if !name.unicodeScalars.allSatisfy({ $0.isASCIIWord || $0 == " " }) || name.isEmpty {
-                value.reading.refuse(value.path, "expected a reason of Apple's, such as Shutdown", at: mark)
+                value.reading.refuse(value.path, "expected one of Apple's reasons, such as Shutdown", at: mark)
             } else if let verdict: Verdict = value.choice() {
                 if !mayRepeatFinal, final.contains(name), verdict.repeats {
                     value.reading.refuse(

@@ -10,7 +10,7 @@ package struct KafkaSettings: Hashable, Sendable {
 
     /// Comma-separated `host:port` pairs, as in librdkafka.
     package var bootstrapServers: String
-    /// The group of the request topics. The retry tiers' consumer has the group `<groupID>.retry`.
+    /// The consumer group of the request topics. The retry topics are read by the group `<groupID>.retry`.
     package var groupID = "apns-worker"
     /// The id of a static member, or empty for dynamic membership.
     package var groupInstanceID = ""
@@ -39,7 +39,7 @@ package struct KafkaSettings: Hashable, Sendable {
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// Its position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
 
     package init(name: String, value: String, place: String) {
@@ -65,7 +65,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
 extension KafkaSettings {
     mutating func read(_ section: inout Section) {
         section.required("bootstrap_servers", into: &bootstrapServers) { value in
-            value.text("host:port, several with commas between", where: Self.areServers)
+            value.text("a comma-separated list of host:port", where: Self.areServers)
         }
         section.read("group_id", into: &groupID) {
             $0.text("at most 200 printable ASCII characters", where: Self.isGroupName)
@@ -83,7 +83,8 @@ extension KafkaSettings {
 
     private static func isGroupName(_ text: String) -> Bool { text.utf8.count <= 200 && text.isPrintableASCII }
 
-    /// The port is optional (librdkafka uses 9092), and a protocol (`SSL://`) may precede the host.
+    /// Returns whether the text is a list of servers. The port is optional (librdkafka uses 9092), and a protocol
+    /// (`SSL://`) may precede the host.
     private static func areServers(_ text: String) -> Bool {
         guard text.isPrintableASCII, !text.contains(" ") else { return false }
         return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in
@@ -111,8 +112,8 @@ extension KafkaSettings.TopicCreation {
 }
 
 extension UserProperty {
-    /// Reads a mapping of librdkafka's names to scalars. `NAME_file` gives NAME the content of a file without the line
-    /// break at its end, for secrets. Relative paths for librdkafka are relative to the configuration's folder too.
+    /// Reads a mapping of librdkafka's property names to scalars. For secrets, `NAME_file` sets NAME to the content of
+    /// a file without the line break at its end. Relative paths are relative to the configuration's folder.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in
@@ -129,7 +130,7 @@ extension UserProperty {
         }
     }
 
-    /// `ssl.ca.location: probe` selects the system's authorities.
+    /// Returns whether a value is a path. `ssl.ca.location: probe` is not: it selects the system's CA certificates.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

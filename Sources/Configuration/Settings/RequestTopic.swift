@@ -1,13 +1,13 @@
 import Glibc
 
 package struct RequestTopic: Hashable, Sendable {
-    /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
+    /// A topic name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
-    /// Its weight when streams and memory are scarce, 1 to 1,000. A topic that matches several entries has the weight
-    /// of the entry with its exact name, else of the first pattern.
+    /// The topic's weight when streams and memory are scarce, from 1 to 1,000. If a topic matches several entries, the
+    /// entry with its exact name applies, otherwise the first matching pattern.
     package var weight: Int
-    /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must
-    /// name one of several apps. It comes from the same entry as the weight.
+    /// The app of requests that name neither an app nor another app's topic, or `nil` if such requests must name one of
+    /// several apps. The same entry as for the weight applies.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {
@@ -20,13 +20,13 @@ package struct RequestTopic: Hashable, Sendable {
 }
 
 extension RequestTopic {
-    /// Kafka's internal topics, which no pattern matches. A worker that consumed `__consumer_offsets` would answer each
-    /// of its commits with a dead letter, and commit again.
+    /// Kafka's internal topics, which patterns do not match. A worker that consumed `__consumer_offsets` would produce
+    /// a dead letter for each of its own commits, and commit again.
     package static let internalTopics = [
         "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
     ]
 
-    /// The topics that this entry matches, as in librdkafka with `internalTopics` ignored.
+    /// Returns the topics that this entry matches, by librdkafka's rules and without `internalTopics`.
     package func matching(_ topics: some Sequence<String>) -> [String] {
         guard isPattern else { return topics.filter { $0 == name } }
         guard let pattern = try? Pattern(name) else { return [] }

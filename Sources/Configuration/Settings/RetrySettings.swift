@@ -1,5 +1,5 @@
 package struct RetrySettings: Hashable, Sendable {
-    /// A retry topic, whose notifications all wait for the same delay.
+    /// A retry topic. All its notifications wait for the same delay.
     package struct Tier: Hashable, Sendable {
         /// The delay as written in the configuration, such as `30s`.
         package var name: String
@@ -38,7 +38,8 @@ extension RetrySettings {
             guard let delay = Quantity.duration(name), (.milliseconds(1)...(.seconds(7 * 86_400))).contains(delay)
             else {
                 value.reading.refuse(
-                    value.path, "a tier is named by its delay, 1ms to 168h, such as 30s; found \(quoted(name))",
+                    value.path,
+                    "the name of a tier must be its delay, from 1ms to 168h, such as 30s; found \(quoted(name))",
                     at: mark)
                 continue
             }
@@ -49,13 +50,13 @@ extension RetrySettings {
             guard let topic = value.topicName() else { continue }
             // Detects a topic such as `apns.retry.15m` under `30s`, a mistake that is otherwise hard to notice.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
-                value.refuse("the topic's name ends in \(suffix), its tier is \(name)")
+                value.refuse("the topic's name ends in \(suffix), but its tier is \(name)")
                 continue
             }
             tiers.append(Tier(name: name, delay: delay, topic: topic))
         }
         guard !section.pairs.isEmpty, section.pairs.count <= 16 else {
-            value.refuse("must name one to 16 tiers, such as {30s: apns.retry.30s}")
+            value.refuse("must have 1 to 16 tiers, such as {30s: apns.retry.30s}")
             return nil
         }
         return tiers.isEmpty ? nil : tiers.sorted { $0.delay < $1.delay }

@@ -1,16 +1,16 @@
 package import Observability
 
-/// The validated settings of a worker, from a file or from flags. The declarations have the defaults.
+/// The validated settings of a worker, from a file or from flags. The initial values are the defaults.
 package struct WorkerConfiguration: Hashable, Sendable {
     package var kafka: KafkaSettings
-    /// At least one, without duplicates.
+    /// The request topics: at least one, without duplicates.
     package var requestTopics: [RequestTopic] = [RequestTopic(name: "apns.requests")]
     package var results = ResultSettings()
     package var unregistered = UnregisteredSettings()
     package var deadLetters = DeadLetterSettings()
     package var retry = RetrySettings()
     package var delivery = DeliverySettings()
-    /// At least one, without duplicate names.
+    /// The apps: at least one, without duplicate names.
     package var apps: [AppSettings]
     package var drain = DrainSettings()
     package var admin = AdminSettings()
@@ -22,7 +22,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
         self.apps = apps
     }
 
-    /// The topics that the worker writes, and the configuration keys that name them.
+    /// The topics to which the worker produces, with their configuration keys.
     package var outputTopics: [(path: String, name: String)] {
         [
             ("results.topic", results.topic), ("unregistered.topic", unregistered.topic),
@@ -31,7 +31,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// `crash`: the reaction to a worker that dies by a signal.
+/// The setting `crash`: the reaction to a worker that is killed by a signal.
 package enum CrashHandling: String, CaseIterable, Sendable {
     /// A supervisor restarts the worker, and a record that crashes it twice becomes a dead letter.
     case contain
@@ -42,7 +42,7 @@ package enum CrashHandling: String, CaseIterable, Sendable {
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// `accepted` results that are not in doubt are only counted.
+        /// Results are published except for `accepted` ones that are not in doubt, which are only counted.
         case failures
     }
 
@@ -68,7 +68,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `drain`: how long to wait for unanswered notifications.
+/// The setting `drain`: the time limits for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)
@@ -94,7 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. An invalid value is replaced by an empty one after it was rejected.
+    /// Reads the whole document. A rejected value is replaced by its default or an empty one.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.section("kafka") { kafka.read(&$0) }
@@ -139,10 +139,10 @@ extension ResultSettings {
 
     private static func reasonNotToCopy(_ name: String) -> String? {
         if ["outcome", "reason"].contains(name) { return "results have their own header \(name)" }
-        let advice = "use a header of your own to tell results apart, such as x-campaign"
+        let advice = "use a different header to distinguish results, such as x-campaign"
         return switch name.lowercased().prefix(5) {
         case "apns-": "\(quoted(name)) is one of Apple's headers, which are not copied to results; \(advice)"
-        case "push-": "\(quoted(name)) is the worker's own; \(advice)"
+        case "push-": "\(quoted(name)) is reserved for the worker; \(advice)"
         default: nil
         }
     }

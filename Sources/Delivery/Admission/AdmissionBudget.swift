@@ -1,32 +1,32 @@
 package import PushRecords
 
-/// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most
-/// for one app where there are several.
+/// The limits of open notifications and of their bytes. Topics share both limits by weight. With several apps, each app
+/// may use at most half.
 package struct AdmissionBudget {
-    /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
-    /// notification of that app became ready.
+    /// How long a record waits for its app's share before its notifications are deferred. The time counts from when the
+    /// app's oldest unsent notification became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
 
     struct App {
-        /// Notifications of it that are open, and the bytes they hold.
+        /// Open notifications of the app, and their bytes.
         var open = 0
         var bytes = 0
-        /// Since when records wait for its share and none is admitted, if any wait.
+        /// Since when records have waited for the app's share without any being admitted, or `nil` if none waits.
         var fullSinceNs: Int64?
     }
 
-    /// By `AppIndex`.
+    /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// Share group of each request topic that is read, or that records are open of; all tiers are group 0.
+    /// The share group of each request topic that is read or has open records. All tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
 
     /// - Parameters:
-    ///   - mostOpen: notifications, while no connection takes any (`setTotal`).
-    ///   - mostBytes: that they hold.
+    ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
+    ///   - mostBytes: The maximum size of their records in bytes.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
@@ -38,10 +38,10 @@ package struct AdmissionBudget {
 
     mutating func addApp() { apps.append(App()) }
 
-    /// Weights of the share groups that there are.
+    /// The weights of all share groups.
     var weights: [Int] { notifications.groups.map(\.weight) }
 
-    /// The share group of a request topic, with this weight from now on, and whether it is a new one.
+    /// Returns the share group of a request topic and whether the group is new. Sets the topic's weight.
     mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
         if groups[topic] == nil, let unused = groups.first(where: { isUnused($0.value) }) {
             groups[unused.key] = nil
@@ -57,7 +57,7 @@ package struct AdmissionBudget {
         return (group, true)
     }
 
-    /// Whether no partition of the group is read and nothing of it is open.
+    /// Whether no partition of the group is read and none of its notifications is open.
     private func isUnused(_ group: Int) -> Bool {
         notifications.groups[group].partitions == 0 && notifications.groups[group].used == 0
             && bytes.groups[group].used == 0
@@ -68,65 +68,66 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// A partition of the group is read, or not any more.
+    /// Counts a partition of the group as read, or as no longer read.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
     }
 
-    /// So many notifications may be open from now on.
+    /// Sets the maximum number of open notifications.
     mutating func setTotal(_ mostOpen: Int) { notifications.setTotal(mostOpen) }
 
-    // MARK: Is there any
+    // MARK: Limits
 
-    /// Notifications that may be open.
+    /// The maximum number of open notifications.
     var total: Int { notifications.total }
 
-    /// How many records may be read for a group.
+    /// Returns how many records may be read for a group now.
     func records(for group: Int) -> Int {
         let left = bytes.room(for: group)
         guard left > 0 else { return 0 }
         return min(notifications.room(for: group), max(1, left / recordBytesMean))
     }
 
-    /// Of what is admitted above the horizon, all partitions together have at most half of the room, notifications and
-    /// bytes: a commit that is never taken leaves the rest to others. How many more one may have there, of so many
-    /// partitions.
+    /// Returns how many more notifications a partition may admit above the send horizon, where it already has `open` of
+    /// them. All `partitions` together use at most half of the budget there. Commits that never succeed therefore do
+    /// not block records below the horizon.
     func aboveHorizon(open: Int, partitions: Int) -> Int {
         let most = min(notifications.total, mostBytes / recordBytesMean)
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
     }
 
-    /// With several apps, one holds at most half of what may be open, notifications and bytes.
+    /// Whether the app uses its whole share: half of the notification limit, or, with open notifications, half of the
+    /// byte limit.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether records read for this app hold half of all bytes. (Their notifications may be another app's by now; the
-    /// bytes stay here.)
+    /// Whether records read for this app use half of the byte limit. The bytes of a record still count for this app
+    /// when its notifications are forwarded to another app.
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
-    /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent
-    /// notification has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for
-    /// that long.
+    /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time
+    /// counts from when the app's oldest unsent notification began to wait for a stream. If all are in flight, it
+    /// counts from when the first record had to wait.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, nowNs: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? nowNs
         apps[app].fullSinceNs = sinceNs
         return nowNs - (oldestNs ?? sinceNs) >= Self.shareWaitNs
     }
 
-    /// Nothing waits for the app's share.
+    /// Notes that no record waits for the app's share.
     mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
 
-    /// When what waits for the share of an app is deferred instead; `nil` if it waits for something else.
+    /// Returns when records that wait for the app's share will be deferred, or `nil` if they wait for something else.
     func shareWaitEndNs(app: Int, oldestNs: Int64?) -> Int64? {
         guard isFull(app: app), let sinceNs = oldestNs ?? apps[app].fullSinceNs else { return nil }
         return sinceNs + Self.shareWaitNs
     }
 
-    // MARK: Taken and given back
+    // MARK: Use
 
-    /// Counts what is open, or is no more where it is negative: notifications, and bytes that they hold.
+    /// Counts open notifications and their bytes. Negative numbers remove them.
     ///
     /// - Parameter app: -1 if no app is known.
     @inline(__always)
@@ -136,10 +137,10 @@ package struct AdmissionBudget {
         guard app >= 0 else { return }
         apps[app].open += count
         apps[app].bytes += size
-        precondition(apps[app].open >= 0, "what is given back was taken")
+        precondition(apps[app].open >= 0, "more was released than was counted")
     }
 
-    /// What an open notification takes is another app's from now on.
+    /// Moves an open notification and its `size` bytes from one app to another.
     mutating func move(_ size: Int, from old: Int, to app: Int) {
         apps[old].open -= 1
         apps[old].bytes -= size
@@ -147,14 +148,14 @@ package struct AdmissionBudget {
         apps[app].bytes += size
     }
 
-    /// Counts the block of a record.
+    /// Counts the bytes of a record, and updates the mean record size.
     mutating func addRecord(_ size: Int, group: Int, app: Int) {
         add(bytes: size, group: group, app: app)
         recordBytesMean = max(64, recordBytesMean + (size - recordBytesMean) / 16)
     }
 
-    /// Returns about how many bytes a dead letter takes until it is written. Each header takes 80 beside its name and
-    /// value, in librdkafka and here.
+    /// Returns about how many bytes a dead letter uses until Kafka acknowledges it. Each header costs 80 bytes in
+    /// addition to its name and value, in librdkafka and in the worker.
     package static func letterBytes(
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Int {
@@ -162,12 +163,12 @@ package struct AdmissionBudget {
     }
 }
 
-/// How the room for open notifications, or for bytes, is shared between topics: half of it is reserved, split by
-/// weight between those that are read; the other half is free for all.
+/// A limit of open notifications, or of bytes, that topics share. Half of it is reserved, divided by weight among the
+/// topics that are read. The other half is free for all.
 package struct FairShares {
     package struct Group: Equatable {
         package var weight: Int
-        /// Partitions being read; without any it has no reserve.
+        /// The number of its partitions that are read. Without any, the group has no reserve.
         package var partitions = 0
         package var used = 0
         package var reserved = 0
@@ -175,7 +176,7 @@ package struct FairShares {
 
     package private(set) var total: Int
     package private(set) var groups: [Group] = []
-    /// Used beyond the reserves.
+    /// The amount used beyond the reserves, over all groups.
     package private(set) var sharedUsed = 0
     package private(set) var used = 0
 
@@ -188,13 +189,13 @@ package struct FairShares {
 
     package mutating func setWeight(_ weight: Int, of group: Int) { groups[group].weight = max(1, weight) }
 
-    /// A partition of the group begins to be read (1), or is no longer (-1).
+    /// Adds partitions that are read (1), or removes them (-1).
     package mutating func addPartitions(_ change: Int, to group: Int) {
         groups[group].partitions += change
         divide()
     }
 
-    /// There is more room, or less: a group that uses more than its share keeps it until it gives it back.
+    /// Changes the limit. A group that uses more than its new share keeps it, but gets no more.
     package mutating func setTotal(_ total: Int) {
         guard total != self.total else { return }
         self.total = total
@@ -211,22 +212,22 @@ package struct FairShares {
         }
     }
 
-    /// How much more this group may use now.
+    /// Returns how much more this group may use now.
     package func room(for group: Int) -> Int {
         let reserve = max(0, groups[group].reserved - groups[group].used)
         let shared = max(0, total - total / 2 - sharedUsed)
-        // A topic that has just begun waits for its reserve while others still use it.
+        // A topic that was just added waits for its reserve while other groups still use it.
         return max(0, min(reserve + shared, total - used))
     }
 
-    /// The group uses so much more, or less where it is negative.
+    /// Increases the use of the group, or reduces it if `amount` is negative.
     @inline(__always)
     package mutating func add(_ amount: Int, to group: Int) {
         groups.withUnsafeMutableBufferPointer { groups in
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)
             groups[group].used += amount
-            precondition(groups[group].used >= 0, "what is given back was taken")
+            precondition(groups[group].used >= 0, "more was released than was counted")
             used += amount
             sharedUsed += max(0, groups[group].used - reserved) - before
         }

@@ -1,45 +1,46 @@
 package import PushRecords
 
-/// The apps, each of which keeps its `AppIndex` as long as the machine lives. Finds the app that a request is for, by
-/// name, environment and bundle id.
+/// Finds the app of a request by name, environment and bundle id. Each app keeps its `AppIndex` as long as the machine
+/// exists.
 package struct AppDirectory: ~Copyable {
-    /// What was found.
+    /// The result of a search.
     package enum Match {
-        /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the
-        /// suffix that the push type wants.
+        /// The app. If the request names no topic, `defaultTopic` is the app's bundle id with the push type's suffix.
+        /// Otherwise it is empty.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
-        /// Apple's reason, and an explanation with the part of the request that it is about, lent by the caller.
+        /// The reason to reject the request, and an explanation that may quote a part of it. The caller owns that
+        /// part's bytes.
         case failure(ReasonCode, Detail)
     }
 
     private struct App {
         var route: AppRoute
-        /// A reload took it out of the configuration.
+        /// Whether a reload removed the app from the configuration.
         var isRemoved = false
-        /// The app of `AppRoute.otherEnvironment`, if it is there.
+        /// The app named by `AppRoute.otherEnvironment`, if it exists.
         var other: Int?
         var name = UnsafeRawBufferPointer.nothing
         var bundleIDs: [UnsafeRawBufferPointer] = []
-        /// By `PushType.rawValue`, the topic of a request for a device that names none. Empty if there are several
-        /// bundle ids.
+        /// The topics for device requests that name none, by `PushType.rawValue`. Empty if the app has several bundle
+        /// ids.
         var defaultTopics: [UnsafeRawBufferPointer] = []
     }
 
-    /// What Apple appends to a bundle id for certain push types.
+    /// The suffixes that Apple requires after the bundle id for certain push types.
     private static let suffixes = PushType.allCases.compactMap(\.suffix)
 
-    /// By `AppIndex`, those that were removed too.
+    /// All apps by `AppIndex`, including removed ones.
     private var apps: [App] = []
-    /// The apps of the configuration, in its order.
+    /// The configured apps, in the order of the configuration.
     private var order: [Int] = []
-    /// The same, by hash of a bundle id or name; several may share one.
+    /// The configured apps by the hash of a bundle id or a name. Several apps may share a bundle id.
     private var byBundleID: [UInt64: [Int]] = [:]
     private var byName: [UInt64: [Int]] = [:]
-    /// Names and bundle ids are kept for good: open requests borrow them, whatever becomes of their app.
+    /// Names and bundle ids. They are never freed, because open requests borrow them even after their app was removed.
     private var owned: [String: UnsafeRawBufferPointer] = [:]
-    /// By share group: the name of the app of requests that name none; empty if there is no such app.
+    /// The name of the default app by share group, for requests that name no app. Empty if there is none.
     private var defaults: [UnsafeRawBufferPointer] = []
-    /// The topic asked for last by a request that named neither app nor environment, and its app.
+    /// The topic of the last request that named neither app nor environment, and its app.
     private var lastTopic = UnsafeRawBufferPointer.nothing
     private var lastApp = AppIndex(0)
     private var lastSpace: UnsafeMutableRawBufferPointer
@@ -59,22 +60,22 @@ package struct AppDirectory: ~Copyable {
 
     var indices: Range<Int> { apps.indices }
     var count: Int { apps.count }
-    /// Whether there are several apps, so that one must not hold up another.
+    /// Whether several apps are configured, so that one must not block another.
     var areMany: Bool { order.count > 1 }
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
-    /// The app to which what this one calls a bad token is sent once.
+    /// Returns the app to which a notification of this app is forwarded once after BadDeviceToken.
     func other(_ app: Int) -> Int? { apps[app].other }
 
-    /// The first app, removed or not, with the name and environment of this route.
+    /// Returns the first app with the name and environment of this route, including removed apps.
     func namesake(of route: AppRoute) -> Int? { apps.firstIndex { Self.isSame($0.route, route) } }
 
     private static func isSame(_ left: AppRoute, _ right: AppRoute) -> Bool {
         left.name == right.name && left.environment == right.environment
     }
 
-    /// Replaces all apps. Those with the name and the environment of one that is there keep its index; new ones come
-    /// behind all others. What was found before stays valid.
+    /// Replaces all apps. An app with the name and environment of an existing one keeps its index. New apps get the
+    /// next indexes. Results of earlier searches stay valid.
     package mutating func replace(by routes: [AppRoute]) -> AppMapping {
         var mapping = AppMapping(indexes: [], added: [], removed: [])
         let before = order
@@ -104,7 +105,7 @@ package struct AppDirectory: ~Copyable {
             mapping.removed.append(AppIndex(app))
         }
         for app in apps.indices {
-            // Also for a removed one: what is at its transport may still be called bad.
+            // A removed app also needs `other`: its requests in flight may still be answered with BadDeviceToken.
             apps[app].other = apps[app].route.otherEnvironment.flatMap { name in
                 order.sorted().first { apps[$0].route.name == name }
             }
@@ -112,17 +113,17 @@ package struct AppDirectory: ~Copyable {
         return mapping
     }
 
-    /// The only bundle id of an app with the suffix that a push type wants, unless it ends so already.
+    /// Returns the app's only bundle id with the push type's suffix, unless the bundle id already ends with it.
     private mutating func topic(of type: PushType, _ route: AppRoute) -> UnsafeRawBufferPointer {
         let bundleID = own(route.bundleIDs[0])
         guard let suffix = type.suffix, !Self.ends(bundleID, with: suffix) else { return bundleID }
         return own(route.bundleIDs[0] + suffix.description)
     }
 
-    /// The app of a request; empty ranges say that nothing was given.
+    /// Returns the app of a request. An empty name or topic means that the request has none.
     ///
-    /// - Parameter pushType: `nil` for a broadcast, whose topic is a bundle id alone: it stands in the path, and APNs
-    ///   says TopicDisallowed to a suffix there.
+    /// - Parameter pushType: `nil` for a broadcast. The topic of a broadcast is in the request's path and must be a
+    ///   bundle id without a suffix. APNs rejects others with TopicDisallowed.
     package mutating func find(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match {
@@ -139,22 +140,22 @@ package struct AppDirectory: ~Copyable {
         return .app(AppIndex(index), defaultTopic: .nothing)
     }
 
-    /// The app with this name, in whatever environment.
+    /// Returns the app with this name, in any environment.
     package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
         byName[Self.hash(name)]?.first { Self.isEqual(apps[$0].name, name) }.map { AppIndex($0) }
     }
 
-    /// The bytes of a name that an app has or had, there for good; empty if none had it.
+    /// Returns the bytes of a name that an app has or had, or empty bytes for other names. They are never freed.
     package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? .nothing }
 
-    /// From now on this is the app of requests of that share group that name none.
+    /// Sets the app for requests of a share group that name none.
     package mutating func setDefault(_ name: String?, of group: Int) {
         while defaults.count <= group { defaults.append(.nothing) }
         defaults[group] = name.map { own($0) } ?? .nothing
     }
 
-    /// The app that its request topic gives a request without one, unless the request says by its topic or environment
-    /// that it is for another.
+    /// Returns the default app of a share group for a request that names no app. Returns `nil` if there is none, or if
+    /// the request's topic or environment belongs to another app.
     package mutating func findDefault(
         of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match? {
@@ -178,7 +179,7 @@ package struct AppDirectory: ~Copyable {
         return Self.unknownTopic(topic)
     }
 
-    /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
+    /// Returns the match for a request without a topic: the only bundle id of the named app, or of all apps that fit.
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {

@@ -1,9 +1,9 @@
 import PushRecords
 
-/// A circuit breaker that is open, as a value machine: it stops what would only be refused.
+/// An open circuit breaker of a credential, a topic or a host. A value type.
 ///
-/// A fault opens it. While it is open one notification at a time may try (the probe), at growing intervals; its answer
-/// closes the circuit, unless it is the fault again.
+/// A fault opens it. While it is open, one notification at a time may be sent as the probe, at growing intervals. The
+/// answer to the probe closes the circuit, unless it is the same fault again.
 struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
@@ -11,42 +11,42 @@ struct Circuit {
     private(set) var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
     private var nextProbeNs: Int64
-    /// When the latest try that met the fault was handed out.
+    /// When the latest send that met the fault was handed to the transport (monotonic).
     private var faultHandedNs: Int64
 
-    /// - Parameter handedNs: when the try that met the fault was handed out.
+    /// - Parameter handedNs: When the send that met the fault was handed to the transport.
     init(handedNs: Int64, nowNs: Int64) {
         faultHandedNs = handedNs
         nextProbeNs = nowNs + delayNs
     }
 
-    /// Another try met the fault.
+    /// Notes that another send met the fault.
     mutating func fault(handedNs: Int64) { faultHandedNs = max(faultHandedNs, handedNs) }
 
-    /// Whether this notification may try; then it is the probe.
+    /// Makes this notification the probe if one may be sent now, and returns whether it did.
     mutating func admits(_ id: NotificationID, nowNs: Int64) -> Bool {
         guard probe == nil, nowNs >= nextProbeNs else { return false }
         probe = id
         return true
     }
 
-    /// Whether a good answer that came just now proves the fault wrong: its try was handed out no earlier than the one
-    /// that met the fault (to the millisecond). One notification that Apple refuses, among many that it takes, then
-    /// costs those that waited just then a stay in the shortest tier, and the others nothing.
+    /// Returns whether a successful answer closes the circuit. It does if its send was handed out no earlier than the
+    /// latest send that met the fault, with a tolerance of a millisecond. A single refusal among many successes
+    /// therefore defers only the notifications that are waiting at that moment, to the shortest tier.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
-    /// The probe met the fault: the next one comes later.
+    /// Ends a probe that met the fault, and doubles the delay of the next one.
     mutating func probeFailed(nowNs: Int64) {
         delayNs = min(delayNs * 2, Self.longestDelayNs)
         probePostponed(nowNs: nowNs)
     }
 
-    /// The answer to the probe tells nothing of what it tried: the next one comes after the same delay.
+    /// Ends a probe whose answer says nothing about the fault. The next one is sent after the same delay.
     mutating func probePostponed(nowNs: Int64) {
         probe = nil
         nextProbeNs = nowNs + delayNs
     }
 
-    /// The probe will not be answered: another one may try at once.
+    /// Ends a probe that will not be answered. The next one may be sent immediately.
     mutating func probeEnded() { probe = nil }
 }

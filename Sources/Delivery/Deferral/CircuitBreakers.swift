@@ -1,42 +1,42 @@
 import PushRecords
 
-/// Says whether a notification may be sent now, and why not: its app is paused or removed, or one of its circuit
-/// breakers is open, that of its host, its credential or the notification's topic. Counts how long each app has been
-/// deferred for each reason.
+/// Decides whether a notification may be sent now. It may not if its app is paused or removed, or if the circuit
+/// breaker of its host, its credential or its topic is open. Also counts how long each app has been deferred for each
+/// reason.
 ///
-/// Circuits open and close inside its calls. `takeMustCheck` then says that waiting notifications may have to be
-/// deferred.
+/// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
+/// notifications may have to be deferred.
 struct CircuitBreakers: ~Copyable {
-    /// The shortest time between two events about the same app.
+    /// The minimum time between two log events about the same app.
     static let eventPauseNs: Int64 = 10_000_000_000
-    /// An app without a connection, and none to be had, is cut off after this.
+    /// How long an app may be without a usable connection before the circuit of its host opens.
     static let cutOffNs: Int64 = 5_000_000_000
 
-    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
     struct App {
-        /// It is paused or removed, or one of its circuits is open. What is to be sent has to be checked.
+        /// Whether the app is paused or removed, or has an open circuit. Its notifications are then checked one by one.
         var isGated = false
         var isRemoved = false
         var isPaused: Bool
-        // The circuits that are open.
+        // The open circuits.
         var host: Circuit?
         var credential: Circuit?
         var topics: [String: Circuit] = [:]
-        /// When that of the credential closed last, or the credential was replaced: tries handed out before say
-        /// nothing.
+        /// When the circuit of the credential last closed, or the credential was replaced. Answers to earlier sends say
+        /// nothing about the credential.
         var credentialClosedNs = Int64.min
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
 
-        /// The latest report of its transport, true before the first.
+        /// Whether the host is reachable, as last reported by the transport. True before the first report.
         var isReachable = true
-        /// Its transport takes requests.
+        /// Whether the transport accepts requests.
         var isConnected = false
-        /// Since when there is a connection, or was last.
+        /// When the current or latest connection was made.
         var connectedNs: Int64 = 0
-        /// Since when it takes nothing while no connection can be made, or none is of use; `nil` if it does or may.
+        /// Since when no usable connection can be made, or `nil` while one exists or may still be made.
         var unreachableNs: Int64?
 
-        /// Whether all of it is deferred, except a probe.
+        /// Whether all its notifications are deferred, except a probe.
         var isClosed: Bool { isRemoved || isPaused || host != nil || credential != nil }
 
         subscript(name: CircuitName) -> Circuit? {
@@ -57,15 +57,16 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// By `AppIndex`.
+    /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
-    /// When the next app without a connection is cut off; `Int64.max` if none is due.
+    /// When the next host circuit opens, or `Int64.max` if none is due.
     private(set) var nextCutOffNs = Int64.max
     private var mustCheck = false
 
-    // MARK: May it be sent
+    // MARK: Sending
 
-    /// Why this notification may not be sent now; `nil` if it may. It may become a circuit's probe.
+    /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a circuit's
+    /// probe.
     @inline(__always)
     mutating func reasonToDefer(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64
@@ -78,7 +79,7 @@ struct CircuitBreakers: ~Copyable {
         _ slot: NotificationSlot, _ app: Int, in store: borrowing NotificationStore, nowNs: Int64
     ) -> DeferralReason? {
         if apps[app].isRemoved || apps[app].isPaused { return .paused }
-        // There is no connection that a probe could try.
+        // Without a connection no probe can be sent.
         if apps[app].host != nil, !apps[app].isConnected { return .unreachable }
         if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
@@ -92,7 +93,7 @@ struct CircuitBreakers: ~Copyable {
         apps[app].isGated = apps[app].isClosed || !apps[app].topics.isEmpty
     }
 
-    /// The open circuit of a notification's topic.
+    /// Returns the open circuit of a notification's topic, if there is one.
     func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
         guard !apps[app].topics.isEmpty, store.hasBody(store[slot].record) else { return nil }
@@ -100,7 +101,7 @@ struct CircuitBreakers: ~Copyable {
         return apps[app].topics[topic] != nil ? .topic(topic, of: AppIndex(app)) : nil
     }
 
-    /// Whether circuits changed since the last call so that what waits is to be checked again.
+    /// Returns whether circuits have changed since the last call, so that waiting notifications must be checked again.
     mutating func takeMustCheck() -> Bool {
         defer { mustCheck = false }
         return mustCheck
@@ -113,13 +114,13 @@ struct CircuitBreakers: ~Copyable {
         refreshGate(of: apps.count - 1)
     }
 
-    /// A reload of the configuration has this route for an app.
+    /// Applies the app's route from a reloaded configuration.
     mutating func replace(_ app: Int, by route: AppRoute) {
         if apps[app].isPaused, !route.isPaused { endDeferral(.paused, of: app) }
         apps[app].isPaused = route.isPaused
     }
 
-    /// A reload removed an app, and its transport with it.
+    /// Marks an app as removed by a reload. Its transport is removed too.
     mutating func remove(_ app: Int) {
         apps[app].isRemoved = true
         apps[app].isReachable = true
@@ -139,11 +140,11 @@ struct CircuitBreakers: ~Copyable {
 
     // MARK: Credentials and topics
 
-    /// Apple refused the credential of an app, in an answer to this notification.
+    /// Records that Apple refused the credential of the app in an answer to this notification.
     ///
-    /// - Parameter handedNs: when the try that was refused was handed out.
-    /// - Returns: whether that says something of the credential: what was handed out before its circuit closed does
-    ///   not.
+    /// - Parameter handedNs: When the refused send was handed to the transport.
+    /// - Returns: Whether the answer concerns the credential. It does not if the send was handed out before the circuit
+    ///   last closed.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
@@ -160,13 +161,13 @@ struct CircuitBreakers: ~Copyable {
         return true
     }
 
-    /// Apple refused the credential of an app without answering a request.
+    /// Records that Apple refused the credential of an app in a GOAWAY or a TLS alert.
     mutating func fault(
         ofApp app: Int, _ reason: ReasonCode, in store: borrowing NotificationStore, journal: inout Journal
     ) {
         let probe = apps[app].credential?.probe
         open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
-        // The probe's connection ended so: no other answer to it will come.
+        // The refusal ended the probe's connection, so no other answer to the probe will arrive.
         if let probe, case .handed = store[probe.slot].state {
             apps[app].credential?.probeFailed(nowNs: journal.now.ns)
         }
@@ -187,7 +188,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
-        // What was a probe may be behind another circuit.
+        // The former probe may be blocked by another circuit.
         if apps[app][name]?.probe != nil { mustCheck = true }
         apps[app][name] = nil
         if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
@@ -205,7 +206,7 @@ struct CircuitBreakers: ~Copyable {
         for topic in apps[app].topics.keys { close(.topic(topic, of: AppIndex(app)), of: app, journal: &journal) }
     }
 
-    /// The key or certificate of an app was replaced: its circuits close, and those of its topics.
+    /// Closes the circuits of an app's credential and topics, because its key or certificate was replaced.
     mutating func replaceCredential(of app: Int, journal: inout Journal) {
         closeCredential(of: app, journal: &journal)
         apps[app].credentialClosedNs = journal.now.ns
@@ -213,7 +214,7 @@ struct CircuitBreakers: ~Copyable {
 
     // MARK: Probes
 
-    /// Whether an open circuit lets this notification try, and waits for its answer.
+    /// Returns whether this notification is the probe of an open circuit.
     @inline(__always)
     func isProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         circuit(probedBy: slot, in: store) != nil
@@ -229,21 +230,21 @@ struct CircuitBreakers: ~Copyable {
         return apps[app].topics.first { $0.value.probe == id }.map { .topic($0.key, of: AppIndex(app)) }
     }
 
-    /// An answer of APNs for an app that is gated: it may tell that a circuit has to close.
+    /// Evaluates an answer of APNs for an app with an open circuit, and closes the circuits that it disproves.
     ///
-    /// - Parameter handedNs: when the try that was answered was handed out.
+    /// - Parameter handedNs: When the answered send was handed to the transport.
     mutating func note(
         _ completion: Completion, _ verdict: Verdict, for slot: NotificationSlot, handedNs: Int64,
         in store: borrowing NotificationStore, journal: inout Journal
     ) {
         let app = Int(store[slot].app)
-        // An overloaded server, or one that is not APNs, may not have looked at the credential.
+        // An overloaded server, or a proxy, may not have checked the credential.
         let isOfCredential =
             completion.reason.subject != .ourTokens && !AnswerOrigin.isHostFailure(completion.status, completion.reason)
         if let name = circuit(probedBy: slot, in: store) {
             switch verdict {
             case .credentialFault: settleProbe(name, of: app, fault: completion.reason, journal: &journal)
-            // Its credential was refused, but not for the last time: it tries again.
+            // Apple refused the credential, but the probe is resent once more before this counts.
             case .resend where completion.status == 403 || completion.reason.subject == .topic: break
             case .accept, .unregister, .reject, .resend, .retry:
                 if isOfCredential || name == .connection(of: AppIndex(app)) {
@@ -253,12 +254,12 @@ struct CircuitBreakers: ~Copyable {
                 }
             }
         }
-        // This holds for a probe as well: one that tried the host of an app that was cut off has tried its credential.
+        // This includes probes, because a probe of the app's host has tested its credential too.
         guard apps[app].isGated, verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
         if apps[app].credential?.isDisproved(byTryHandedNs: handedNs) == true {
             close(.credential(of: AppIndex(app)), of: app, journal: &journal)
         }
-        // Any other answer than 200 may come from before APNs looked at the topic.
+        // Only a 200 shows that the topic is accepted. APNs may send any other answer before it checks the topic.
         if completion.status == 200, let name = openTopic(of: slot, in: store),
             apps[app][name]?.isDisproved(byTryHandedNs: handedNs) == true
         {
@@ -266,26 +267,26 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// The probe was answered: its circuit closes, or waits longer.
+    /// Handles the answer to a probe. Its circuit closes, or the next probe waits longer.
     private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
         if case .connection = name {
-            // Whatever the answer was: the transport will say so as well.
+            // Any answer shows that the host is reachable. The transport will report the same.
             setReachable(app, true, journal: &journal)
         } else if fault == nil || name == .credential(of: AppIndex(app)) && fault?.subject == .topic {
-            // A fault of the topic shows that the credential is accepted.
+            // A refused topic shows that the credential is accepted.
             close(name, of: app, journal: &journal)
         } else {
             apps[app][name]?.probeFailed(nowNs: journal.now.ns)
         }
     }
 
-    /// A try came back without an answer: if it was the probe of its app's host, the app stays cut off.
+    /// Handles a send that ended without an answer. If it was the probe of a host, that circuit stays open.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
         apps[app.value].host?.probeFailed(nowNs: nowNs)
     }
 
-    /// It is decided, goes another way, or is gone: if a circuit waits for its answer, another one may try.
+    /// Lets another notification become the probe, if this one was the probe and will not be sent or answered any more.
     @inline(__always)
     mutating func endProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
         if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)][name]?.probeEnded() }
@@ -293,20 +294,20 @@ struct CircuitBreakers: ~Copyable {
 
     // MARK: Hosts
 
-    /// The transport says whether it reaches the app's host.
+    /// Stores whether the transport reaches the app's host.
     mutating func setReachable(_ app: Int, _ isReachable: Bool, journal: inout Journal) {
         if !apps[app].isRemoved { apps[app].isReachable = isReachable }
         refreshHost(of: app, journal: &journal)
     }
 
-    /// The transport takes requests from now on, or no more.
+    /// Stores whether the transport accepts requests.
     mutating func setConnected(_ app: Int, _ isConnected: Bool, journal: inout Journal) {
         apps[app].isConnected = isConnected
         if isConnected { apps[app].connectedNs = journal.now.ns }
         refreshHost(of: app, journal: &journal)
     }
 
-    /// With one app there is no other to protect.
+    /// Whether there are several apps. With one app, there is no other to protect.
     private var protectsOthers: Bool { apps.count { !$0.isRemoved } > 1 }
 
     private mutating func refreshHost(of app: Int, journal: inout Journal) {
@@ -325,21 +326,21 @@ struct CircuitBreakers: ~Copyable {
         nextCutOffNs = protectsOthers ? apps.indices.compactMap { cutOffDueNs($0) }.min() ?? .max : .max
     }
 
-    /// When an app is to be cut off; `nil` if it is not to be, or is.
+    /// Returns when the circuit of an app's host opens, or `nil` if it is open or the host is reachable.
     private func cutOffDueNs(_ app: Int) -> Int64? {
         guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
-        // What becomes of a connection says more than what became of those before it.
+        // The time starts again with each new connection.
         return (apps[app].isConnected ? max(unreachableNs, apps[app].connectedNs) : unreachableNs) + Self.cutOffNs
     }
 
-    /// Cuts off the apps for which that is due (`nextCutOffNs`).
+    /// Opens the host circuits that are due (`nextCutOffNs`).
     ///
-    /// - Parameter isBusy: for each app, whether something is at its transport.
+    /// - Parameter isBusy: For each app, whether its transport has unanswered requests.
     mutating func cutOff(isBusy: [Bool], journal: inout Journal) {
         for app in apps.indices {
             guard let dueNs = cutOffDueNs(app), journal.now.ns >= dueNs else { continue }
             if apps[app].isConnected, !isBusy[app] {
-                // A connection that stays, with nothing that waits for an answer, is all one can ask of a host.
+                // A connection that stays open without unanswered requests shows no fault of the host.
                 apps[app].unreachableNs = nil
             } else {
                 open(.connection(of: AppIndex(app)), app, .none, handedNs: journal.now.ns, journal: &journal)
@@ -348,14 +349,14 @@ struct CircuitBreakers: ~Copyable {
         refreshNextCutOff()
     }
 
-    // MARK: How long
+    // MARK: Counts of deferrals
 
-    /// One of an app is deferred now.
+    /// Counts a notification that is deferred now.
     ///
     /// - Parameters:
-    ///   - pauseNs: after so long without another one, a sporadic reason starts anew.
-    ///   - roundNs: how long a deferred notification takes to come back.
-    /// - Returns: how long the reason has lasted, and how many were deferred before in this round.
+    ///   - pauseNs: The time without a deferral after which the count of a sporadic reason starts anew.
+    ///   - roundNs: How long a deferred notification takes to return.
+    /// - Returns: How long the reason has lasted, and how many notifications were deferred before in this round.
     mutating func note(
         _ reason: DeferralReason, of app: Int, pauseNs: Int64, roundNs: Int64, journal: inout Journal
     ) -> (forNs: Int64, before: Int) {
@@ -365,6 +366,6 @@ struct CircuitBreakers: ~Copyable {
         return (noted.forNs, noted.before)
     }
 
-    /// A reason that began has ended.
+    /// Notes that a reason has ended.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
 }

@@ -1,39 +1,39 @@
 import PushRecords
 
-/// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that
-/// has ended. It tells which one is first; the machine decides what becomes of it.
+/// The queues of devices, with `ordering: device`. One notification of a device is sent at a time, and the next one
+/// follows when it has ended. The queues only determine the order.
 ///
-/// A queue is a list through the notifications (`DeviceLink`), whose first one knows its end and its length.
+/// A queue is a list linked through the notifications (`DeviceLink`). Its head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
-    /// What became of a notification that asked for its place.
+    /// The result of adding a notification to its queue.
     enum Entry {
-        /// The first of its device: it has its turn.
+        /// The queue was empty. The notification may be sent.
         case first
-        /// It waits for those before it.
+        /// The notification waits for those before it.
         case behind
-        /// The queue is full, and has turned away so many before since it formed.
+        /// The queue is full. It has rejected this number of notifications before, since it formed.
         case full(turnedAway: UInt16)
     }
 
     private(set) var heads = DeviceTable()
-    /// For each app, the one whose queues its devices use: the first with its name and environment, so that an app that
-    /// was taken out of the configuration and came back waits for what is in flight since before.
+    /// For each app, the app whose queues it uses: the first one with the same name and environment. An app that was
+    /// removed and added again then waits for notifications that are still in flight.
     private var queueApps: [Int32] = []
     private let seed: UInt64
     private let limit: Int
 
     /// - Parameters:
-    ///   - seed: of the hash of devices.
-    ///   - limit: notifications of one device.
+    ///   - seed: The seed of the hash of devices.
+    ///   - limit: The maximum number of notifications of one device.
     init(seed: UInt64, limit: Int) {
         self.seed = seed
         self.limit = min(limit, Int(UInt16.max))
     }
 
-    /// Adds the next app, which shares the queues of an earlier one, or has its own.
+    /// Adds the next app. It shares the queues of an earlier app, or gets its own.
     mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }
 
-    // MARK: In and out
+    // MARK: Adding and removing
 
     private func head(
         hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
@@ -43,7 +43,7 @@ struct DeviceQueues: ~Copyable {
         }
     }
 
-    /// Enters a notification in the queue of its device, unless that is full.
+    /// Adds a notification to the queue of its device, unless the queue is full.
     mutating func enter(_ slot: NotificationSlot, in store: inout NotificationStore) -> Entry {
         let queueApp = queueApps[Int(store[slot].app)]
         let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
@@ -69,9 +69,9 @@ struct DeviceQueues: ~Copyable {
         return .behind
     }
 
-    /// Takes a notification out of its queue, if it is in one. Its token must still be there.
+    /// Removes a notification from its queue, if it is in one. The notification must still have its token.
     ///
-    /// - Returns: the next one, if this was the first.
+    /// - Returns: The next notification, if this was the head.
     mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
         guard store[slot].isInDeviceQueue else { return nil }
         store[slot].isInDeviceQueue = false
@@ -93,7 +93,8 @@ struct DeviceQueues: ~Copyable {
         return next
     }
 
-    /// O(queue), and rare: a partition is given up, or its horizon falls behind.
+    /// Removes a notification that is not the head. This is O(queue length), but rare: a partition is given up, or its
+    /// horizon falls.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {
@@ -110,12 +111,12 @@ struct DeviceQueues: ~Copyable {
     }
 }
 
-/// Finds the first notification of a device queue by the hash of the device: open addressing with linear probing,
-/// eight bytes an entry, at most half full. An empty device queue leaves no trace: entries behind it move up.
+/// A hash table of the heads of all device queues, with open addressing and linear probing. An entry has eight bytes,
+/// and the table is at most half full. Removing a head moves later entries up instead of leaving a tombstone.
 package struct DeviceTable: ~Copyable {
     struct Entry {
         var hash: UInt32
-        /// `.none`: empty.
+        /// `.none` if the entry is empty.
         var head: NotificationSlot
     }
 
@@ -132,7 +133,7 @@ package struct DeviceTable: ~Copyable {
 
     deinit { entries.deallocate() }
 
-    /// The head of the device queue with this hash for which `isSame` holds.
+    /// Returns the head of the device queue with this hash for which `isSame` returns true.
     @inline(__always)
     package func head(hash: UInt32, isSame: (NotificationSlot) -> Bool) -> NotificationSlot? {
         var index = hash & mask
@@ -150,7 +151,7 @@ package struct DeviceTable: ~Copyable {
         count += 1
     }
 
-    /// The device queue's next notification takes the place of `head`.
+    /// Replaces the head of a device queue by its next notification.
     package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
         entries[Int(index(hash: hash, head: head))].head = next
     }
@@ -163,7 +164,7 @@ package struct DeviceTable: ~Copyable {
             index = (index + 1) & mask
             let entry = entries[Int(index)]
             if entry.head == .none { break }
-            // It may move up unless its own place lies between the hole and where it stands.
+            // The entry may move up unless its home index lies between the hole and its current index.
             let home = entry.hash & mask
             if (index &- home) & mask >= (index &- hole) & mask {
                 entries[Int(hole)] = entry

@@ -1,34 +1,35 @@
 import PushRecords
 
-/// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how
-/// many are, the queues for a free one, and what is asked back. And what is sent again after a pause.
+/// The notifications of each app that wait for a stream, and the number of those in flight. Also the notifications that
+/// wait for a pause to end, and the requests to recall.
 struct Dispatch: ~Copyable {
-    /// The order of the notifications of each device.
+    /// The queues of devices.
     var devices: DeviceQueues
-    /// What may be sent now.
+    /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// How long what came back too often waits.
+    /// The pause after too many immediate resends.
     static let backOffNs: Int64 = 1_000_000_000
 
-    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
     struct App {
-        /// How many requests may be unanswered at once: the least of what its transport, throttle and guard allow.
+        /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the guard
+        /// allow.
         var concurrency = 0
         var outstanding = 0
-        /// Suspects at its transport, beside those.
+        /// The number of suspects at its transport. `outstanding` does not include them.
         var quarantined = 0
         var ready = ReadyQueues()
-        /// The latest capacity of its transport.
+        /// The latest capacity reported by its transport.
         var capacity = 0
-        /// The last one that was not 0.
+        /// The latest capacity above 0.
         var lastCapacity = 1
         var throttle = Throttle()
         var environmentGuard: EnvironmentGuard
-        /// While the guard is tripped: a bad token is not the end of a notification.
+        /// Whether notifications with bad tokens move to a retry tier while the guard is tripped.
         var holdsBadTokens: Bool
         var rateLimit: RateLimit
-        /// What is asked back of its transport.
+        /// The requests to recall from its transport.
         var recalls: [NotificationID] = []
 
         init(_ route: AppRoute) {
@@ -37,11 +38,11 @@ struct Dispatch: ~Copyable {
             rateLimit = RateLimit(perSecond: route.rateLimit)
         }
 
-        /// Requests at its transport.
+        /// The number of all requests at its transport.
         var handed: Int { outstanding + quarantined }
     }
 
-    /// By `AppIndex`.
+    /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
     private(set) var backingOff = NotificationList()
 
@@ -52,8 +53,8 @@ struct Dispatch: ~Copyable {
     // MARK: Apps
 
     /// - Parameters:
-    ///   - queueApp: an earlier app whose device queues it shares; `nil` if it has its own.
-    ///   - weights: those of the share groups that there are.
+    ///   - queueApp: An earlier app whose device queues it shares, or `nil` for its own.
+    ///   - weights: The weights of all share groups.
     mutating func addApp(_ route: AppRoute, sharingQueuesOf queueApp: Int? = nil, weights: [Int]) {
         devices.addApp(sharing: queueApp)
         breakers.addApp(route)
@@ -61,7 +62,7 @@ struct Dispatch: ~Copyable {
         for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
     }
 
-    /// A reload has this for it.
+    /// Applies the app's route from a reloaded configuration.
     mutating func replace(_ app: Int, by route: AppRoute) {
         breakers.replace(app, by: route)
         apps[app].environmentGuard.isOff = route.guardPolicy == .off
@@ -72,7 +73,7 @@ struct Dispatch: ~Copyable {
         refreshConcurrency(of: app)
     }
 
-    /// A reload took it out of the configuration, and so its transport away.
+    /// Marks an app as removed by a reload. Its transport is closed too.
     mutating func remove(_ app: Int) {
         breakers.remove(app)
         apps[app].capacity = 0
@@ -87,16 +88,16 @@ struct Dispatch: ~Copyable {
         for app in apps.indices { apps[app].ready.setWeight(weight, of: group) }
     }
 
-    // MARK: How many at once
+    // MARK: Concurrency
 
-    /// What the transport of an app takes.
+    /// Sets the capacity that the transport of an app reported.
     mutating func setCapacity(_ app: Int, _ capacity: Int) {
         apps[app].capacity = max(0, capacity)
         if capacity > 0 { apps[app].lastCapacity = capacity }
         refreshConcurrency(of: app)
     }
 
-    /// What the transports of all apps take.
+    /// The sum of the capacities of all transports.
     var capacity: Int { apps.reduce(0) { $0 + $1.capacity } }
 
     private mutating func refreshConcurrency(of app: Int) {
@@ -105,9 +106,9 @@ struct Dispatch: ~Copyable {
             capacity, apps[app].throttle.limit, apps[app].environmentGuard.limit(of: capacity))
     }
 
-    /// Shows an answer of APNs to the guard and the throttle.
+    /// Passes an answer of APNs to the environment guard and the throttle.
     ///
-    /// - Parameter isUndecided: the other environment has been asked about the token as well, or is to be.
+    /// - Parameter isUndecided: Whether the token is also tried in the other environment.
     @inline(__always)
     mutating func watchAnswer(
         _ app: Int, status: UInt16, reason: ReasonCode, isUndecided: Bool, journal: inout Journal
@@ -119,7 +120,7 @@ struct Dispatch: ~Copyable {
         watchTry(app, isFailure: AnswerOrigin.isHostFailure(status, reason))
     }
 
-    /// What APNs thinks of a token, when that is known.
+    /// Passes the validity of a token to the environment guard.
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
         let wasTripped = apps[app].environmentGuard.isTripped
@@ -134,7 +135,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// The end of a try: answered, or lost with its connection.
+    /// Passes the end of a send to the throttle: an answer, or a lost connection.
     @inline(__always)
     mutating func watchTry(_ app: Int, isFailure: Bool) {
         let isChanged = apps[app].throttle.answered(
@@ -142,12 +143,12 @@ struct Dispatch: ~Copyable {
         if isChanged { refreshConcurrency(of: app) }
     }
 
-    /// Whether a bad token of this app may be one of the other environment, and is tried again.
+    /// Whether a bad token of this app may belong to the other environment, so that its notification is retried.
     func doubtsBadTokens(_ app: Int) -> Bool { apps[app].environmentGuard.isTripped && apps[app].holdsBadTokens }
 
     // MARK: Waiting
 
-    /// It waits for a free stream; those that were sent before go first.
+    /// Queues a notification for a free stream. With `first`, it is sent before the others of its share group.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
@@ -160,19 +161,19 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// It is to be sent again, before what was never sent. One that APNs refused goes behind that: if its next refusal
-    /// ends the connection, others have been answered first.
+    /// Queues a notification for a resend, before those that were never sent. One that APNs refused is appended
+    /// instead: if the next refusal closes the connection, the others have been answered.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }
 
-    /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
+    /// Starts the pause of a notification before its resend. All pauses have the same length, so the list is sorted.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .backingOff(untilNs: nowNs + Self.backOffNs)
         backingOff.append(slot, in: &store)
     }
 
-    /// Takes one whose pause is over out of the list.
+    /// Removes and returns a notification whose pause has ended.
     mutating func nextBackedOff(in store: inout NotificationStore, nowNs: Int64) -> NotificationSlot? {
         guard let untilNs = nextBackedOffNs(in: store), untilNs <= nowNs else { return nil }
         let slot = backingOff.head
@@ -185,7 +186,7 @@ struct Dispatch: ~Copyable {
         return untilNs
     }
 
-    /// Out of the list it waits in: it is ready, or backs off.
+    /// Removes a notification from the queue for a stream or the list of pauses.
     mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
         if store[slot].state == .ready {
             let group = Int(store[recordOf: slot].group)
@@ -195,16 +196,16 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Since when the one that has waited longest for a stream of this app waits, nearly.
+    /// Returns the approximate time since when the app's oldest ready notification has been waiting.
     func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
-    // MARK: Handing out
+    // MARK: Sending
 
-    /// Places of all apps.
+    /// The indexes of all apps.
     var indices: Range<Int> { apps.indices }
 
-    /// How many of what waits may be handed to this app's transport now, and how many with suspects, which have room of
-    /// their own.
+    /// Returns the number of free streams of this app, and the maximum size of a batch. The batch may be larger than
+    /// the number of free streams, because suspects use the quarantine connection. `nil` if nothing can be sent.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
@@ -214,36 +215,36 @@ struct Dispatch: ~Copyable {
         return allowed > 0 ? (allowed, allowed) : nil
     }
 
-    /// The next one that waits for a stream, which it does no more.
+    /// Removes and returns the next notification to send.
     @inline(__always)
     mutating func next(_ app: Int, from store: inout NotificationStore) -> NotificationSlot? {
         apps[app].ready.removeFirst(from: &store)
     }
 
-    /// Whether more could be handed to this app's transport than waits.
+    /// Returns whether the app has a free stream and no notification waits for one.
     func isIdle(_ app: Int) -> Bool { apps[app].ready.count == 0 && apps[app].outstanding < apps[app].concurrency }
 
-    /// So many were handed out, suspects among them.
+    /// Counts notifications that were handed to the transport. `suspects` is the number of suspects among them.
     mutating func handed(_ app: Int, _ count: Int, suspects: Int, nowNs: Int64) {
         apps[app].outstanding += count - suspects
         apps[app].quarantined += suspects
         apps[app].rateLimit.take(count, nowNs)
     }
 
-    /// One came back.
+    /// Counts a completion.
     @inline(__always)
     mutating func cameBack(_ app: Int, isSuspect: Bool) {
         if isSuspect { apps[app].quarantined -= 1 } else { apps[app].outstanding -= 1 }
-        precondition(apps[app].quarantined | apps[app].outstanding >= 0, "what came back was handed out")
+        precondition(apps[app].quarantined | apps[app].outstanding >= 0, "more completions than sends")
     }
 
-    // MARK: Asking back
+    // MARK: Recalls
 
     mutating func recall(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
         apps[Int(store[slot].app)].recalls.append(store.id(of: slot))
     }
 
-    /// What is to be taken back from transports; empties the lists.
+    /// Calls `body` with the requests to recall from each transport, and removes them from the lists.
     mutating func takeRecalls(_ body: (AppIndex, [NotificationID]) -> Void) {
         for app in apps.indices where !apps[app].recalls.isEmpty {
             body(AppIndex(app), apps[app].recalls)
@@ -251,9 +252,9 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    // MARK: How it stands
+    // MARK: Timers
 
-    /// When something that waits may go by itself, if ever.
+    /// Returns when a notification may be sent because a pause or a rate limit ends, or `nil` if there is none.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
         var next = nextBackedOffNs(in: store)
         for app in apps.indices where apps[app].rateLimit.isLimiting {

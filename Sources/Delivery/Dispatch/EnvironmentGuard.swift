@@ -1,8 +1,8 @@
-/// Notices when Apple calls more than half of an app's last 1,000 device tokens bad, or all of its first 20, which most
-/// often means that they belong to the other environment, and asks to slow down then: Apple disconnects providers that
-/// go on so. Releases when fewer than half of the last 100 were bad. A value machine.
+/// Detects that an app is probably configured for the wrong environment: Apple rejects more than half of its last 1,000
+/// device tokens, or all of its first 20. The app is then slowed down, because Apple disconnects providers that
+/// continue. The guard releases when fewer than half of the last 100 tokens were bad. A value type.
 struct EnvironmentGuard {
-    /// In flight at most, until the app had its first 200 or 410.
+    /// The maximum number of requests in flight before the app's first 200 or 410.
     static let unprovenLimit = 20
     static let firstAnswers = 20
     static let longWindow = 1_000
@@ -11,12 +11,12 @@ struct EnvironmentGuard {
     var isOff = false {
         didSet { if isOff { isTripped = false } }
     }
-    /// Some token was good once.
+    /// Whether APNs has recognized a token (200 or 410).
     private(set) var isProven = false
     private(set) var isTripped = false
-    /// Which of the last answers were bad. Empty until one was.
+    /// Whether each of the last answers was a bad token. Empty before the first bad one.
     private var window: [Bool] = []
-    /// Answers since the window began.
+    /// The number of answers since the window began.
     private var count = 0
     private var badInLong = 0
     private(set) var badInShort = 0
@@ -25,9 +25,9 @@ struct EnvironmentGuard {
     init(isOff: Bool) { self.isOff = isOff }
 
     /// - Parameters:
-    ///   - isBad: BadDeviceToken or DeviceTokenNotForTopic.
-    ///   - isProof: 200 or 410.
-    /// - Returns: whether `limit` may have changed.
+    ///   - isBad: Whether the answer was BadDeviceToken or DeviceTokenNotForTopic.
+    ///   - isProof: Whether the status was 200 or 410.
+    /// - Returns: Whether `limit` may have changed.
     @inline(__always)
     mutating func answered(isBad: Bool, isProof: Bool) -> Bool {
         if isOff { return false }
@@ -70,7 +70,7 @@ struct EnvironmentGuard {
         count &+= 1
     }
 
-    /// How many requests may be in flight, of so many that the transport takes.
+    /// Returns the maximum number of requests in flight, given the transport's capacity.
     func limit(of capacity: Int) -> Int {
         if isOff { return capacity }
         let tripped = isTripped ? min(capacity, max(1, capacity / 10)) : capacity

@@ -1,6 +1,6 @@
-/// What waits for a free stream of one app: a queue for each share group (request topic, or all tiers). Streams are
-/// given out by weight: each queue has a clock of its own that runs the slower, the more weight it has, and the queue
-/// whose clock is behind comes next.
+/// The notifications of one app that wait for a free stream, with a queue for each share group (request topic, or all
+/// tiers). Streams are assigned by weight (stride scheduling): each queue has a clock that advances more slowly with a
+/// higher weight, and the queue with the earliest clock is next.
 struct ReadyQueues {
     struct Queue {
         var list = NotificationList()
@@ -10,7 +10,7 @@ struct ReadyQueues {
     private static let unit: UInt64 = 1 << 20
 
     private(set) var queues: [Queue] = []
-    /// A bit for each queue that is not empty, 64 to a word: who is served next is looked for among those only.
+    /// A bit for each queue that is not empty, 64 per word. Only those queues are searched for the next notification.
     private(set) var occupied: [UInt64] = []
     /// The clock of the queue that was served last.
     private var clock: UInt64 = 0
@@ -30,7 +30,7 @@ struct ReadyQueues {
         queues[group].list.append(slot, in: &store)
     }
 
-    /// Before all that wait: what was sent before goes first.
+    /// Adds a notification before all others of its queue, for a resend.
     mutating func prepend(_ slot: NotificationSlot, group: Int, in store: inout NotificationStore) {
         enter(group)
         queues[group].list.prepend(slot, in: &store)
@@ -70,7 +70,8 @@ struct ReadyQueues {
         return slot
     }
 
-    /// Since when the first of each queue waits: the longest wait, nearly.
+    /// Returns since when the longest-waiting head of a queue has been waiting. An earlier notification may wait behind
+    /// it.
     func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
         for queue in queues where !queue.list.isEmpty { oldest = min(oldest ?? .max, store[queue.list.head].sinceNs) }

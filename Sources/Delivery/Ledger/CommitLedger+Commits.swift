@@ -1,8 +1,8 @@
 import PushRecords
 
-// The commits of both groups, and their replies.
+// Creates the commits of both groups, and handles their replies.
 extension CommitLedger {
-    /// Begins the next commit of this group, if one is due.
+    /// Begins and returns the next commit of this group, or an empty array if none is due.
     mutating func takeCommit(
         of group: CommitGroup, in store: borrowing NotificationStore, journal: inout Journal
     ) -> [PartitionCommit] {
@@ -19,7 +19,7 @@ extension CommitLedger {
                 alone = partition
             }
         }
-        // A partition that is committed by itself takes turns with all others.
+        // A partition with a separate commit alternates with all others.
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
@@ -35,24 +35,24 @@ extension CommitLedger {
         self[partition].flight == flight && nowNs >= self[partition].commits.untilNs && self[partition].wantsCommit
     }
 
-    /// Takes the reply to this group's commit. When replies slow down, so do commits: the pause is as long as the reply
-    /// took, up to `widestPauseNs`.
+    /// Handles the reply to this group's commit. The next commit waits for as long as this reply took, up to
+    /// `widestPauseNs`.
     ///
-    /// - Returns: the partitions whose horizon may have moved.
+    /// - Returns: The partitions whose send horizon may have changed.
     mutating func finishCommit(
         of group: CommitGroup, _ outcomes: [CommitOutcome]?, journal: inout Journal
     ) -> [PartitionSlot] {
         let flight = group.rawValue
         guard commits[flight].isInFlight else { return [] }
         let entries = commits[flight].entries
-        precondition(outcomes == nil || outcomes?.count == entries.count, "a commit is answered entry by entry")
+        precondition(outcomes == nil || outcomes?.count == entries.count, "a reply has one outcome per entry")
         commits[flight].isInFlight = false
         if !commits[flight].isAlone {
             let replyNs = journal.now.ns - commits[flight].sentNs
             commits[flight].nextNs = max(
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
-        // The broker refuses all entries because of one: much shorter metadata is not to blame.
+        // A broker refuses all entries because of one. Metadata of less than half the longest length is not the cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
@@ -98,14 +98,14 @@ extension CommitLedger {
     }
 }
 
-/// Writes the next commit of a partition: the watermark, what is settled above it, the send horizon, and the owner.
+/// Writes the next commit of a partition: the watermark, the settled offsets above it, the send horizon and the owner.
 struct CommitWriter: ~Copyable {
     private var map = CommitMapWriter()
     private let hashSeed: UInt64
 
     init(hashSeed: UInt64) { self.hashSeed = hashSeed }
 
-    /// The entry of a partition that is ready to commit; it is in flight from now on.
+    /// Returns the commit entry of a partition that is ready to commit. The entry counts as in flight from now on.
     mutating func entry(
         of partition: inout Partition, in store: borrowing NotificationStore, journal: inout Journal
     ) -> PartitionCommit {
@@ -113,14 +113,14 @@ struct CommitWriter: ~Copyable {
             preconditionFailure("a partition that is ready to commit has a watermark")
         }
         let isLast = partition.mayLeave
-        // What an owner that died may have sent stays in doubt for the next one until it is settled.
+        // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
         var horizon =
             isLast
             ? partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
             : max(partition.horizon.next(from: base), partition.ledger.inheritedHorizon)
         map.start(base: base, limit: partition.metadataLimit)
         partition.ledger.write(to: &map) { store.settledIndexes(of: $0) }
-        // The next owner will send again what is settled and was cut off, marked in doubt.
+        // The next owner will resend settled records that do not fit into the map, so they must be marked in doubt.
         if map.isFull { horizon = max(horizon, partition.ledger.mapEnd) }
         horizon = min(horizon, base + CommitMap.longestHorizon)
         if !isLast { partition.horizon.sent(naming: horizon) }
@@ -139,8 +139,8 @@ struct CommitWriter: ~Copyable {
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
     }
 
-    /// A number of the assignment, so that a worker that had the partition before does not take another worker's commit
-    /// for its own.
+    /// Returns a number that identifies the assignment. With it, a worker that regains the partition distinguishes
+    /// another worker's commit from its own.
     private func owner(of id: PartitionID) -> Int64 {
         withUnsafeBytes(of: id.generation) {
             Int64(BytesHash.hash($0, seed: hashSeed) % UInt64(CommitMap.ownerLimit))

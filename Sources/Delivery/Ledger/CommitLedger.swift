@@ -1,23 +1,22 @@
 import PushRecords
 
-/// For each partition: what was received, what of it is settled and may be committed, how far ahead may be sent, and
-/// what the group has committed.
+/// The received, settled and committed records of each partition, and its send horizon.
 ///
-/// It decides nothing about a notification: the machine acts on what its methods return.
+/// The ledger makes no decisions about notifications. The machine acts on the values that the ledger returns.
 struct CommitLedger: ~Copyable {
-    /// Longest pause after a reply, however slow replies are.
+    /// The maximum pause after a reply to a commit.
     static let widestPauseNs: Int64 = 1_000_000_000
-    /// The shortest time between two deferrals of a partition's oldest notifications because its map is nearly full.
+    /// The minimum time between two deferrals of a partition's oldest notifications because its map is nearly full.
     static let shorteningPauseNs: Int64 = 100_000_000
-    /// How long a suspended partition is kept once its group gave this worker partitions again, without it.
+    /// How long a suspended partition is retained after its group assigned other partitions to this worker.
     static let passedOverNs: Int64 = 10_000_000_000
 
     private let inPlace = InPlace()
-    /// Assignments by slot, each where it is for as long as it lives.
+    /// The assignments by slot. Each has a fixed address while it exists.
     private var places: [UnsafeMutablePointer<Partition>?] = []
     private var lastGeneration: UInt32 = 0
     var writer: CommitWriter
-    /// By `CommitGroup`.
+    /// The commits in flight, by `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
     let settings: MachineSettings
 
@@ -32,7 +31,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Slots
 
-    /// The assignment in a slot that is in use.
+    /// The assignment in a slot. The slot must be in use.
     subscript(partition: PartitionSlot) -> Partition {
         @inline(__always) unsafeAddress { UnsafePointer(address(of: partition)) }
         @inline(__always) unsafeMutableAddress { address(of: partition) }
@@ -43,34 +42,34 @@ struct CommitLedger: ~Copyable {
         places[Int(partition.number)].unsafelyUnwrapped
     }
 
-    /// The slot of an assignment, unless it is gone.
+    /// Returns the slot of an assignment, or `nil` if the assignment has ended.
     @inline(__always)
     func find(_ id: PartitionID) -> PartitionSlot? {
         guard let slot = find(id.slot), self[slot].id.generation == id.generation else { return nil }
         return slot
     }
 
-    /// The slot itself, unless nothing is there.
+    /// Returns the slot if it is in use.
     @inline(__always)
     func find(_ slot: PartitionSlot) -> PartitionSlot? {
         Int(slot.number) < places.count && places[Int(slot.number)] != nil ? slot : nil
     }
 
-    /// Slots that are, or were, in use.
+    /// The number of slots that are or were in use.
     var count: Int { places.count }
 
-    /// Slots in use, in order.
+    /// The slots in use, in order.
     var slots: some Sequence<PartitionSlot> {
         let places = places
         return places.indices.lazy.filter { places[$0] != nil }.map { PartitionSlot(UInt32($0)) }
     }
 
-    /// The name of the next assignment, whose slot is free.
+    /// Returns the id of the next assignment, in a free slot.
     mutating func nextID() -> PartitionID {
         nextID(at: PartitionSlot(UInt32(places.firstIndex { $0 == nil } ?? places.count)))
     }
 
-    /// The next name of what is at this slot.
+    /// Returns a new id for the assignment in this slot.
     private mutating func nextID(at slot: PartitionSlot) -> PartitionID {
         lastGeneration += 1
         return PartitionID(slot: slot, generation: lastGeneration)
@@ -79,7 +78,7 @@ struct CommitLedger: ~Copyable {
     private mutating func insert(_ partition: consuming Partition) {
         let slot = Int(partition.id.slot.number)
         if slot == places.count { places.append(nil) }
-        precondition(places[slot] == nil, "an assignment has a slot of its own")
+        precondition(places[slot] == nil, "the slot of a new assignment is free")
         let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
         pointer.initialize(to: partition)
         places[slot] = pointer
@@ -92,11 +91,11 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Assignments
 
-    /// Begins an assignment, which is read from now on.
+    /// Begins an assignment. Its records are read from now on.
     ///
     /// - Parameters:
-    ///   - committed: the committed offset, if one is known.
-    ///   - lastCommit: the commit that the group has, if it is believed.
+    ///   - committed: The committed offset, if one is known.
+    ///   - lastCommit: The group's current commit, unless it must not be resumed from.
     mutating func begin(
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
         map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
@@ -110,19 +109,19 @@ struct CommitLedger: ~Copyable {
         self[id.slot].lastCommit = lastCommit
     }
 
-    /// Suspends a partition whose session was lost: without a horizon nothing more of it is sent.
+    /// Suspends a partition after its group's session was lost. Without a send horizon, nothing more is sent.
     mutating func suspend(_ partition: PartitionSlot, nowNs: Int64) {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
         self[partition].horizon.withdraw()
-        // The group may have taken it without this worker hearing of it.
+        // The group may have received the commit in flight, although its reply will not arrive.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
     }
 
-    /// Goes on with a suspended partition under a new name.
+    /// Resumes a suspended partition with a new id.
     ///
-    /// - Parameter mark: the commit of this assignment that the group has.
+    /// - Parameter mark: The group's current commit, which this assignment has sent.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
         let id = nextID(at: partition)
         self[partition].id = id
@@ -136,7 +135,7 @@ struct CommitLedger: ~Copyable {
         return id
     }
 
-    /// Forgets an assignment. Records with something on a connection outlive it.
+    /// Ends an assignment. Records with unanswered sends remain in the store until their completions.
     mutating func forget(_ partition: PartitionSlot, in store: inout NotificationStore) {
         self[partition].ledger.forEachOpen { _, record in
             if store[record].handed > 0 {
@@ -149,30 +148,30 @@ struct CommitLedger: ~Copyable {
         places[Int(partition.number)] = nil
     }
 
-    /// The suspended assignment of a partition.
+    /// Returns the suspended assignment of a partition.
     func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
         slots.first {
             self[$0].phase == .suspended && self[$0].number == number && self[$0].topicText == topic
         }
     }
 
-    /// The group gave this worker a partition: those that it does not give back are released soon.
+    /// Shortens the retention of suspended partitions, because the group has assigned partitions to this worker.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
         for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)
         }
     }
 
-    /// Suspended partitions that were not given back in time.
+    /// Returns the suspended partitions whose retention has ended.
     func endedSuspensions(nowNs: Int64) -> [PartitionID] {
         slots.filter { self[$0].phase == .suspended && nowNs >= self[$0].releaseNs }.map { self[$0].id }
     }
 
     // MARK: Received
 
-    /// Enters a record with one notification where it is open.
+    /// Adds a record with one notification to the ledger.
     ///
-    /// - Returns: the record, and which of its indexes are settled; `nil` if it is not open.
+    /// - Returns: The record and its settled indexes, or `nil` if all of it is settled.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
     ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
@@ -189,9 +188,9 @@ struct CommitLedger: ~Copyable {
         return (record, settledIndexes)
     }
 
-    // MARK: Records that are not wholly admitted
+    // MARK: Admission
 
-    /// Puts a record that could not be admitted wholly behind those of its partition that wait already.
+    /// Appends a record to the partition's list of records that wait for admission.
     mutating func waitForAdmission(_ record: RecordSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
     {
         if self[partition].firstAdmitting == .none {
@@ -212,7 +211,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Settled
 
-    /// Enters a record as settled, and gives it back, once all of it is.
+    /// Settles and frees a record if all its notifications are settled.
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
         guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
             store[record].nextAdmitting == .none,
@@ -225,14 +224,14 @@ struct CommitLedger: ~Copyable {
         store.giveBack(record)
     }
 
-    /// Whether the partition of a notification is not being given up.
+    /// Returns whether the partition of a notification is assigned and not being given up.
     func isSending(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         find(store[recordOf: slot].partition).map { !self[$0].isLeaving } ?? false
     }
 
     // MARK: The horizon
 
-    /// Puts a notification behind those that wait for an acknowledged commit to name a higher horizon.
+    /// Appends a notification to the partition's list of notifications that wait for a higher send horizon.
     mutating func waitForHorizon(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
     ) {
@@ -243,8 +242,8 @@ struct CommitLedger: ~Copyable {
         self[partition].behindHorizon.append(slot, in: &store)
     }
 
-    /// Sorts what waits for the horizon by record: what passed it, and could not be sent before the lease ended, came
-    /// back behind others.
+    /// Sorts the notifications that wait for the horizon by record. Some may have passed it before, and were appended
+    /// again because the lease ended before they were sent.
     mutating func sortBehindHorizon(_ partition: PartitionSlot, in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
         var isSorted = true
@@ -261,10 +260,10 @@ struct CommitLedger: ~Copyable {
         for each in waiting { self[partition].behindHorizon.append(each.slot, in: &store) }
     }
 
-    /// Removes the partitions' leases that ended, and returns the partitions whose lease ended or began.
+    /// Checks the leases, and returns the partitions whose lease ended or began again.
     ///
-    /// A worker that was cut off from its group without noticing must not send what its successor sends unmarked:
-    /// unless an acknowledged commit is young enough, notifications wait for the next one.
+    /// A worker that was disconnected from its group without noticing must not send while its successor does. Without a
+    /// recent acknowledged commit, notifications therefore wait for the next one.
     mutating func renewLeases(nowNs: Int64) -> [PartitionSlot] {
         guard settings.leaseNs != .max else { return [] }
         var changed: [PartitionSlot] = []
@@ -279,7 +278,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Status
 
-    /// When a commit, or the release of a suspended partition, is due.
+    /// When a commit is due, or when the retention of a suspended partition ends.
     var nextDeadlineNs: Int64? {
         var next: Int64?
         for partition in slots {

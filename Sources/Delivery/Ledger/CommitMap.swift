@@ -1,24 +1,24 @@
 internal import Bytes
 
-/// What commit metadata says: which offsets above the committed one are settled, which of a fan-out's indexes are, and
-/// below which send horizon records may have been sent.
+/// The content of commit metadata: the settled offsets above the committed one, the settled indexes of fan-outs, and
+/// the send horizon.
 ///
 /// Layout, in base64url (`CommitMapWriter` writes it):
 ///
-///     version (1 byte) · check (3 bytes) · horizon (varint: 0 none, else its offset - base + 1)
+///     version (1 byte) · check (3 bytes) · horizon (varint: 0 for none, else offset - base + 1)
 ///     set of settled offsets, relative to the committed offset ("base")
-///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
-///     owner (varint): tells the commits of two workers apart that say the same; may be missing
-///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
-///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
+///     number of partly settled records (varint), and for each: offset - previous offset (varint), set of indexes
+///     owner (varint): distinguishes equal commits of two workers; may be missing
+///     a set: leading run of open offsets (varint) · length << 1 | form (varint) · data
+///       form 0, runs: `length` runs (varints), alternately settled and open; the first and last are settled
 ///       form 1, bitmap: `length` bits, lowest bit of a byte first
 ///
-/// The check covers everything after it and the base, so metadata written for another offset is rejected.
+/// The check covers the base and all bytes after the check. Metadata of another offset is therefore rejected.
 ///
-/// Readers older than the owner number reject the whole metadata: they send again what was settled above the committed
-/// offset, all marked in doubt. So stop all workers of such a version first, or accept marked repeats.
+/// Versions without the owner number reject the whole metadata. They resend the records that were settled above the
+/// committed offset, all marked in doubt. To avoid these repeats, stop all workers of such versions first.
 package struct CommitMap: Equatable {
-    /// A record of which some indexes are settled.
+    /// A record with some settled indexes.
     package struct Partial: Equatable {
         package var offset: Int64
         package var indexes: [Range<Int64>]
@@ -29,21 +29,21 @@ package struct CommitMap: Equatable {
         }
     }
 
-    /// Records from here on cannot have been sent; 0 if no record can.
+    /// The send horizon: records at or above it cannot have been sent. 0 if no record can have been sent.
     package var horizon: Int64
-    /// Ascending, disjoint.
+    /// The settled ranges, in ascending order and disjoint.
     package var settled: [Range<Int64>]
-    /// Ascending by offset.
+    /// The partly settled records, in ascending order.
     package var partials: [Partial]
 
     package static let version: UInt8 = 1
-    /// The distance from the committed offset at which a reader stops believing.
+    /// The maximum distance of an offset from the committed one. Metadata with a larger one is rejected.
     static let spanLimit: Int64 = 1 << 40
-    /// The greatest distance of a horizon from the committed offset.
+    /// The maximum distance of the horizon from the committed offset.
     static let longestHorizon = spanLimit - 2
-    /// Owners are numbers below it, of three bytes at most.
+    /// The upper bound of owner numbers. They have three bytes at most.
     static let ownerLimit: Int64 = 1 << 21
-    /// No record has more indexes.
+    /// The upper bound of a record's indexes.
     static let indexLimit: Int64 = 1 << 14
 
     package init(horizon: Int64 = 0, settled: [Range<Int64>] = [], partials: [Partial] = []) {
@@ -52,26 +52,26 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// The map of a log that changed: all records below the offset that was reached in the old log are in doubt,
-    /// although they may never have been sent.
+    /// Creates the map for a replaced log. All records below the offset that was reached in the old log are in doubt,
+    /// although they may not have been sent.
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)
         self.init(horizon: end > start ? end : 0)
     }
 
-    /// One past the highest offset that is settled, wholly or in part; 0 if none is.
+    /// One past the highest offset that is settled or partly settled, or 0 if there is none.
     package var end: Int64 { max(settled.last?.upperBound ?? 0, (partials.last?.offset ?? -1) + 1) }
 
-    /// Takes back what it says is settled: the log was truncated at an unknown offset, so that those offsets may hold
-    /// other records. All of them may have been sent.
+    /// Removes all settled offsets, and raises the horizon above them. For a log that was truncated at an unknown
+    /// offset: other records may have those offsets, and may have been sent.
     package mutating func doubt() {
         horizon = max(horizon, end)
         settled = []
         partials = []
     }
 
-    /// 24 bits of FNV-1a over the base and the bytes after the check.
+    /// Returns 24 bits of FNV-1a over the base and the bytes after the check.
     static func check(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
         var hash = FNV1a()
         hash.add(UInt64(bitPattern: base))
@@ -79,8 +79,8 @@ package struct CommitMap: Equatable {
         return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
     }
 
-    /// Reads metadata that was committed with the offset `base`; `nil` if it is damaged or not a worker's.
-    /// Costs no more than its length allows: any bytes may be given.
+    /// Parses the metadata of a commit of the offset `base`. Returns `nil` if it is damaged or not a worker's. The
+    /// input is untrusted, and the cost is bounded by its length.
     package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
         guard OffsetLimit.holds(base), let bytes = Base64.url.decode(metadata), bytes.count >= 4,
             bytes[0] == Self.version
@@ -109,10 +109,10 @@ package struct CommitMap: Equatable {
     }
 }
 
-// A map that was read back is used up in offset order, as the records come.
+// The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
-    /// Returns which indexes of `offset`, which is above every offset asked for before, are settled, or `nil` if all of
-    /// it is. Lower offsets are forgotten.
+    /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each offset must be higher
+    /// than the one before. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }
@@ -121,7 +121,7 @@ extension CommitMap {
         return []
     }
 
-    /// Gives on to `writer` what is known of offsets from `offset` on, so that the next commit says it too.
+    /// Writes all entries at or above `offset` to `writer`, so that the next commit contains them too.
     func write(from offset: Int64, to writer: inout CommitMapWriter) {
         for run in settled where run.upperBound > offset {
             writer.settled(max(run.lowerBound, offset)..<run.upperBound)
@@ -131,7 +131,8 @@ extension CommitMap {
         }
     }
 
-    /// One past the highest offset from `offset` on that may have been sent before and is not known to be settled.
+    /// Returns one past the highest offset, at or above `offset`, that may have been sent and is not settled. `nil` if
+    /// there is none.
     func doubtEnd(from offset: Int64) -> Int64? {
         var end = horizon
         for run in settled.reversed() where run.upperBound >= end && run.lowerBound < end { end = run.lowerBound }
@@ -139,7 +140,7 @@ extension CommitMap {
     }
 }
 
-/// Reads what `CommitMapWriter` wrote; returns `nil` where the bytes cannot be that.
+/// Parses the data of `CommitMapWriter`. Methods return `nil` for invalid bytes.
 private struct VarintReader {
     let bytes: [UInt8]
     var position: Int

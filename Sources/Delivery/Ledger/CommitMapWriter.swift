@@ -1,35 +1,34 @@
 internal import Bytes
 
-/// Writes commit metadata (`CommitMap`) into buffers it reuses: the settled offsets above the committed one in
-/// ascending order, then `finish`. What does not fit is left out, with all that comes after it.
+/// Writes commit metadata (`CommitMap`) into reused buffers. Add the settled offsets above the committed one in
+/// ascending order, then call `finish`. Offsets that do not fit are omitted, and so are all offsets after them.
 package struct CommitMapWriter {
-    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, and
-    /// the owner, at their longest: a header has three bytes at most if a map has fewer than 2^17 bytes.
+    /// The maximum size of the version, check, horizon (below 2^40), leading run and header of the main set, number of
+    /// partials, and owner. A header has at most three bytes if the map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
-    /// The length of the longest map that says nothing is settled: of the main set and the number of partials three
-    /// bytes are left.
+    /// The maximum length of a map without settled offsets. Its main set and number of partials have three bytes.
     static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
     private var budget = 0
-    /// Relative to `base`.
+    /// Ranges relative to `base`.
     private var runs: [Range<Int64>] = []
-    /// The length of `runs` as varints.
+    /// The size of `runs` as varints.
     private var runBytes = 0
     private var partialCount: Int64 = 0
     private var lastPartial: Int64 = 0
     private var partialBytes: [UInt8] = []
     private var indexRuns: [Range<Int64>] = []
     private var bytes: [UInt8] = []
-    /// Something did not fit, so that nothing more is taken.
+    /// Whether an offset did not fit. Further offsets are then omitted.
     package private(set) var isFull = false
-    /// The metadata, after `finish`.
+    /// The metadata, available after `finish`.
     package private(set) var text: [UInt8] = []
 
     package init() {}
 
-    /// Bytes for what is settled, in metadata of so many characters.
+    /// Returns the number of bytes for settled offsets in metadata with this many characters.
     static func budget(characters: Int) -> Int {
         max(0, min(Base64.byteCapacity(characters: characters), byteLimit) - fixedBytes)
     }
@@ -40,8 +39,8 @@ package struct CommitMapWriter {
     }
 
     /// - Parameters:
-    ///   - base: the offset to be committed.
-    ///   - limit: characters of metadata.
+    ///   - base: The offset to commit.
+    ///   - limit: The maximum length of the metadata in characters.
     package mutating func start(base: Int64, limit: Int) {
         self.base = base
         budget = Self.budget(characters: limit)
@@ -53,16 +52,16 @@ package struct CommitMapWriter {
         isFull = false
     }
 
-    /// The length of the main set in the shorter form.
+    /// The size of the main set in the shorter form.
     private var mainSize: Int {
         guard let first = runs.first, let last = runs.last else { return 0 }
         return min(runBytes, Int(last.upperBound - first.lowerBound + 7) / 8)
     }
 
-    /// Adds settled offsets, which lie above all that were given before.
+    /// Adds settled offsets. They must be above all previous ones.
     package mutating func settled(_ range: Range<Int64>) {
         var run = range.lowerBound - base..<range.upperBound - base
-        precondition(run.lowerBound >= 0, "an offset below the committed one is settled by being so")
+        precondition(run.lowerBound >= 0, "offsets below the committed one are not in the map")
         var runBytes = self.runBytes
         if let last = runs.last, last.upperBound == run.lowerBound {
             run = last.lowerBound..<run.upperBound
@@ -84,7 +83,7 @@ package struct CommitMapWriter {
         runs.append(run)
     }
 
-    /// Adds the settled indexes (bits of `words`, lowest first) of a record of which others are open.
+    /// Adds the settled indexes of a partly settled record, as bits of `words`, lowest bit first.
     package mutating func partial(offset: Int64, words: UnsafeBufferPointer<UInt64>) {
         indexRuns.removeAll(keepingCapacity: true)
         for (index, word) in words.enumerated() {
@@ -104,7 +103,7 @@ package struct CommitMapWriter {
         partial(offset: offset, indexes: indexRuns)
     }
 
-    /// Adds the settled indexes of a record.
+    /// Adds the settled indexes of a partly settled record.
     package mutating func partial(offset: Int64, indexes: [Range<Int64>]) {
         guard !indexes.isEmpty, !isFull else { return }
         let begin = partialBytes.count
@@ -122,8 +121,8 @@ package struct CommitMapWriter {
     /// Completes `text`.
     ///
     /// - Parameters:
-    ///   - horizon: one at or below the base says that no record can have been sent.
-    ///   - owner: below `CommitMap.ownerLimit`.
+    ///   - horizon: The send horizon. If it is at or below the base, no record can have been sent.
+    ///   - owner: A number below `CommitMap.ownerLimit`.
     package mutating func finish(horizon: Int64, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)
         bytes.append(contentsOf: [0, 0, 0, 0])
@@ -152,7 +151,7 @@ package struct CommitMapWriter {
         bytes.append(UInt8(rest))
     }
 
-    /// Appends a set in the shorter form.
+    /// Appends a set of offsets in the shorter form.
     private static func append(set runs: [Range<Int64>], to bytes: inout [UInt8]) {
         var end = runs.first?.lowerBound ?? 0
         let start = end

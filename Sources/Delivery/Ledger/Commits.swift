@@ -1,17 +1,18 @@
-/// The commit of one consumer group, of which at most one is in flight.
+/// The commit of one consumer group. At most one is in flight.
 struct InFlightCommit {
     /// The commit in flight, or the last one.
     private(set) var entries: [PartitionCommit] = []
     var isInFlight = false
     private(set) var sentNs: Int64 = 0
-    /// Before this time only urgent commits are sent.
+    /// The time before which only urgent commits are sent.
     var nextNs: Int64 = 0
-    /// When the last acknowledged commit was sent: this worker was a member then. `nil` if none was acknowledged.
+    /// When the last acknowledged commit was sent, which proves that this worker was a member of its group then. `nil`
+    /// if none was acknowledged.
     var provenNs: Int64?
-    /// Whether the commit in flight, or the last one, was of one partition by itself.
+    /// Whether the commit in flight, or the last one, is a separate commit of one partition.
     private(set) var isAlone = false
 
-    /// - Parameter intervalNs: `nil` for one partition by itself, which delays no other.
+    /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit, which delays no other.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         entries.removeAll(keepingCapacity: true)
         isInFlight = true
@@ -23,9 +24,9 @@ struct InFlightCommit {
     mutating func append(_ entry: PartitionCommit) { entries.append(entry) }
 }
 
-/// Recognizes one commit of a partition when it is read back.
+/// Identifies a commit of a partition when its metadata is read back.
 struct LastCommit: Equatable {
-    /// The number of unanswered commits that are remembered.
+    /// The maximum number of unconfirmed commits of a partition that are remembered.
     static let unconfirmedLimit = 64
 
     var offset: Int64
@@ -41,46 +42,46 @@ struct LastCommit: Equatable {
     }
 }
 
-/// The backoff after refused commits of one partition. A refusal pauses this partition only, and ever longer; one that
-/// concerns the whole group, for a second at most.
+/// The backoff after refused commits of one partition. Each refusal doubles the pause of this partition only. A refusal
+/// by the whole group pauses it for a second at most.
 struct CommitBackoff {
     static let firstPauseNs: Int64 = 100_000_000
     static let longestPauseNs: Int64 = 10_000_000_000
-    /// The longest pause if the group or its coordinator refuses all commits: once it takes them again, no partition
-    /// waits for longer than the lease.
+    /// The maximum pause after a refusal by the group or its coordinator. It is shorter than the lease, so a short
+    /// outage does not stop sending.
     static let groupPauseNs: Int64 = 1_000_000_000
-    /// The longest pause while the partition is given up, for which there is a time limit.
+    /// The maximum pause while the partition is given up, because the drain has a time limit.
     static let leavingPauseNs: Int64 = 1_000_000_000
-    /// The shortest time between two events.
+    /// The minimum time between two log events.
     static let eventPauseNs: Int64 = 10_000_000_000
-    /// A rebalance brings one refusal; the second in a row is a problem.
+    /// The number of consecutive refusals after which an event is logged. A rebalance usually causes one refusal.
     static let refusalsToReport = 2
 
-    /// In a row.
+    /// The number of consecutive refusals.
     private(set) var refusals = 0
-    /// No commit before this time.
+    /// The time before which no commit is sent.
     private(set) var untilNs: Int64 = 0
-    /// The group or topic is gone, or denied to this worker.
+    /// Whether the topic does not exist, or the group is denied access.
     private(set) var isImpossible = false
-    /// It is committed by itself, so that an error certainly concerns it.
+    /// Whether the partition is committed separately, so that an error certainly concerns it.
     private(set) var isAlone = false
-    /// The error may have concerned another partition: this one is committed again at once.
+    /// Whether the partition is committed again immediately, because the last error may have concerned another one.
     private(set) var isAskedAgain = false
     private var pauseNs: Int64 = 0
     private var nextEventNs = Int64.min
     private var isReported = false
 
-    /// A commit of it was sent.
+    /// Notes that a commit of the partition was sent.
     mutating func sent() { isAskedAgain = false }
 
-    /// The error may be another partition's.
+    /// Requests a separate commit, because the error may concern another partition.
     mutating func askAlone() {
         isAlone = true
         isAskedAgain = true
     }
 
-    /// - Parameter longestPauseNs: how long the pause grows.
-    /// - Returns: whether to log it.
+    /// - Parameter longestPauseNs: The maximum pause.
+    /// - Returns: Whether to log the refusal.
     mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, nowNs: Int64) -> Bool {
         refusals += 1
         let isNews = isImpossible && !self.isImpossible
@@ -93,7 +94,7 @@ struct CommitBackoff {
         return true
     }
 
-    /// A commit was taken. Returns whether to log that.
+    /// Ends the backoff after a commit was acknowledged. Returns whether to log this.
     mutating func acknowledge() -> Bool {
         defer { self = CommitBackoff(keeping: nextEventNs) }
         return isReported

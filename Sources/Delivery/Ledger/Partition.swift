@@ -1,22 +1,23 @@
 internal import CLinux
 import PushRecords
 
-/// One assignment of a partition: its ledger, its horizon, and how far it is on its way in and out.
+/// One assignment of a partition.
 struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
         case active
-        /// Nothing is read or sent any more; what is on connections may settle.
+        /// No more records are read or sent. Sends on connections may be answered and settle.
         case draining
-        /// As draining, but the last commit does not wait for it.
+        /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
-        /// The last commit was acknowledged, cannot be, or there was nothing to say in one.
+        /// The last commit was acknowledged, is impossible, or is not needed.
         case left
-        /// The session was lost: what is on connections settles, the rest waits in case the partition comes back.
+        /// The session was lost. Sends on connections are completed. The rest waits in case the partition is assigned
+        /// again.
         case suspended
     }
 
-    /// This partition's part of the commit in flight.
+    /// This partition's entry in the commit in flight.
     struct Pending {
         var offset: Int64
         var horizon: Int64
@@ -26,54 +27,55 @@ struct Partition: ~Copyable {
     }
 
     private let inPlace = InPlace()
-    /// It changes when the partition is resumed.
+    /// The id of the assignment. It changes when the partition is resumed.
     var id: PartitionID
     let topicText: String
-    /// The topic's name; owned.
+    /// The topic's name as bytes that this value owns.
     let topic: UnsafeRawBufferPointer
     let topicHash: UInt64
     let number: Int32
-    /// The place of its records, with an offset of 0, for crash reports.
+    /// The place of the partition's records for crash reports, with offset 0.
     let place: CrashPlace
     var group: Int
-    /// Delay of its tier; 0 for a request topic.
+    /// The delay of the retry tier, or 0 for a request topic.
     let tierDelayMs: Int64
-    /// Place of its `CommitGroup`.
+    /// The raw value of the partition's `CommitGroup`: the index of its commit in flight.
     let flight: Int
 
     var phase = Phase.active
     var ledger: PartitionLedger
     var horizon: SendHorizon
-    /// Something settled, or became known to be, since the last commit was sent.
+    /// Whether records settled, or were found to be settled, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
-    /// The commit that the group has: as read at the assignment, then as acknowledged.
+    /// The group's current commit: the one read at the assignment, later the last acknowledged one.
     var lastCommit: LastCommit?
-    /// Commits sent since that may have been taken without an acknowledgement, the latest ones.
+    /// The latest unacknowledged commits since then. The group may have stored any of them.
     var unconfirmed: [LastCommit] = []
-    /// While it is suspended: when it is released (monotonic).
+    /// When a suspended partition is released (monotonic).
     var releaseNs: Int64 = 0
     /// The used part of the last commit's map, in eighths.
     var mapEighths = 0
-    /// The earliest time to defer its oldest notifications.
+    /// The earliest time to defer the partition's oldest notifications again.
     var nextShorteningNs: Int64 = 0
-    /// Acknowledged by the group in this assignment, if anything.
+    /// The last offset acknowledged in this assignment, if any.
     var committed: Int64?
     var commits = CommitBackoff()
     var metadataLimit: Int
     var isMapCut = false
-    /// Notifications admitted, neither settled nor dropped.
+    /// The number of admitted notifications that are neither settled nor dropped.
     var open = 0
-    /// Open records with several notifications.
+    /// The number of open records with several notifications.
     var fanOuts = 0
-    /// Open dead letters.
+    /// The number of open dead letters.
     var deadLetters = 0
-    /// Notifications that wait for the horizon.
+    /// The notifications that wait for the send horizon.
     var behindHorizon = NotificationList()
-    /// How many offsets the log held when the partition was assigned without a committed offset, until the first record
-    /// is received.
+    /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
+    /// record. `nil` otherwise.
     var unsetRecords: Int64?
-    /// Records that are not wholly admitted, in offset order; `.none` if all are. Nothing is read meanwhile.
+    /// The first and last record that wait for admission, in offset order, or `.none`. No more records are read
+    /// meanwhile.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
 
@@ -101,7 +103,7 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Returns the commit of this assignment that was read back; `nil` if another worker wrote it.
+    /// Returns the commit of this assignment that was read back, or `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.matches(offset, metadata) }
@@ -112,32 +114,32 @@ struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// So much is settled above what is open that a commit's map is nearly full. With nothing open, only reading on
-    /// makes it shorter.
+    /// Whether a commit's map is nearly full, because many records above an open one are settled. Without open records,
+    /// only further reading makes the map shorter.
     var isSpanFull: Bool { mapEighths >= 7 && ledger.openCount > 0 }
 
-    /// Whether more of it may be read.
+    /// Whether more records of the partition may be read.
     var takesRecords: Bool { phase == .active && firstAdmitting == .none && !isSpanFull }
 
-    /// What is read next, or later.
+    /// A lower bound of the next offset to be read.
     var nextOffset: Int64 { max(ledger.highestReceived + 1, ledger.committable ?? 0) }
 
-    /// Open notifications that may lie above the horizon, where `offset` is the next. A commit may name a lower horizon
-    /// than the one before.
+    /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
+    /// upper bound, because a commit may contain a lower horizon than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
-        // Each offset is one at most, and nothing waits for the horizon that was below it before.
+        // Every offset then has at most one notification, and no waiting notification was below the horizon before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
 
-    /// One past the last offset that may have been sent, or is known to be settled.
+    /// One past the last offset that may have been sent or is known to be settled.
     var sentEnd: Int64 {
         max(
             horizon.acknowledged ?? 0, ledger.inheritedHorizon, ledger.mapEnd, ledger.committable ?? 0,
             ledger.committedAtAssignment ?? 0)
     }
 
-    /// Whether it is being given up: what comes back unprocessed is dropped.
+    /// Whether the partition is being given up. Sends that return unprocessed are then dropped.
     var isLeaving: Bool {
         switch phase {
         case .draining, .leaving, .left: true
@@ -145,10 +147,10 @@ struct Partition: ~Copyable {
         }
     }
 
-    /// Whether the last commit may be made.
+    /// Whether the last commit may be sent.
     var mayLeave: Bool { phase == .leaving || phase == .draining && open == 0 }
 
-    /// Whether a commit should not wait for the interval.
+    /// Whether a commit should be sent without waiting for the interval.
     var isUrgent: Bool {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
@@ -159,7 +161,7 @@ struct Partition: ~Copyable {
         }
     }
 
-    /// Whether there is something to commit at all.
+    /// Whether a commit is needed.
     var wantsCommit: Bool {
         switch phase {
         case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
@@ -168,11 +170,11 @@ struct Partition: ~Copyable {
     }
 }
 
-// What a reply to its commit leads to.
+// Handles the replies to its commits.
 extension Partition {
-    /// The broker took it.
+    /// Handles an acknowledged commit.
     ///
-    /// - Returns: whether what waits for the horizon may go on.
+    /// - Returns: Whether notifications that wait for the horizon may continue.
     mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
         journal.counters.commitsAcknowledged &+= 1
         if let before = committed ?? ledger.committedAtAssignment {
@@ -190,7 +192,7 @@ extension Partition {
         return true
     }
 
-    /// - Parameter longestPauseNs: the limit of the pause, which grows with each refusal.
+    /// - Parameter longestPauseNs: The maximum pause. The pause doubles with each refusal.
     mutating func refuse(
         isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
     ) {
@@ -200,14 +202,14 @@ extension Partition {
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
-        // There is no topic from which a successor could read it.
+        // Without the topic, no successor can read the partition.
         if isImpossible, isLeaving { phase = .left }
     }
 
-    /// Its metadata was too large: the next is half as long.
+    /// Halves the length of the next metadata, because this one was too large.
     mutating func halveMetadata(of commit: Pending, journal: inout Journal) {
         let half = min(metadataLimit, commit.characters) / 2
-        // With less there would be no room for the horizon and the owner.
+        // Shorter metadata could not contain the horizon and the owner.
         if half < CommitMapWriter.leastCharacters { refuse(isImpossible: false, journal: &journal) }
         metadataLimit = max(half, CommitMapWriter.leastCharacters)
     }

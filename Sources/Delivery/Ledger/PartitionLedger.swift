@@ -1,31 +1,31 @@
-/// One partition in one assignment: what was received, what of it is settled, what may be committed.
+/// The received and settled records of one partition in one assignment, which determine the offset to commit.
 ///
-/// Offsets come in ascending order and settle in any. Offsets that never come (compaction, transaction markers) count
-/// as settled, because only what was received is tracked. O(1) amortized per record; memory and cost of a commit grow
-/// with the open records only, however far apart they are: settled neighbours become one entry.
+/// Offsets are received in ascending order and settle in any order. Offsets that are never received (compaction,
+/// transaction markers) count as settled, because only received records are tracked. O(1) amortized per record. Memory
+/// and the cost of a commit grow with the number of open records only, because adjacent settled records share an entry.
 package struct PartitionLedger: ~Copyable {
-    // Not private: Swift 6.3.1 crashes ("Global is external") on a private type inside a ~Copyable one.
+    // This type is not private: Swift 6.3.1 crashes ("Global is external") on a private type inside a ~Copyable one.
     struct Entry {
         var offset: Int64
-        /// The caller's name for the record; `settledMark` once it is settled.
+        /// The caller's slot of the record, or `settledMark` once it is settled.
         var record: RecordSlot
-        /// Of settled neighbours: from the first to one past the last. Of an open record: 1.
+        /// The number of offsets from the first to the last settled one of the entry, or 1 for an open record.
         var length: UInt32 = 1
 
         var end: Int64 { offset + Int64(length) }
     }
     private static var settledMark: RecordSlot { .none }
-    /// Entries are merged when there are so many beside this multiple of the open ones.
+    /// Entries are merged when their number exceeds `slack` plus `entriesPerOpen` for each open record.
     private static let slack = 64
     private static let entriesPerOpen = 4
 
-    /// The offset that the group had committed when the partition was assigned, if any.
+    /// The group's committed offset at the assignment, if any.
     package let committedAtAssignment: Int64?
-    /// -1 until something was received.
+    /// The highest received offset, or -1.
     package private(set) var highestReceived: Int64 = -1
     package private(set) var openCount = 0
     private(set) var entries = RingBuffer<Entry>()
-    /// What the commit map that was read back says of offsets not received yet.
+    /// The entries of the previous owner's commit map for offsets that were not received yet.
     private var inherited: CommitMap
 
     package init(committed: Int64?, map: CommitMap) {
@@ -33,29 +33,29 @@ package struct PartitionLedger: ~Copyable {
         inherited = map
     }
 
-    /// Offsets from the first that is not settled to the highest received.
+    /// The number of offsets from the first that is not settled to the highest received.
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
 
-    /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
-    /// before; `nil` if nothing was ever committed or received.
+    /// The offset to commit: the first one that is not settled, else one past the highest received, else the committed
+    /// one at the assignment. `nil` if nothing was committed or received.
     package var committable: Int64? {
         if !entries.isEmpty { return entries[entries.head].offset }
         return highestReceived >= 0 ? highestReceived + 1 : committedAtAssignment
     }
 
-    /// The highest offset that was received, or one below the committed one if that is higher: the same log has no new
-    /// record there.
+    /// The highest received offset, or one below the committed offset if that is higher. Lower offsets of the same log
+    /// are not new.
     package var highestKnown: Int64 { max(highestReceived, (committedAtAssignment ?? 0) - 1) }
 
-    /// Enters `offset` under the name `record` (not `.none`) where it is open: settle it by `settle(position)`.
+    /// Adds `offset` with the slot `record` (not `.none`) if it is open. Settle it with `settle(position)`.
     ///
-    /// - Returns: which of its indexes are settled; `nil` if it is not open, since the commit map that was read back
-    ///   names it settled, or it was received before.
+    /// - Returns: The settled indexes of the record, or `nil` if the commit map lists the record as settled, or if it
+    ///   was received before.
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> [Range<Int64>]? {
         if offset <= highestReceived { return nil }
         highestReceived = offset
         guard let settledIndexes = inherited.take(offset) else {
-            // Below the first open record everything received is settled anyway.
+            // Offsets below the first open record count as settled without an entry.
             if !entries.isEmpty { appendSettled(offset) }
             return nil
         }
@@ -64,7 +64,7 @@ package struct PartitionLedger: ~Copyable {
         return settledIndexes
     }
 
-    /// Counts everything below `offset` as received. Returns whether that is news.
+    /// Marks all offsets below `offset` as received. Returns whether this changes anything.
     mutating func reachedEnd(_ offset: Int64) -> Bool {
         guard offset - 1 > highestKnown else { return false }
         highestReceived = offset - 1
@@ -77,7 +77,7 @@ package struct PartitionLedger: ~Copyable {
         if let merged = Self.merge(entries[last], entry) { entries[last] = merged } else { entries.append(entry) }
     }
 
-    /// Both as one entry; `nil` if one is open, or they are too far apart.
+    /// Returns both entries merged, or `nil` if one is open or they are too far apart.
     private static func merge(_ lower: Entry, _ upper: Entry) -> Entry? {
         guard lower.record == settledMark, upper.record == settledMark,
             let length = UInt32(exactly: upper.end - lower.offset)
@@ -85,17 +85,17 @@ package struct PartitionLedger: ~Copyable {
         return Entry(offset: lower.offset, record: settledMark, length: length)
     }
 
-    /// The position of the record received last, to settle it by, and its name.
+    /// The position and the slot of the last received record. The position is needed to settle it.
     package var lastPosition: UInt64 { entries.tail - 1 }
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
-    /// Records below it may have been sent by a previous owner.
+    /// The send horizon of the previous owner. Records below it may have been sent.
     package var inheritedHorizon: Int64 { inherited.horizon }
 
-    /// One past the highest offset that a commit's map can say to be settled.
+    /// One past the highest offset that a commit's map can list as settled.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
 
-    /// - Parameter moved: called for each open record whose position changes.
+    /// - Parameter moved: Called for each open record with a new position.
     @inline(__always)
     package mutating func settle(
         _ position: UInt64, moved: (_ record: RecordSlot, _ position: UInt64) -> Void = { _, _ in }
@@ -107,8 +107,9 @@ package struct PartitionLedger: ~Copyable {
         if entries.count > Self.entriesPerOpen * openCount + Self.slack { compact(moved) }
     }
 
-    /// Settled neighbours become one entry, from the end backwards. At most two entries for each open record are left,
-    /// so this happens again only after a number of settlements, or receipts, in proportion to what it costs.
+    /// Merges adjacent settled entries, from the last to the first. At most two entries per open record remain. The
+    /// next call therefore comes only after a number of records in proportion to its cost, so the amortized cost is
+    /// constant.
     private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
         var kept = entries.tail
         var position = entries.tail
@@ -127,7 +128,7 @@ package struct PartitionLedger: ~Copyable {
         while entries.head != kept { entries.removeFirst() }
     }
 
-    /// The caller's name of the record at the watermark; `nil` if nothing is open.
+    /// The slot of the record at the watermark, or `nil` if no record is open.
     package var firstOpenRecord: RecordSlot? { entries.isEmpty ? nil : entries[entries.head].record }
 
     /// Calls `body` with each open record, in offset order.
@@ -140,9 +141,9 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// Gives `writer`, started at `committable`, what is settled above it.
+    /// Writes the settled offsets above `committable` to `writer`, which was started with that base.
     ///
-    /// - Parameter indexes: a record's settled indexes as bits; `nil` if none is, or it has one notification only.
+    /// - Parameter indexes: Returns a record's settled indexes as bits, or `nil` if none is settled.
     package func write(
         to writer: inout CommitMapWriter, indexes: (_ record: RecordSlot) -> UnsafeBufferPointer<UInt64>?
     ) {
@@ -169,7 +170,7 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// One past the last offset of the older half of the open records, which has at least one; `nil` if nothing is
+    /// One past the last offset of the older half of the open records (at least one record). `nil` if no record is
     /// open.
     var olderHalfEnd: Int64? {
         var left = max(1, openCount / 2)
@@ -181,9 +182,9 @@ package struct PartitionLedger: ~Copyable {
         return end
     }
 
-    /// The horizon of the last commit: one past the highest record that has, or may have, a send in doubt.
+    /// Returns the send horizon of the last commit: one past the highest record that may have a send in doubt.
     ///
-    /// - Parameter isInDoubt: for a record received in this assignment that is not settled.
+    /// - Parameter isInDoubt: Whether a received record that is not settled has a send in doubt.
     package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {
         let next = max(highestReceived + 1, committable ?? 0)
         if let end = inherited.doubtEnd(from: next) { return end }

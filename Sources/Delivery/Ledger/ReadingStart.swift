@@ -1,20 +1,21 @@
-/// Where a partition is to be read from.
+/// The offset from which a newly assigned partition is read.
 package enum ReadingStart: Equatable, Sendable {
     case at(Int64)
-    /// At the log's beginning, since the group has committed nothing.
+    /// The start of the log, because the group has no committed offset.
     case nothingCommitted
-    /// At its beginning: the log ends below what was committed, or no log has such an offset. It was made anew, or cut.
+    /// The start of the log, because the committed offset is beyond its end or impossible. The log was replaced or
+    /// truncated.
     case logChanged
-    /// At its beginning, which is above what was committed: retention was quicker.
+    /// The start of the log, because retention has deleted the records from the committed offset on.
     case overtaken
 
-    /// Where to read a partition from that was assigned, before `DeliveryMachine.assign` (which decides likewise).
+    /// Determines where to read a newly assigned partition. `DeliveryMachine.assign` uses the same rule.
     ///
     /// - Parameters:
-    ///   - committed: as read from the group; `nil` if there is none.
-    ///   - logStart: the first offset that the partition's leader has; `nil` or negative if it is unknown.
-    ///   - logEnd: its last stable offset, which is as far as a reader of committed records gets. Where something
-    ///     committed lies beyond that, its high watermark, since a transaction may be open. `nil` or negative if it is
+    ///   - committed: The group's committed offset, or `nil` if there is none.
+    ///   - logStart: The leader's first offset of the log, or `nil` or a negative number if unknown.
+    ///   - logEnd: The leader's last stable offset, up to which a reader of committed records can read. If the
+    ///     committed offset is higher, the high watermark, because a transaction may be open. `nil` or negative if
     ///     unknown.
     package init(committed: Int64?, logStart: Int64?, logEnd: Int64?) {
         guard let committed else {
@@ -33,11 +34,11 @@ package enum ReadingStart: Equatable, Sendable {
     }
 }
 
-/// The highest offset that is believed. Every sum of an offset and a limit of the machine stays below 2^63, so nothing
-/// that a group has committed can overflow.
+/// The highest valid offset. The sum of an offset and any limit of the machine is below 2^63, so no committed offset
+/// can cause an overflow.
 package enum OffsetLimit {
     package static let highest: Int64 = 1 << 62
 
-    /// Whether an offset, as a broker or a commit tells it, can be one.
+    /// Whether an offset from a broker or a commit is valid.
     package static func holds(_ offset: Int64) -> Bool { offset >= 0 && offset <= highest }
 }

@@ -1,4 +1,4 @@
-/// The choice of a tier for a notification that is sent again later. Tiers whose topic is not writable are skipped.
+/// Selects the retry tier of a notification. Tiers whose topic is not writable are skipped.
 package struct RetryTiers: Sendable {
     private let tiers: [MachineSettings.Tier]
     private var isWritable: [Bool]
@@ -8,7 +8,7 @@ package struct RetryTiers: Sendable {
     package init(_ tiers: [MachineSettings.Tier]) {
         precondition(!tiers.isEmpty, "there is at least one retry tier")
         precondition(
-            zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "retry tiers ascend by their delays")
+            zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "retry tiers are sorted by delay")
         self.tiers = tiers
         isWritable = Array(repeating: true, count: tiers.count)
     }
@@ -17,7 +17,7 @@ package struct RetryTiers: Sendable {
 
     /// Sets which tiers' topics are writable.
     package mutating func setWritable(_ isWritable: some Collection<Bool>) {
-        precondition(isWritable.count == tiers.count, "every tier can be written or not")
+        precondition(isWritable.count == tiers.count, "one value for each retry tier")
         self.isWritable = Array(isWritable)
         isAnyWritable = self.isWritable.contains(true)
     }
@@ -32,20 +32,20 @@ package struct RetryTiers: Sendable {
     /// The tier of most deferred notifications.
     package var shortest: Int { writable(0) }
 
-    /// Returns the tier of a deferred notification whose turn comes after `rounds` further stays: the longest one that
-    /// does not exceed this time, so that few return too early. Ignores whether it is writable.
+    /// Returns the tier of a deferred notification whose turn comes after `rounds` rounds: the longest one that does
+    /// not exceed this time, so that few return too early. Ignores whether it is writable.
     ///
-    /// - Parameter roundMs: The duration of one stay.
+    /// - Parameter roundMs: The duration of one round.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
         let (turnMs, isFar) = rounds.multipliedReportingOverflow(by: roundMs)
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
     }
 
-    /// The assumed minimum time between two notifications of a device that are sent one after the other.
+    /// The assumed minimum time between the sends of two notifications of a device.
     private static let deviceQueueStepMs: Int64 = 50
 
     /// Returns the tier of a notification that a full device queue rejected after `turnedAway` others, if the queue
-    /// accepts `limit` of them per stay.
+    /// accepts `limit` of them per round.
     package func tier(turnedAway: UInt16, limit: Int) -> UInt8 {
         let limit = max(1, limit)
         let roundMs = max(patienceMs, Int64(limit) * Self.deviceQueueStepMs)
@@ -53,22 +53,23 @@ package struct RetryTiers: Sendable {
         return UInt8(clamping: tier(inRounds: rounds, ofMs: roundMs))
     }
 
-    /// Returns the tier of a notification that is due in `ms`: the longest one that ends by then, or at most the
+    /// Returns the tier of a notification that is due in `ms`: the longest one whose delay ends by then, or at most the
     /// shortest delay later.
     ///
-    /// A topic is read in order, so a notification that is due before its tier's delay ends waits for the records
-    /// before it. It is therefore late by at most the shortest delay, and a notification due in nearly a tier's delay
-    /// needs no stays in shorter tiers. If the tier is not writable, the next shorter one is used, from which the
-    /// notification moves on; without one, a longer tier, which delays it.
+    /// A topic is read in order. A notification that is due before its tier's delay ends is therefore read late, by at
+    /// most the shortest delay. In return, a notification that is due in slightly less than a tier's delay skips the
+    /// shorter tiers. If the tier is not writable, the next shorter one is used, or else a longer one, which delays the
+    /// notification.
     package func tier(dueInMs ms: Int64) -> Int {
         let tier = tiers.lastIndex { $0.delayMs - tiers[0].delayMs <= ms } ?? 0
         return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier
     }
 
-    /// The time after which deferred notifications use a longer tier, because each return writes them again.
+    /// The minimum duration of a round: three stays in the shortest tier. Long rounds select longer tiers, which write
+    /// each notification less often.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 
-    /// The tier after `patienceMs`.
+    /// The tier of a deferral that has lasted for minutes.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }

@@ -1,14 +1,14 @@
 import PushRecords
 
-/// What is written for a notification that is decided: which records, what waits for its producer, what waits to be
-/// acknowledged. And what an answer leads to, since the records say it.
+/// Determines the consequence of each answer and the records to produce for a concluded notification. It also tracks
+/// which records wait to be produced or acknowledged.
 struct Settlement: ~Copyable {
     private let inPlace = InPlace()
     private(set) var productions: ProductionQueues
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The rare texts of answers.
+    /// Texts of unusual answers.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
@@ -21,7 +21,7 @@ struct Settlement: ~Copyable {
 
     // MARK: Answers
 
-    /// Writes down what APNs answered, and looks up what it leads to.
+    /// Stores the answer of APNs, and returns the row of the verdict table for it.
     mutating func note(
         _ completion: Completion, in batch: CompletionBatch, for slot: NotificationSlot,
         in store: inout NotificationStore
@@ -44,14 +44,14 @@ struct Settlement: ~Copyable {
         return row
     }
 
-    /// The notification is gone.
+    /// Removes the texts of a notification that is freed.
     @inline(__always)
     mutating func forget(_ slot: NotificationSlot) {
         if !texts.isEmpty { texts[slot] = nil }
     }
 
-    /// Since when its token is dead, where a dead-token record is due. A 410 without a time gets none;
-    /// where a verdict or `include_bad_tokens` says dead, the time is that of the send.
+    /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
+    /// timestamp gets none. If a verdict or `include_bad_tokens` makes the token dead, the time is that of the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:
@@ -63,16 +63,16 @@ struct Settlement: ~Copyable {
         }
     }
 
-    // MARK: To be produced
+    // MARK: Production
 
-    /// One more record is to be written for it.
+    /// Queues another record of this notification to be produced.
     mutating func produce(_ slot: NotificationSlot, to target: ProductionTarget, in store: inout NotificationStore) {
         store[slot].unproduced += 1
         store[slot].unacknowledged += 1
         productions[target].append(store.id(of: slot))
     }
 
-    /// The next record for a topic; what became void since it was queued is passed by.
+    /// Returns the next notification with a record for a topic. Entries that became invalid are removed.
     mutating func next(for target: ProductionTarget, in store: borrowing NotificationStore) -> NotificationID? {
         guard target != .deadLetters else { return nil }
         while !productions[target].isEmpty {
@@ -83,32 +83,32 @@ struct Settlement: ~Copyable {
         return nil
     }
 
-    /// The producer copied it. Returns whether all of its notification was.
+    /// Removes a record that the producer has copied. Returns whether all records of the notification were copied.
     mutating func produced(
         _ id: NotificationID, to target: ProductionTarget, in store: inout NotificationStore
     ) -> Bool {
         precondition(
             productions[target][productions[target].head] == id && store.isCurrent(id),
-            "productions are made in their order")
+            "records are produced in the order of their queue")
         productions[target].removeFirst()
         store[id.slot].unproduced -= 1
         return store[id.slot].unproduced == 0
     }
 
-    /// Kafka has one record of it. Returns whether it has all, or `nil` if none was awaited.
+    /// Counts an acknowledged record. Returns whether all records are acknowledged, or `nil` if none was awaited.
     func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
         guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
         store[id.slot].unacknowledged -= 1
         guard store[id.slot].unacknowledged == 0 else { return false }
-        precondition(store[id.slot].unproduced == 0, "what is acknowledged was produced")
+        precondition(store[id.slot].unproduced == 0, "a record was acknowledged before it was produced")
         return true
     }
 
-    // MARK: Topics that cannot be written
+    // MARK: Writable topics
 
     func isWritable(_ target: ProductionTarget) -> Bool { !unwritable.contains(target) }
 
-    /// Returns whether that is news.
+    /// Stores whether a topic is writable. Returns whether this is a change.
     mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) -> Bool {
         guard self.isWritable(target) != isWritable else { return false }
         if isWritable { unwritable.remove(target) } else { unwritable.insert(target) }
@@ -116,14 +116,14 @@ struct Settlement: ~Copyable {
         return true
     }
 
-    /// What waits for tiers that cannot be written goes to others, of which there is one.
+    /// Moves notifications that wait for unwritable tiers to other tiers. At least one tier must be writable.
     mutating func emptyUnwritableTiers(in store: inout NotificationStore, nowMs: Int64) {
         for tier in 0..<tiers.count where !isWritable(.retry(tier: tier)) {
             while let id = next(for: .retry(tier: tier), in: store) {
                 productions[.retry(tier: tier)].removeFirst()
                 let slot = id.slot
                 guard case .concluded(.retry(_, let isAttempt)) = store[slot].state else {
-                    preconditionFailure("what waits for a tier is on its way there")
+                    preconditionFailure("a notification in a tier's queue has a retry record")
                 }
                 let notBeforeMs = store.notBeforeMs(slot)
                 let isScheduled = isScheduled(slot, in: store)
@@ -136,23 +136,24 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// When what goes to a tier now is due there: after the tier's delay, and, of what is not to be sent before, by
-    /// then at the latest.
+    /// Returns the due time of a notification that is moved to a tier now. It is the end of the tier's delay, or its
+    /// scheduled time if that is earlier.
     func dueMs(_ slot: NotificationSlot, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
         let dueMs = RecordTime.adding(tiers.delayMs(of: tier), to: nowMs)
         let notBeforeMs = store.notBeforeMs(slot)
         return notBeforeMs > nowMs ? min(dueMs, notBeforeMs) : dueMs
     }
 
-    /// Whether what is on its way to a tier only waits there for when it is to be sent: it is due no later than that.
+    /// Returns whether a notification on its way to a tier waits for its scheduled time: it is due there by that time.
     private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         guard case .concluded(.retry(let dueMs, _)) = store[slot].state else { return false }
         let notBeforeMs = store.notBeforeMs(slot)
         return notBeforeMs > 0 && dueMs <= notBeforeMs
     }
 
-    /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either
-    /// both records are written, or the retry record. Its ending stays counted; it will have another one.
+    /// Removes and returns the notifications whose dead-token record and result both wait, so that they can be
+    /// deferred. Either both records are produced, or only the retry record. The outcome was already counted, and will
+    /// be counted again.
     mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count
@@ -166,7 +167,8 @@ struct Settlement: ~Copyable {
                 productions[.unregistered].append(id)
                 continue
             }
-            // Its id was not given out yet: what is queued under the old generation is void.
+            // Entries in the production queues refer to the old generation and become invalid. No caller has this id
+            // yet.
             store[slot].generation &+= 1
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
@@ -175,17 +177,17 @@ struct Settlement: ~Copyable {
         return taken
     }
 
-    // MARK: What is written
+    // MARK: Content of records
 
-    /// As `DeliveryMachine.withResult`.
+    /// Implements `DeliveryMachine.withResult`.
     ///
-    /// - Parameter tried: the environment that called the token bad before, if it is another one than is named.
+    /// - Parameter tried: The environment that rejected the token as bad first, if it is not the one in the result.
     func withResult<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
         guard case .concluded(.result(let outcome)) = store[slot].state else {
-            preconditionFailure("what has a result is decided")
+            preconditionFailure("the notification has no outcome")
         }
         let answer = store[slot].answer
         var ending = Ending(
@@ -194,9 +196,9 @@ struct Settlement: ~Copyable {
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
-        // Seconds since 1970 that are read as milliseconds are a time in January or February 1970.
+        // A timestamp in seconds that was meant to be in milliseconds is a time in January or February 1970.
         if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
-            ending.detail.subject = StaticString("its timestamp is of 1970: seconds instead of milliseconds?").lentBytes
+            ending.detail.subject = StaticString("its timestamp is in 1970: seconds instead of milliseconds?").lentBytes
         }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
@@ -209,7 +211,7 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// Lends the text of a reason that is not known by name: Apple's word, or `HTTP <status>`.
+    /// Lends the text of a reason without a `ReasonCode`: Apple's reason, or `HTTP <status>`.
     private func withReasonText<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, _ body: (UnsafeRawBufferPointer) -> R
     ) -> R {
@@ -218,15 +220,15 @@ struct Settlement: ~Copyable {
         return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }
 
-    /// As `DeliveryMachine.withRetry`.
+    /// Implements `DeliveryMachine.withRetry`.
     ///
-    /// - Parameter triedApp: the name of the app that called the token bad before, or empty.
+    /// - Parameter triedApp: The name of the app that already rejected the token as bad, or empty.
     func withRetry<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
-            preconditionFailure("what has a retry record is on its way to a tier")
+            preconditionFailure("the notification has no retry record")
         }
         let content = content(slot, in: store)
         var order = RetryOrder(
@@ -282,14 +284,14 @@ struct Settlement: ~Copyable {
 }
 
 private struct AnswerTexts {
-    /// A reason that is not known by name.
+    /// A reason without a `ReasonCode`.
     var reason: String?
-    /// `apns-unique-id` (development only).
+    /// The answer's `apns-unique-id` (development only).
     var uniqueID: String?
 }
 
 extension Outcome {
-    /// Its index in `allCases`.
+    /// The index in `allCases`.
     package var index: Int {
         switch self {
         case .accepted: 0
@@ -302,8 +304,8 @@ extension Outcome {
     }
 }
 
-/// What waits for its producer: a queue for each topic that records are written to, so that a topic that cannot be
-/// written holds up nothing that goes elsewhere.
+/// The notifications whose records wait for the producer. Each topic has a queue, so an unwritable topic does not delay
+/// the others.
 struct ProductionQueues: ~Copyable {
     private let queues: UnsafeMutablePointer<RingBuffer<NotificationID>>
     private let queueCount: Int
@@ -319,7 +321,7 @@ struct ProductionQueues: ~Copyable {
         queues.deallocate()
     }
 
-    /// All that waits, what became void since it was queued included. For the checks of tests.
+    /// The number of all entries, including invalid ones. For checks in tests.
     var count: Int {
         var sum = 0
         for index in 0..<queueCount { sum += queues[index].count }
@@ -339,7 +341,7 @@ struct ProductionQueues: ~Copyable {
         case .retry(let tier):
             precondition(tier >= 0 && 2 + tier < queueCount, "there is no such retry tier")
             return 2 + tier
-        case .deadLetters: preconditionFailure("the publisher has the dead letters")
+        case .deadLetters: preconditionFailure("the publisher owns the dead letters")
         }
     }
 }

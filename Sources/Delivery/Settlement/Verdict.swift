@@ -1,30 +1,30 @@
 package import PushRecords
 
-/// What an answer leads to. `delivery.verdicts` has the same words.
+/// The consequence of an answer from APNs. `delivery.verdicts` uses the same names.
 package enum Verdict: String, CaseIterable, Sendable {
-    /// Delivered to APNs.
+    /// APNs accepted the notification.
     case accept
     /// The device token is dead.
     case unregister
-    /// Never to be sent again unchanged.
+    /// The notification must not be sent again unchanged.
     case reject
-    /// At once, on whatever connection.
+    /// Send it again immediately, on any connection.
     case resend
-    /// Later, through a retry tier.
+    /// Send it again later, from a retry tier.
     case retry
-    /// Our credential is refused, not this notification.
+    /// Apple refuses the app's credential. The notification is not the cause.
     case credentialFault = "credential_fault"
 }
 
-/// A row of the table: what an answer leads to, and what else the decision needs.
+/// A row of the verdict table.
 package struct VerdictRow: Equatable, Sendable {
     package var verdict: Verdict
-    /// Of a `resend`: what the same answer to the next try leads to.
+    /// For `resend`, the verdict if the next send gets the same answer.
     package var again: Verdict
-    /// Of a `resend`: only where a newer connection is there than the try went over (`Completion.carriedOlderToken`),
-    /// else `again`.
+    /// Whether `resend` applies only if there is a newer connection than that of the send
+    /// (`Completion.carriedOlderToken`). Otherwise `again` applies.
     package var needsNewer = false
-    /// Of a `retry` or `credentialFault`: the delay asked for.
+    /// For `retry` and `credentialFault`, the minimum delay.
     package var delayMs: Int64
 
     package init(
@@ -38,17 +38,17 @@ package struct VerdictRow: Equatable, Sendable {
     }
 }
 
-/// The one table of what APNs' answers lead to: by reason first, by status when the reason is unknown or could not be
-/// read. Source: Apple, "Handling notification responses from APNs"; why each is so: <doc:Verdicts>.
+/// The verdicts by reason, or by status if the reason is unknown or unreadable. Source: Apple, "Handling notification
+/// responses from APNs". <doc:Verdicts> explains each row.
 package struct VerdictTable: Sendable {
     package static let shortDelayMs: Int64 = 30_000
-    /// Apple, of 500 and 503: "retry after 15 minutes".
+    /// The delay after 500 and 503. Apple: "retry after 15 minutes".
     package static let longDelayMs: Int64 = 900_000
 
     private var rows: [VerdictRow?]
     private var overridesByText: [String: VerdictRow] = [:]
 
-    /// - Parameter overrides: `delivery.verdicts`, by Apple's word.
+    /// - Parameter overrides: `delivery.verdicts`, by Apple's reason.
     package init(overrides: [String: Verdict] = [:]) {
         rows = Array(repeating: nil, count: 256)
         for code in ReasonCode.allCases { rows[Int(code.rawValue)] = Self.standard(code) }
@@ -62,9 +62,9 @@ package struct VerdictTable: Sendable {
         }
     }
 
-    /// The row of an answer.
+    /// Returns the row of an answer.
     ///
-    /// - Parameter text: of a reason that is `.other`.
+    /// - Parameter text: Apple's reason if `reason` is `.other`.
     package func row(reason: ReasonCode, text: String?, status: UInt16) -> VerdictRow {
         if status == 200 { return VerdictRow(.accept) }
         if let row = rows[Int(reason.rawValue)] { return row }
@@ -78,14 +78,14 @@ package struct VerdictTable: Sendable {
         case 410: VerdictRow(.unregister)
         case 403: VerdictRow(.credentialFault)
         case 429: VerdictRow(.retry)
-        // Of the binary protocol: a processing error, and none that it knows.
+        // Statuses of the binary protocol: a processing error, and "none (unknown)".
         case 1, 255: VerdictRow(.retry)
         case 500...599: VerdictRow(.retry, delayMs: longDelayMs)
         default: VerdictRow(.reject)
         }
     }
 
-    /// `nil`: the status decides.
+    /// Returns the row of a reason, or `nil` if the status decides.
     private static func standard(_ reason: ReasonCode) -> VerdictRow? {
         switch reason {
         case .none, .other:
@@ -99,16 +99,15 @@ package struct VerdictTable: Sendable {
             .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
             VerdictRow(.reject)
         case .topicDisallowed:
-            // Apple knows a new bundle id on new connections only; the transport makes some before it hands the
-            // completion over, where it did not just do so. Then the credential is not for this one of the app's bundle
-            // ids.
+            // Apple accepts a new bundle id only on new connections. Unless it just did so, the transport opens new
+            // connections before it reports the completion. If the answer repeats, the credential does not belong to
+            // this bundle id.
             VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
-            // Resent when the try carried an older token than the connection has by now
-            // (`Completion.carriedOlderToken`; the transport renews it before it hands the completion over, where it
-            // may).
+            // Resent if the request had an older token than the connection has now (`Completion.carriedOlderToken`).
+            // The transport renews the token, if allowed, before it reports the completion.
             VerdictRow(.credentialFault)
         case .unrelatedKeyIdInToken:
             VerdictRow(.resend, again: .credentialFault)

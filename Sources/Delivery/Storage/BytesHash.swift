@@ -1,4 +1,4 @@
-/// Hash and comparison of short byte strings, eight bytes a step.
+/// Hashing and comparison of short byte strings, eight bytes at a time.
 enum BytesHash {
     static func hash(_ bytes: UnsafeRawBufferPointer, seed: UInt64) -> UInt64 {
         var hash = seed ^ 0x9E37_79B9_7F4A_7C15 ^ UInt64(bytes.count)

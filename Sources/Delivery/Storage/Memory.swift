@@ -1,23 +1,23 @@
-// The machine's commands and events are in the vocabulary of the transports, so a module that drives the machine gets
-// both with one import.
+// The machine uses the transports' types in its inputs and outputs. With this export, one import is enough for a module
+// that drives the machine.
 @_exported public import PushTransport
 import Synchronization
 
-/// The number of an entry of one of the machine's tables. Each table has a type of its own for it, so that the compiler
-/// finds a slot of one table used for another.
+/// The index of an entry in one of the machine's tables. Each table has a separate slot type, so that the compiler
+/// rejects slots of another table.
 package protocol Slot: Hashable, Comparable, Sendable {
     var number: UInt32 { get }
     init(_ number: UInt32)
 }
 
 extension Slot {
-    /// No slot.
+    /// The value for "no slot".
     @inlinable package static var none: Self { Self(.max) }
 
     @inlinable package static func < (left: Self, right: Self) -> Bool { left.number < right.number }
 }
 
-/// Where a notification is in the `NotificationStore`.
+/// The index of a notification in the `NotificationStore`.
 package struct NotificationSlot: Slot {
     package let number: UInt32
 
@@ -32,22 +32,22 @@ extension NotificationID {
     package var slot: NotificationSlot { NotificationSlot(number) }
 }
 
-/// Where a record with something open is in the `NotificationStore`.
+/// The index of a record with open notifications in the `NotificationStore`.
 package struct RecordSlot: Slot {
     package let number: UInt32
 
     @inlinable package init(_ number: UInt32) { self.number = number }
 }
 
-/// Where an assignment is in the `CommitLedger`.
+/// The index of an assignment in the `CommitLedger`.
 package struct PartitionSlot: Slot {
     package let number: UInt32
 
     @inlinable package init(_ number: UInt32) { self.number = number }
 }
 
-/// The slots of a table from the first on, in their order, used or not. (A lazy map is many times slower in debug
-/// builds, where the invariants walk over all slots after each step.)
+/// All slots of a table in ascending order, including unused ones. In debug builds this is many times faster than a
+/// lazy map, and the invariant checks iterate over all slots after each step.
 struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     private var number: UInt32 = 0
     private let end: UInt32
@@ -62,21 +62,22 @@ struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     }
 }
 
-/// Gives the large value that contains it a fixed address.
+/// A member that gives the large value which contains it a fixed address.
 ///
-/// The compiler copies a loadable value to the stack for each call that only reads it, even a noncopyable one (Swift
-/// 6.3: 1,752 bytes of the machine for each record read, measured with callgrind). A value that contains an atomic has
-/// a fixed address, which is passed instead.
+/// The compiler copies a loadable value to the stack for each call that only reads it, even a noncopyable one. (Swift
+/// 6.3 copied 1,752 bytes of the machine for each record read, measured with callgrind.) A value with an atomic member
+/// has a fixed address, and the compiler passes the address instead.
 struct InPlace: ~Copyable {
     private let atomic = Atomic(false)
 }
 
-/// Slots of plain values, named by a type of their own, given out and taken back in constant time; memory doubles when
-/// all are taken and never shrinks. Slots are reused most recent first, so that a small working set stays in the cache.
+/// A table of plain values with a free list. Taking and returning a slot takes constant time. The memory doubles when
+/// all slots are taken, and never shrinks. The most recently returned slot is reused first, so a small working set
+/// stays in the cache.
 ///
-/// The slab does not clear what it gives out: the caller initializes it, and may leave a generation in place.
+/// Slots are not cleared. The caller initializes them, and may keep a generation in place.
 struct Slab<Element, ElementSlot: Slot>: ~Copyable {
-    /// Valid until the next `take`.
+    /// The address of the first slot, valid until the next `take`.
     private(set) var base: UnsafeMutablePointer<Element>
     private var free: UnsafeMutablePointer<UInt32>
     private var freeCount: Int
@@ -85,7 +86,7 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
 
     init(capacity: Int, empty: Element) {
         precondition(_isPOD(Element.self), "a slab holds plain values only")
-        precondition(capacity > 0, "a slab has room for at least one")
+        precondition(capacity > 0, "a slab has at least one slot")
         base = .allocate(capacity: capacity)
         base.initialize(repeating: empty, count: capacity)
         free = .allocate(capacity: capacity)
@@ -114,7 +115,7 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     }
 
     mutating func giveBack(_ slot: ElementSlot) {
-        precondition(freeCount < capacity, "no more slots are given back than were taken")
+        precondition(freeCount < capacity, "more slots were returned than were taken")
         free[freeCount] = slot.number
         freeCount += 1
     }
@@ -133,18 +134,18 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     }
 }
 
-/// A queue of plain values in one block of memory that doubles when it is full and never shrinks.
+/// A queue of plain values in one block of memory. The block doubles when it is full, and never shrinks.
 ///
-/// Every element keeps its position for life: the number of elements appended before it.
+/// Every element keeps its position: the number of elements appended before it.
 struct RingBuffer<Element>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var mask: UInt64
-    /// Position of the first element.
+    /// The position of the first element.
     private(set) var head: UInt64 = 0
-    /// Position that the next element gets.
+    /// The position of the next appended element.
     private(set) var tail: UInt64 = 0
 
-    /// - Parameter capacity: a power of two.
+    /// - Parameter capacity: A power of two.
     init(capacity: Int = 64) {
         precondition(_isPOD(Element.self), "a ring holds plain values only")
         precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a ring's capacity is a power of two")
@@ -175,7 +176,7 @@ struct RingBuffer<Element>: ~Copyable {
     }
 
     mutating func removeFirst() {
-        precondition(head != tail, "what is removed is in the ring")
+        precondition(head != tail, "the ring is empty")
         head &+= 1
     }
 
@@ -193,17 +194,17 @@ struct RingBuffer<Element>: ~Copyable {
     }
 }
 
-/// Blocks of memory for the bytes of records, in classes of 64 bytes up to 8 KB, each with a free list; larger ones
-/// come from malloc. What lies idle in free lists is limited.
+/// Memory blocks for the bytes of records. Blocks of up to 8 KB have size classes in steps of 64 bytes, each with a
+/// free list. Larger ones use malloc. The total size of the free lists is limited.
 struct BlockStore: ~Copyable {
     private static let step = 64
     private static let classCount = 128
 
-    /// The first free block of each class; its first word leads to the next.
+    /// The first free block of each class. Its first word is the address of the next one.
     private var free: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     private var idleBytes = 0
     private let idleLimit: Int
-    /// Bytes given out, rounded up to the class.
+    /// The bytes in use, rounded up to the size class.
     private(set) var openBytes = 0
 
     init(idleLimit: Int) {
@@ -222,10 +223,10 @@ struct BlockStore: ~Copyable {
         free.deallocate()
     }
 
-    /// What a block of this many bytes takes.
+    /// Returns the size of the block for this many bytes.
     static func rounded(_ size: Int) -> Int { max(step, (size + step - 1) & ~(step - 1)) }
 
-    /// A block of at least `size` bytes, aligned to 16; it must be given back with the same size.
+    /// Returns a block of at least `size` bytes, aligned to 16. Return it with the same size.
     mutating func take(_ size: Int) -> UnsafeMutableRawPointer {
         let bytes = Self.rounded(size)
         openBytes += bytes

@@ -1,28 +1,27 @@
 import PushRecords
 
-/// A notification in the slab, in less than three cache lines. The record and its body contain what its notifications
-/// share.
+/// An open notification. Its size is less than three cache lines. Values that all notifications of a record share are
+/// in `Record` and `RecordBody`.
 struct Notification {
     enum State: Equatable {
         case free
-        /// In no list. The call that admitted it, or that noticed the advance of the send horizon, changes the state
-        /// before it returns.
+        /// Admitted, and in no list. The call that sets this state changes it before it returns.
         case admitted
-        /// Behind another notification of its device.
+        /// Waits behind another notification of its device.
         case queued
-        /// In its app's queue for a free stream.
+        /// Waits in the queue of its app for a free stream.
         case ready
-        /// Waits for the send horizon to pass its record. Then it is sent or moved to a tier.
+        /// Waits until the send horizon is above its record. Then it is sent or moved to a tier.
         case behindHorizon
         /// Waits for a pause to end (monotonic). Then it is sent again.
         case backingOff(untilNs: Int64)
-        /// Handed to a transport at this millisecond of the monotonic clock, which wraps. The transport borrows the
-        /// bytes until the completion, which also frees the slot if the assignment has ended.
+        /// Handed to a transport at this millisecond of the monotonic clock (wraps). The transport borrows the bytes
+        /// until the completion. If the assignment ends before, the completion frees the slot.
         case handed(atMs: UInt32)
-        /// Its outcome is known, and its records are being produced.
+        /// The outcome is known, and the output records are being produced.
         case concluded(Ending)
 
-        /// Whether it waits: for its device's queue, a stream, the send horizon, or the end of a pause.
+        /// Whether it waits for its device's queue, a stream, the send horizon, or the end of a pause.
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true
@@ -38,11 +37,11 @@ struct Notification {
         case result(Outcome)
         /// A retry record with its due time (wall clock).
         case retry(dueMs: Int64, isAttempt: Bool)
-        /// A dead letter, because its record is unreadable. The publisher has its bytes.
+        /// A dead letter, because its record is unreadable. The publisher owns its bytes.
         case deadLetter
     }
 
-    /// Its position in the queue of its device. The queue's head stores `tail` and the counts for the queue.
+    /// The position in the queue of its device. The queue's head stores `tail` and the counts for the queue.
     struct DeviceLink {
         var hash: UInt32 = 0
         var next = NotificationSlot.none
@@ -52,19 +51,19 @@ struct Notification {
         var turnedAway: UInt16 = 0
     }
 
-    /// It will be moved to a tier instead of a connection once the send horizon has passed its record.
+    /// The reason to move it to a tier, instead of sending it, once the send horizon is above its record.
     struct Deferral: Equatable {
         var reason: DeferralReason
-        /// For `.device`, the tier in which its turn comes.
+        /// For `.device`, the tier whose delay ends about when the notification's turn comes.
         var deviceTier: UInt8 = 0
     }
 
     struct Tries {
         enum Past: UInt8 {
             case untried
-            /// A transport of this worker has returned it before.
+            /// A transport of this worker has completed a send of the notification.
             case tried
-            /// As `tried`, with a send in doubt that its record counts.
+            /// Like `tried`, with a send in doubt. `Record.doubts` counts such notifications.
             case inDoubt
         }
 
@@ -73,7 +72,7 @@ struct Notification {
         var inDoubt: Int32 = 0
         // Counts of this worker.
         var resends: UInt8 = 0
-        /// The number of consecutive returns without processing.
+        /// The number of consecutive sends that returned without processing.
         var returns: UInt8 = 0
         /// The number of consecutive refusals by APNs to process it.
         var refusals: UInt8 = 0
@@ -96,13 +95,13 @@ struct Notification {
     struct Answer {
         enum Remark: UInt8 {
             case none
-            /// The peer's silence accepted it.
+            /// The binary protocol's gateway accepted it by staying silent.
             case presumed
-            /// Both environments rejected its token.
+            /// Both environments rejected the device token.
             case badInBoth
         }
 
-        /// The id if none was sent.
+        /// The `apns-id` that Apple created, if the request had none.
         var apnsID = NotificationUUID.none
         var unregisteredAtMs: Int64 = 0
         var status: UInt16 = 0
@@ -128,13 +127,13 @@ struct Notification {
     /// The app's index, or -1. It changes when the app of the other environment is tried (`AppRoute.otherEnvironment`).
     var app: Int32 = -1
 
-    // Links of its list: the app's queue, behind the horizon, or backing off.
+    // The neighbours in its list: the app's queue, the horizon's, or the list of pauses.
     var previous = NotificationSlot.none
     var next = NotificationSlot.none
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// Further bytes that it uses or will write, counted until it settles (`AdmissionBudget.takeBytes`).
+    /// Further bytes that it uses or will produce, counted until it settles (`NotificationStore.takeBytes`).
     var countedBytes: Int32 = 0
     /// When it first joined its app's queue (monotonic).
     var sinceNs: Int64 = 0
@@ -150,7 +149,7 @@ struct Notification {
     var isSuspect: Bool { tries.deaths >= 3 || tries.refusals >= 6 }
 }
 
-/// A linked list of notifications through `previous` and `next`. Each is in at most one list.
+/// A list of notifications, linked by `previous` and `next`. Each notification is in at most one list.
 struct NotificationList {
     private(set) var head = NotificationSlot.none
     private(set) var tail = NotificationSlot.none
@@ -179,7 +178,7 @@ struct NotificationList {
         let next = store[slot].next
         if previous == .none { head = next } else { store[previous].next = next }
         if next == .none { tail = previous } else { store[next].previous = previous }
-        precondition(count > 0, "what leaves a list was in it")
+        precondition(count > 0, "the list is empty")
         count -= 1
     }
 }

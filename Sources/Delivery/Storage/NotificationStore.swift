@@ -1,20 +1,20 @@
 internal import CLinux
 import PushRecords
 
-/// Every open notification, its record, and their bytes: what the parts of the machine share.
+/// The open notifications, their records, and their bytes. All parts of the machine share it.
 ///
-/// A notification is named by its slot, and so is a record: `store[slot]` is the one or the other, by the type of the
-/// slot. No pointer to one is kept elsewhere.
+/// Notifications and records are identified by slots of different types: `store[slot]` is one or the other. No other
+/// type stores pointers to them.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
     private var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
     private var blocks: BlockStore
-    /// How much may be open, and what is.
+    /// The limits of open notifications and bytes, and their use.
     var budget: AdmissionBudget
-    /// Bytes that notifications hold beside blocks (`takeBytes`).
+    /// The bytes that notifications use in addition to blocks (`takeBytes`).
     private(set) var countedBytes = 0
-    /// Holds a token while it is read.
+    /// Contains a token while it is parsed.
     private let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
 
     init(_ settings: MachineSettings) {
@@ -40,32 +40,32 @@ struct NotificationStore: ~Copyable {
         @inline(__always) unsafeMutableAddress { notifications.base + Int(slot.number) }
     }
 
-    /// All slots of notifications, used or not.
+    /// All slots of notifications, including unused ones.
     var slots: SlotWalk<NotificationSlot> { SlotWalk(count: notifications.capacity) }
-    /// As `slots`, of records.
+    /// All slots of records, including unused ones.
     var recordSlots: SlotWalk<RecordSlot> { SlotWalk(count: records.capacity) }
-    /// Notifications that are open.
+    /// The number of open notifications.
     var count: Int { notifications.count }
-    /// As `count`, of records.
+    /// The number of records with open notifications.
     var recordCount: Int { records.count }
-    /// Bytes of the blocks that are given out.
+    /// The size of all blocks in use.
     var blockBytes: Int { blocks.openBytes }
 
-    /// Whether there is such a slot: what comes from outside may name any.
+    /// Returns whether the slot exists. Slots of ids from other modules may not.
     func has(_ slot: NotificationSlot) -> Bool { Int(slot.number) < notifications.capacity }
 
-    /// The name of what is in this slot now.
+    /// Returns the id of the notification in this slot.
     @inline(__always)
     func id(of slot: NotificationSlot) -> NotificationID {
         NotificationID(slot: slot, generation: self[slot].generation)
     }
 
-    /// Whether this notification is decided, and its productions are under way.
+    /// Returns whether this notification is concluded, and its records are being produced.
     func isCurrent(_ id: NotificationID) -> Bool {
         self[id.slot].generation == id.generation && self[id.slot].state.isConcluded
     }
 
-    /// A slot of its own for one notification of a record, of which that counts one more.
+    /// Adds a notification of a record, and returns its slot.
     mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
         notifications[slot] = Notification(generation: notifications[slot].generation &+ 1)
@@ -78,7 +78,7 @@ struct NotificationStore: ~Copyable {
         return slot
     }
 
-    /// The record counts one less.
+    /// Frees the slot of a notification.
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         let taken = Int(notifications[slot].countedBytes)
@@ -91,33 +91,33 @@ struct NotificationStore: ~Copyable {
         notifications.giveBack(slot)
     }
 
-    /// A send of it is in doubt: counted once in its record.
+    /// Notes that a send of this notification is in doubt. The record counts each notification once.
     mutating func doubt(_ slot: NotificationSlot) {
         guard notifications[slot].tries.past != .inDoubt else { return }
         notifications[slot].tries.past = .inDoubt
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Leaves the doubt of a dropped notification with its record, for the last commit's horizon.
+    /// Leaves the doubt of a dropped notification counted in its record, for the send horizon of the last commit.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
 
-    /// A notification belongs to another app from now on, with all that it holds.
+    /// Moves a notification and its bytes to another app.
     mutating func move(_ slot: NotificationSlot, toApp app: Int) {
         let size = Int(notifications[slot].countedBytes) + tokenBytes(slot)
         budget.move(size, from: Int(notifications[slot].app), to: app)
         notifications[slot].app = Int32(app)
     }
 
-    /// Counts bytes that a notification holds, or will write, beside its record's block and its own token: what its
-    /// result repeats, the payload of its retry record, a dead letter's key and value, texts of its answer. They are
-    /// given back with the notification, since they lie in the producer until then.
+    /// Counts bytes that a notification uses, or will produce, in addition to its record's block and its token's block:
+    /// the repeated part of its result, the payload of its retry record, a dead letter's key and value, or texts of its
+    /// answer. They are released with the notification, because the producer retains them until the acknowledgement.
     ///
-    /// With these, what is held is bounded by `maxOpenBytes`, one record for each partition that began within it, and a
-    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at
-    /// most). A byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
-    /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
+    /// The memory in use is therefore bounded by `maxOpenBytes`, plus one record of each partition that was read just
+    /// below the limit, plus a fixed size per notification (its slot, and `RecordLimits.result` at most). Each byte
+    /// read is counted in its record's block. Each token of a list also counts its copy (`BlockStore.rounded`) and the
+    /// repeated part of its result, and a retry record counts the payload again.
     mutating func takeBytes(_ count: Int, for slot: NotificationSlot) {
         let taken = min(count, Int(Int32.max - notifications[slot].countedBytes))
         notifications[slot].countedBytes += Int32(taken)
@@ -141,7 +141,7 @@ struct NotificationStore: ~Copyable {
     mutating func takeRecord() -> RecordSlot { records.take() }
 
     mutating func giveBack(_ record: RecordSlot) {
-        precondition(records[record].body == nil, "a record's bytes go before it")
+        precondition(records[record].body == nil, "a record's bytes are freed before its slot")
         records[record].settledIndexes?.deallocate()
         records[record] = Record()
         records.giveBack(record)
@@ -151,54 +151,55 @@ struct NotificationStore: ~Copyable {
 
     func hasBody(_ record: RecordSlot) -> Bool { records[record].body != nil }
 
-    /// What the notifications of a record share: there as long as one of them needs it (`hasBody`).
+    /// The values that the notifications of a record share. They exist while one of them needs them (`hasBody`).
     subscript(bodyOf record: RecordSlot) -> RecordBody {
         @inline(__always) unsafeAddress { UnsafePointer(records[record].body.unsafelyUnwrapped) }
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
 
-    /// The record's place for the crash history, lent as long as its body is there.
+    /// Returns the record's place for crash reports, valid while the record has a body.
     func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? {
         records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
     }
 
-    /// Tells the supervisor which record is written, in case the process dies at it.
+    /// Notes for crash reports which record is being produced.
     func enterPlace(of id: NotificationID) {
-        precondition(isCurrent(id), "what is lent is to be produced")
+        precondition(isCurrent(id), "the notification has no record to produce")
         guard let place = place(of: self[id.slot].record) else {
-            preconditionFailure("what is to be produced has its bytes")
+            preconditionFailure("a notification to produce has its bytes")
         }
         crash_at(place)
     }
 
-    /// Whether it is to be sent now or never: its expiration is 0.
+    /// Returns whether the notification has expiration 0, so that it must not wait.
     func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.headers.expiration == 0 }
 
-    /// When it is to be sent, by the wall clock, or 0 for at once.
+    /// Returns the scheduled time of the notification by the wall clock, or 0.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
-    /// Whether it may wait in a tier: all may, except what is to be sent now or never, once its time has come.
+    /// Returns whether the notification may wait in a tier. One with expiration 0 may not, unless its scheduled time is
+    /// in the future.
     func mayBeDeferred(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
         !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
-    /// Whether the notifications of a record with expiration 0 were tried for `limitMs`: since the record was written
-    /// or its time came, or, when that is not known, since it came here.
+    /// Returns whether `limitMs` have passed since a record with expiration 0 was written, or since its scheduled time.
+    /// If that is unknown, the time counts from when the record was received.
     func isLate(_ record: RecordSlot, limitMs: Int64, now: DeliveryTime) -> Bool {
         let startMs = RecordTime.start(self[bodyOf: record].firstMs, notBefore: self[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > limitMs }
         return now.ns - records[record].receivedNs > limitMs * 1_000_000
     }
 
-    /// Copies what is needed of a request into one block, the body of its record.
+    /// Copies the required parts of a request into one block, the body of its record.
     ///
     /// - Parameters:
-    ///   - firstMs: timestamp of the original record.
-    ///   - isExpired: it is too old to be sent.
-    ///   - isInDoubt: it may have been sent by the owner before.
-    ///   - app: the app that it is for, or -1 if no app is known.
-    ///   - firstApp: as in `RecordBody`.
-    ///   - defaultTopic: the topic if the request has none.
+    ///   - firstMs: The timestamp of the original record.
+    ///   - isExpired: Whether the request is too old to be sent.
+    ///   - isInDoubt: Whether the previous owner may have sent it.
+    ///   - app: The index of its app, or -1 if no app is known.
+    ///   - firstApp: As in `RecordBody`.
+    ///   - defaultTopic: The topic for a request that has none.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
         isExpired: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
@@ -220,7 +221,7 @@ struct NotificationStore: ~Copyable {
         case .none:
             preconditionFailure("a dead letter has no body")
         }
-        // What is refused is never sent, and may be large.
+        // A rejected request is never sent, and its payload may be large.
         let payload = request.isInvalid ? UnsafeRawBufferPointer.nothing : request.payload
         let subject = UnsafeRawBufferPointer(
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
@@ -270,7 +271,7 @@ struct NotificationStore: ~Copyable {
         budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
-    /// The bytes of a notification are no longer needed.
+    /// Releases the bytes of a notification.
     mutating func releaseBytes(_ slot: NotificationSlot) {
         if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
             let size = Int(notifications[slot].tokenBlockSize)
@@ -284,7 +285,7 @@ struct NotificationStore: ~Copyable {
         releaseBody(notifications[slot].record)
     }
 
-    /// One less needs the record's body.
+    /// Releases one user of the record's body, and frees the body after the last one.
     mutating func releaseBody(_ record: RecordSlot) {
         guard let body = records[record].body else { return }
         records[record].holders -= 1
@@ -298,15 +299,15 @@ struct NotificationStore: ~Copyable {
 
     // MARK: Fan-outs
 
-    /// The next token of a record's list, lent until another one is read, and what is wrong with it.
+    /// Returns the next token of a record's list, valid until the next call, and the reason if it is invalid.
     mutating func nextToken(of record: RecordSlot) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
         guard let next = records[record].cursor.next(in: self[bodyOf: record].tokens, into: scratch) else {
-            preconditionFailure("a list holds as many tokens as the parser counted")
+            preconditionFailure("the list has fewer tokens than the parser counted")
         }
         return (UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(scratch)[..<next.count]), next.failure)
     }
 
-    /// Which indexes of a record are settled is written down from now on, unless it has one notification only.
+    /// Begins to track the settled indexes of a record, if it has several notifications.
     mutating func makeIndexes(of record: RecordSlot, settled: [Range<Int64>]) {
         let count = records[record].count
         guard count > 1 else { return }
@@ -318,19 +319,19 @@ struct NotificationStore: ~Copyable {
         records[record].settledIndexes = words
     }
 
-    /// Whether an index of a fan-out is settled.
+    /// Returns whether an index of a fan-out is settled.
     func isSettled(_ index: Int32, of record: RecordSlot) -> Bool {
         records[record].settledIndexes.map { $0[Int(index / 64)] >> UInt64(index % 64) & 1 == 1 } ?? false
     }
 
-    /// Of a fan-out, this index is settled.
+    /// Marks an index of a fan-out as settled.
     mutating func noteSettled(_ index: Int32, of record: RecordSlot) {
         guard let words = records[record].settledIndexes else { return }
         words[Int(index / 64)] |= 1 << UInt64(index % 64)
         records[record].hasSettledIndexes = true
     }
 
-    /// The settled indexes of a fan-out, as bits; `nil` if none is settled.
+    /// Returns the settled indexes of a fan-out as bits, or `nil` if none is settled.
     func settledIndexes(of record: RecordSlot) -> UnsafeBufferPointer<UInt64>? {
         guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
         return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
@@ -338,7 +339,7 @@ struct NotificationStore: ~Copyable {
 
     // MARK: Tokens
 
-    /// Gives a notification a copy of its token.
+    /// Copies a token into a separate block of its notification.
     mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) {
         guard let source = token.baseAddress, token.count > 0 else { return }
         let block = blocks.take(token.count)
@@ -350,18 +351,18 @@ struct NotificationStore: ~Copyable {
             app: Int(notifications[slot].app))
     }
 
-    /// Bytes of the block of its own that holds the token.
+    /// Returns the size of the separate block for the token.
     func tokenBytes(_ slot: NotificationSlot) -> Int {
         let size = Int(notifications[slot].tokenBlockSize)
         return size > 0 ? BlockStore.rounded(size) : 0
     }
 }
 
-/// Copies bytes into a block, one after the other.
+/// Copies byte strings into a block, one after the other.
 private struct BlockWriter {
     var next: UnsafeMutableRawPointer
 
-    /// A `nil` base address stays one.
+    /// Copies bytes, and returns the copy. A `nil` base address remains `nil`.
     mutating func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer.nothing }
         next.copyMemory(from: source, byteCount: bytes.count)

@@ -1,104 +1,105 @@
 internal import CLinux
 import PushRecords
 
-/// A record of Kafka with something open in it: what the ledger needs, as long as it needs it.
+/// A Kafka record with open notifications.
 struct Record {
-    /// `.none`: the assignment is gone.
+    /// The slot of its assignment, or `.none` if the assignment has ended.
     var partition = PartitionSlot.none
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// From when its settling is timed: `RecordTime.start`. Unknown while it is not due, since it only goes to a tier
-    /// then.
+    /// The start of the measured time to the record's settlement (`RecordTime.start`). Unknown if the record is
+    /// scheduled for later, because it then only moves to a tier.
     var startMs: Int64 = 0
-    /// Monotonic.
+    /// When it was received (monotonic).
     var receivedNs: Int64 = 0
-    /// In the ledger's entries.
+    /// The record's position in the entries of `PartitionLedger`.
     var position: UInt64 = 0
-    /// What is sent; `nil` once no notification needs it.
+    /// The shared values of its notifications, or `nil` once none needs them.
     var body: UnsafeMutablePointer<RecordBody>?
-    /// Settled indexes of a fan-out, as bits; `nil` if it has one notification.
+    /// The settled indexes of a fan-out as bits, or `nil` for one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
-    /// Notifications, of which this many were admitted.
+    /// The number of the record's notifications, of which `cursor.index` were admitted.
     var count: Int32 = 0
     var cursor = TokenCursor()
-    /// Admitted and not settled.
+    /// The number of admitted notifications that are not settled.
     var unsettled: Int32 = 0
-    /// Notifications, or the rest of a fan-out, that need the body.
+    /// The number of users of the body: notifications, and the part of a fan-out that is not admitted yet.
     var holders: Int32 = 0
-    /// Unsettled notifications with a send in doubt.
+    /// The number of unsettled notifications with a send in doubt.
     var doubts: Int32 = 0
-    /// Notifications handed to a transport and unanswered.
+    /// The number of notifications handed to a transport and unanswered.
     var handed: Int32 = 0
-    /// Some indexes are settled.
+    /// Whether any index is settled.
     var hasSettledIndexes = false
-    /// Something of it was dropped: it does not settle in this assignment.
+    /// Whether a notification was dropped. The record then does not settle in this assignment.
     var isDropped = false
-    /// The record of its partition that is admitted after it.
+    /// The next record of its partition that waits for admission.
     var nextAdmitting = RecordSlot.none
 
     var indexWordCount: Int { Int(count + 63) / 64 }
     var isAdmitted: Bool { cursor.index >= count }
 }
 
-/// What the notifications of a record share; at the head of the block that holds its bytes.
+/// The values that the notifications of a record share. Located at the start of the block with the record's bytes.
 struct RecordBody {
-    /// Where it was read. The first: what points to a body points to its place.
+    /// The place from which it was read. It must be the first member, because `place(of:)` converts the body's address.
     var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
-    /// As the producer gave them, with the app's topic where there was none.
+    /// The producer's headers, with the app's topic if the producer gave none.
     var headers: NotificationHeaders
     var key: UnsafeRawBufferPointer
-    /// The list of a fan-out's tokens, as it was written; else the one token or channel id, normalized.
+    /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
     var tokens: UnsafeRawBufferPointer
     var isList: Bool
-    /// What is wrong with the one token.
+    /// The reason if the single token is invalid.
     var tokenFailure: ReasonCode
     var copiedHeaders: UnsafeBufferPointer<RecordHeader>
     var isBroadcast: Bool
-    /// -1 if no app is known.
+    /// The app's index, or -1 if no app is known.
     var app: Int32
-    /// The same, but of a retry record whose token another app called bad before (`unknownApp`: one that is not there).
+    /// The same, except in a retry record whose token another app rejected as bad: that app, or `unknownApp`.
     var firstApp: Int32
-    /// Each notification is refused: `failureReason` and `detail` say why.
+    /// Whether each notification is rejected, because of `failureReason` and `detail`.
     var isInvalid: Bool
-    /// Each notification is too old to be sent.
+    /// Whether each notification is too old to be sent.
     var isExpired: Bool
     var failureReason: ReasonCode
     var detail: Detail
-    /// The original request; its index is that of the notification of a retry record.
+    /// The place of the original request. In a retry record, its index is that of the notification.
     var request: RequestPlace
-    /// Of the original record.
+    /// The timestamp of the original record.
     var firstMs: Int64
-    /// Sends and doubts before this worker.
+    /// The numbers of sends, and of sends in doubt, before this worker.
     var sends: Int32
     var inDoubt: Int32
-    /// An owner that died may have sent it: one more send in doubt for each token that is not refused, as it was there.
+    /// Whether a crashed owner may have sent it. Each valid token then counts one more send in doubt.
     var isInDoubt: Bool
-    /// Attempts used up.
+    /// The number of attempts used up.
     var attempt: Int32
-    /// Delay of the tier it was read from, or 0 for a request topic.
+    /// The delay of the tier from which it was read, or 0 for a request topic.
     var tierDelayMs: Int64
-    /// Of the topic it was read from.
+    /// The hash of the topic from which it was read.
     var topicHash: UInt64
-    /// When its notifications are to be sent, in seconds since the epoch, or 0 for at once.
+    /// The scheduled time in seconds since the epoch, or 0.
     var notBefore: UInt32
-    /// What the result of each notification repeats of it, beyond what every result has.
+    /// The number of bytes that each result repeats from the record (key, topic, copied headers) beyond
+    /// `fixedResultBytes`.
     var repeatedBytes: Int32 = 0
 
-    /// No notification of it is handed out before, by the wall clock.
+    /// The time before which no notification is handed to a transport (wall clock).
     @inline(__always)
     var notBeforeMs: Int64 { Int64(notBefore) &* 1_000 }
 
-    /// No app that is configured here, where there was one.
+    /// The value of `firstApp` for an app that is not configured here.
     static let unknownApp: Int32 = -2
-    /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
+    /// The number of bytes that every result may have. They are not counted, because the number of results is limited.
     static let fixedResultBytes = 512
 
-    /// The id that the request of a notification carries, or `.none` if Apple makes one.
+    /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.
     ///
-    /// - Parameter isDerived: it spells the request's place, where the producer gave none.
+    /// - Parameter isDerived: Whether to derive an id from the request's place if the producer gave none.
     @inline(__always)
     func requestID(index: Int32, isDerived: Bool) -> NotificationUUID {
         if headers.apnsID != .none || !isDerived || tierDelayMs > 0 { return headers.apnsID }
@@ -106,7 +107,7 @@ struct RecordBody {
             topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
     }
 
-    /// Counts `repeatedBytes`.
+    /// Calculates `repeatedBytes`.
     mutating func countRepeated() {
         var bytes = min(key.count, RecordLimits.key) + headers.topic.count
         for header in copiedHeaders { bytes += header.name.count + header.value.count }

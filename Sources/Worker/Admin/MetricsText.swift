@@ -4,7 +4,7 @@ internal import Glibc
 internal import Observability
 internal import PushRecords
 
-/// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for counters.
+/// A snapshot in Prometheus' text format. Metric names follow its conventions: base units, and `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
@@ -14,7 +14,7 @@ struct MetricsText {
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
-        // A sample must not stand twice. Of an app that was removed and added again, only the newer one counts.
+        // The format forbids duplicate samples. If an app was removed and added again, only its newer entry is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
         writeWorker()
@@ -27,9 +27,9 @@ struct MetricsText {
         writeProcess(process)
     }
 
-    // MARK: Forms of families
+    // MARK: Families by label
 
-    /// Begins a metric of the worker: by its name a counter (`_total`), or else a gauge.
+    /// Begins a metric family. Without a `kind` it is a counter if the name ends in `_total`, and a gauge otherwise.
     private mutating func family(_ name: String, _ help: StaticString, _ kind: PrometheusText.Kind? = nil) {
         out.family("apns_worker_\(name)", kind ?? (name.hasSuffix("_total") ? .counter : .gauge), help)
     }
@@ -52,12 +52,12 @@ struct MetricsText {
         perApp(name, help, of: rows) { Double($0[keyPath: value]) }
     }
 
-    /// A sample of 1 for each app that meets the condition, and of 0 for the others.
+    /// Writes one sample for each app: 1 if it meets the condition, otherwise 0.
     private mutating func flagPerApp(_ name: String, _ help: StaticString, _ holds: (AppStatus) -> Bool) {
         perApp(name, help) { $0.status.map(holds) == true ? 1 : 0 }
     }
 
-    /// Samples for each app, told apart by one more label.
+    /// Writes several samples for each app, which differ in one more label.
     private mutating func perApp(
         _ name: String, _ help: StaticString, by label: StaticString, of rows: [AppRow]? = nil,
         _ values: (AppRow) -> [(String, Int)]
@@ -94,9 +94,9 @@ struct MetricsText {
 
     private mutating func writeWorker() {
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
-        one("degraded", "Health: 1 while /status names a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
-        one("crashes_total", "Deaths after which the worker was started again.", snapshot.crashes.total)
-        family("problems", "Problems by subject. The empty subject counts those that /status does not name.")
+        one("degraded", "Health: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
+        one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
+        family("problems", "Problems by subject. The empty subject counts problems not listed in /status.")
         let counts = Dictionary(grouping: snapshot.problems, by: \.subject).mapValues(\.count)
         for (subject, count) in counts.map({ ("\($0)", $1) }).sorted(by: <) {
             out.sample(["subject": subject], count)
@@ -108,12 +108,12 @@ struct MetricsText {
         let none = WorkerSnapshot.App(name: "", environment: .production)
         let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
-            "notifications_total", "Notifications that settled, by outcome. The app is empty where none was found.",
+            "notifications_total", "Settled notifications by outcome. The app label is empty if no app matched.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
             "reasons_total",
-            "Answers other than 200 and the worker's own refusals, by Apple's reason (none, or other for unknown ones).",
+            "Answers other than 200 and rejections by the worker, by Apple's reason (or none, or other if unknown).",
             by: "reason", of: all
         ) { app in
             ReasonCode.allCases.compactMap { code in
@@ -123,22 +123,22 @@ struct MetricsText {
             }
         }
         perApp(
-            "in_doubt_total", "Sends whose result stayed unknown, those of crashed workers included.", of: all,
+            "in_doubt_total", "Sends whose result stayed unknown, including sends of crashed workers.", of: all,
             \.counters.inDoubt)
     }
 
     private mutating func writeSending() {
-        perApp("sends_total", "Requests handed to connections, resends included.", \.counters.handed)
-        perApp("resends_total", "Requests that were sent again at once.", \.counters.resends)
+        perApp("sends_total", "Requests passed to connections, including resends.", \.counters.handed)
+        perApp("resends_total", "Requests that were resent immediately.", \.counters.resends)
         perApp(
-            "sent_on_total", "Requests answered BadDeviceToken that were sent again to the other environment.",
+            "sent_on_total", "Requests answered BadDeviceToken that were resent to the other environment.",
             \.counters.sentToOtherEnvironment)
         perApp(
-            "window_too_short_total", "Errors of the binary protocol that came after their window had closed.",
+            "window_too_short_total", "Binary protocol: errors that arrived after their resend window closed.",
             \.app.standing.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Notifications, at most, that such errors discarded after they were accepted, or a gateway never read.",
+            "Binary protocol: at most this many notifications presumed accepted were discarded or never read.",
             \.app.standing.window.lostAtMost)
         perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
             $0.app.feedback.map { Double($0.tokens) }
@@ -156,14 +156,14 @@ struct MetricsText {
         perApp("retries_total", "Notifications moved to a retry topic as an attempt, by retry topic.", by: "tier") {
             Array(zip(tiers, $0.counters.retries))
         }
-        perApp("in_flight", "Requests without an answer, on connections or waiting there for a free stream.") {
+        perApp("in_flight", "Unanswered requests, including those that wait for a free stream.") {
             Double($0.app.status?.handed ?? 0)
         }
         perApp(
-            "streams_allowed", "Requests that the open connections allow at once.", \.app.standing.connections.streams)
+            "streams_allowed", "Concurrent requests that open connections allow.", \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
-            "Requests that may be in flight: streams_allowed and an eighth, or fewer while overloaded or slowed down."
+            "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
         ) { Double($0.status?.concurrency ?? 0) }
         perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {
@@ -176,7 +176,7 @@ struct MetricsText {
         flagPerApp("credential_refused", "Credential: 1 while Apple refuses it, for all topics or for some, else 0.") {
             $0.isCredentialRefused
         }
-        flagPerApp("unreachable", "Host: 1 while notifications are deferred for want of a usable connection, else 0.") {
+        flagPerApp("unreachable", "Host: 1 while notifications are deferred because no connection is usable, else 0.") {
             $0.isCutOff
         }
         flagPerApp(
@@ -185,9 +185,9 @@ struct MetricsText {
         ) { $0.isGuardTripped }
         flagPerApp("paused", "Pause: 1 while the configuration pauses the app, else 0.") { $0.isPaused }
         one(
-            "circuits_opened_total", "Circuit breakers that opened, of hosts, credentials and topics.",
+            "circuits_opened_total", "Openings of circuit breakers of hosts, credentials and topics.",
             snapshot.counters.circuitsOpened)
-        one("environment_guard_trips_total", "Environment guards that tripped.", snapshot.counters.guardsTripped)
+        one("environment_guard_trips_total", "Trips of environment guards.", snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
@@ -215,23 +215,23 @@ struct MetricsText {
             snapshot.partitions.count { $0.role == role }
         }
         perRole(
-            "lag_records", "Records of assigned partitions between watermark and log end; absent while not known."
+            "lag_records", "Records of assigned partitions between watermark and log end; absent while unknown."
         ) { role in snapshot.lag(of: role).map { Int(clamping: $0) } }
-        perPartition("lag_records", "Records between watermark and log end; absent while not known.") {
+        perPartition("lag_records", "Records between watermark and log end; absent while unknown.") {
             $0.lag.map(Double.init)
         }
         perPartition("open_records", "Records read and not settled.") { Double($0.status.openRecords) }
         perPartition("open_notifications", "Notifications read and not settled.") {
             Double($0.status.openNotifications)
         }
-        perPartition("watermark_distance", "Offsets from the watermark to the highest received.") {
+        perPartition("watermark_distance", "Offsets between the watermark and the highest received offset.") {
             Double($0.status.span)
         }
         let takenMs = snapshot.takenMs
         perPartition("oldest_open_age_seconds", "Age of the oldest record that is not settled, in seconds, or 0.") {
             $0.status.oldestOpenMs.map { Double(RecordTime.age(of: $0, nowMs: takenMs)) / 1_000 } ?? 0
         }
-        perPartition("committed_offset", "Offset that the group acknowledged last.") {
+        perPartition("committed_offset", "Last committed offset that Kafka acknowledged.") {
             $0.status.committed.map(Double.init)
         }
     }
@@ -246,31 +246,31 @@ struct MetricsText {
             counters.notificationsSettled)
         one("dead_letters_total", "Records from which no notification could be read.", counters.deadLetters)
         one(
-            "duplicates_skipped_total", "Records and notifications that a previous owner's commit says are settled.",
+            "duplicates_skipped_total", "Records and notifications that a previous owner's commit marks as settled.",
             counters.duplicatesSkipped)
-        one("late_total", "Answers and acknowledgements for partitions that were given up.", counters.late)
+        one("late_total", "Answers and acknowledgements for partitions that are no longer assigned.", counters.late)
         one("commits_total", "Offset commits sent.", counters.commits)
         one(
-            "commits_acknowledged_total", "Partitions whose commit Kafka acknowledged.", counters.commitsAcknowledged)
-        one("commits_refused_total", "Partitions whose commit Kafka refused.", counters.commitsRefused)
+            "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
+        one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Offsets that acknowledged commits moved past.", Int(counters.offsetsCommitted))
-        one("maps_cut_total", "Commits whose metadata was too long and was cut.", counters.mapsCut)
+            "offsets_committed_total", "Offsets that acknowledged commits passed.", Int(counters.offsetsCommitted))
+        one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
-            "open_notifications", "Notifications open over all partitions (limit: delivery.max_open).",
+            "open_notifications", "Open notifications of all partitions (limit: delivery.max_open).",
             gauges.openNotifications)
         one("open_bytes", "Bytes of open records (limit: delivery.max_open_bytes).", gauges.openBytes)
-        one("unacknowledged_records", "Records produced and not acknowledged by Kafka.", snapshot.unacknowledged)
+        one("unacknowledged_records", "Records produced and not yet acknowledged by Kafka.", snapshot.unacknowledged)
         one("refused_records", "Records that Kafka refused and that wait to be produced again.", snapshot.refused)
         perTopic(
             "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
             snapshot.tooLarge)
         perTopic(
-            "rejected_records_total", "Records that a topic refused while it took others.", snapshot.rejected)
+            "rejected_records_total", "Records that Kafka refused while it accepted others.", snapshot.rejected)
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
-        one("log_lines_lost_total", "Log lines that standard error did not take.", process.logLinesLost)
+        one("log_lines_lost_total", "Log lines dropped because standard error was blocked.", process.logLinesLost)
         out.family("process_cpu_seconds_total", .counter, "User and system time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
         out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
@@ -284,7 +284,7 @@ private struct AppRow {
     var app: WorkerSnapshot.App
     var counters: DeliveryCounters.App
 
-    /// The status of an app that the configuration has now.
+    /// The app's status, or `nil` if the app was removed from the configuration.
     var status: AppStatus? { app.isRemoved ? nil : app.status }
 }
 
@@ -299,7 +299,7 @@ extension PrometheusText {
 
 struct ProcessFigures: Sendable {
     var cpuSeconds = 0.0
-    /// Resident memory; 0 if it cannot be read.
+    /// Resident memory in bytes, or 0 if /proc cannot be read.
     var residentBytes = 0
     var logLinesLost = 0
 
@@ -312,7 +312,7 @@ struct ProcessFigures: Sendable {
             cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
     }
 
-    /// The second number of /proc/self/statm, in pages (proc(5)).
+    /// Returns the second number of /proc/self/statm, which is the resident memory in pages (proc(5)), in bytes.
     private static func residentBytes() -> Int {
         guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
         let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")

@@ -2,7 +2,7 @@ internal import Delivery
 internal import JSON
 internal import PushRecords
 
-/// The JSON of `/status`. Members are only ever added.
+/// The JSON document at `/status`. New versions may add members, but do not remove or rename any.
 struct StatusDocument: ~Copyable {
     private var json = JSONWriter(capacity: 4_096)
 
@@ -85,7 +85,7 @@ struct StatusDocument: ~Copyable {
         json.member("held", counters.held)
     }
 
-    /// `condemned` lists the records that go to the dead letters unread.
+    /// Writes the crash history. `condemned` lists the records that become dead letters without being parsed.
     private static func write(_ crashes: CrashHistory, to json: inout JSONWriter) {
         json.member("total", crashes.total)
         if let last = crashes.deaths.last {

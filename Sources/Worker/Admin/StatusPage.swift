@@ -1,8 +1,8 @@
 internal import Delivery
 internal import PushRecords
 
-/// The page for people at `/`: what is wrong and what to do, then the numbers. It has no scripts and reloads itself
-/// every five seconds. `/status` has the same as JSON.
+/// The HTML page at `/`: the problems with advice, then counts and tables. It has no scripts and reloads itself every
+/// five seconds. `/status` has the same data as JSON.
 struct StatusPage {
     private(set) var text = ""
     private let snapshot: WorkerSnapshot
@@ -98,8 +98,8 @@ struct StatusPage {
         writeTable(columns + Outcome.allCases.map(\.rawValue) + ["in doubt", "deferred"], rows)
     }
 
-    /// Writes the partitions, those with an unknown lag first, then by lag. The retry topics are folded up, since it is
-    /// normal that their records wait.
+    /// Writes a table of partitions by descending lag, with unknown lags first. The table of retry topics is collapsed,
+    /// because their records normally wait.
     private mutating func writePartitions(of role: WorkerSnapshot.Role) {
         let partitions = snapshot.partitions.filter { $0.role == role }
         let rows = partitions.sorted { $0.lag ?? .max > $1.lag ?? .max }.map { partition in
@@ -130,9 +130,9 @@ struct StatusPage {
         text += "<div class=\"wide\"><table><tr>\(head)</tr>\n\(body)</table></div>\n"
     }
 
-    // MARK: Words
+    // MARK: Formatting
 
-    /// A number with thousands separators; `unknown` without one.
+    /// Returns the number with thousands separators, or `unknown` for `nil`.
     private static func number(_ value: (some BinaryInteger)?) -> String {
         guard let value else { return "unknown" }
         var digits = Array("\(value.magnitude)")
@@ -140,7 +140,7 @@ struct StatusPage {
         return (value < 0 ? "-" : "") + String(digits)
     }
 
-    /// The two largest units of a time in milliseconds.
+    /// Returns a duration as text in its two largest units.
     private static func duration(_ ms: Int64) -> String {
         let seconds = max(0, ms / 1_000)
         return switch seconds {

@@ -5,33 +5,36 @@ internal import HTTPServer
 internal import Kafka
 internal import Observability
 
-/// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
+/// Creates a snapshot of the worker a few times a second, for the threads that serve pages. Core thread.
 struct StatusPages {
     let board: StatusBoard
     private var snapshot: WorkerSnapshot
 
     private static let intervalNs: Int64 = 250_000_000
 
-    init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
+    init(
+        _ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, _ crashes: CrashHistory,
+        now: DeliveryTime
+    ) {
         snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, takenNs: now.ns, apps: [],
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
+        snapshot.crashes = crashes
         board = StatusBoard(snapshot)
     }
 
     func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
-    /// - Parameter parts: `nil` before the start.
+    /// - Parameter parts: the worker's parts, or `nil` before they are started.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
-        crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
+        isStopping: Bool, now: DeliveryTime
     ) {
         if let parts, parts.readers.allSatisfy(\.hasJoined) { snapshot.isReady = true }
         (snapshot.takenMs, snapshot.takenNs) = (now.wallMs, now.ns)
         snapshot.apps = apps.rows
         (snapshot.counters, snapshot.gauges) = (machine.counters, machine.gauges)
         snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : snapshot.isReady ? .running : .joining
-        snapshot.crashes = crashes
         snapshot.problems = health.list.problems
         snapshot.problemsLeftOut = health.list.leftOut
         if let parts { snapshot.take(parts, machine) }
@@ -43,7 +46,7 @@ extension WorkerSnapshot {
     fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
-        // What the client knew before the brokers fell silent says nothing about the records that came since.
+        // If no broker answers, librdkafka's last log ends are outdated.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge
@@ -58,7 +61,7 @@ extension WorkerSnapshot {
         let read = Set(partitions.map(\.status.topic))
         for (reader, role) in zip(parts.readers, Role.allCases) {
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
-            // A topic that is not available may have records.
+            // An unavailable topic may contain records, so the lag of its role is unknown.
             if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
         leftTiers = parts.removedRetryTopics.topics.map { topic in
@@ -71,7 +74,7 @@ extension WorkerSnapshot {
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
 
-    /// The time without a turn after which the core counts as dead.
+    /// The time without a turn after which `/livez` reports that the core thread is stuck.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot) { snapshot = Guarded(first) }
@@ -102,7 +105,8 @@ enum AdminPages {
         ]
     }
 
-    /// 200 once the groups were joined. A later outage leaves the worker ready, or no rollout could ever fix it.
+    /// Returns 200 once the groups were joined. The worker stays ready during a later outage, because otherwise a
+    /// rollout that fixes the outage could not finish.
     private static func readiness(_ snapshot: WorkerSnapshot) -> HTTPResponse {
         if snapshot.isReady { return .text("ready\n") }
         let reason =

@@ -2,41 +2,41 @@ internal import Configuration
 internal import Delivery
 internal import PushRecords
 
-/// The state of a worker that its pages show. The core makes a copy a few times a second, so that neither it nor a
-/// reader of a page waits for the other.
+/// The worker's state as shown on the admin pages. The core thread copies it a few times a second, so that neither the
+/// core nor a page request waits for the other.
 struct WorkerSnapshot: Sendable {
     enum Phase: String, Sendable {
-        /// Kafka was not reached yet, or its topics were not checked.
+        /// Kafka has not been reached yet, or its topics have not been checked yet.
         case starting
         case joining
         case running
         case stopping
     }
 
-    /// An app, at its place in the machine's counters.
+    /// An app. Its index in `apps` is also its index in `DeliveryCounters.apps`.
     struct App: Sendable {
         var name: String
         var environment: PushEnvironment
         var isRemoved = false
         var status: AppStatus?
         var standing = AppTransports.Standing()
-        /// `nil` if the app's feedback is not read.
+        /// The state of the app's feedback reads, or `nil` if its feedback is not read.
         var feedback: FeedbackStanding?
-        /// The end of the client certificate, or `nil` if a provider token is used.
+        /// The expiry of the client certificate (wall clock), or `nil` if the app uses a provider token.
         var certificateEndsMs: Int64?
     }
 
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
-        /// The next offset to be written, or `nil` before the first fetch.
+        /// The offset of the next record that is produced to the partition, or `nil` before the first fetch.
         var logEnd: Int64?
 
-        /// Records from the watermark to the log's end, or `nil` while that is not known.
+        /// The number of records between the watermark and the log end, or `nil` while the log end is unknown.
         var lag: Int64? {
             guard let logEnd else { return nil }
             guard let watermark = status.watermark else { return logEnd }
-            // A committed offset may be any number.
+            // Another program may have committed any number, so the difference can overflow.
             let (lag, overflow) = logEnd.subtractingReportingOverflow(watermark)
             return overflow ? nil : max(0, lag)
         }
@@ -50,15 +50,15 @@ struct WorkerSnapshot: Sendable {
     var groupID: String
     var startedMs: Int64
     var takenMs: Int64
-    /// When the snapshot was taken, by the monotonic clock. An old one means that the core does not turn any more.
+    /// The time of the snapshot (monotonic). An old time means that the core thread is stuck.
     var takenNs: Int64 = 0
     var problems: [Problem] = []
-    /// Problems beyond those that are named.
+    /// The number of problems that `problems` leaves out.
     var problemsLeftOut = 0
-    /// Roles whose assigned partitions are not all known: the group is being joined, or Kafka does not answer.
+    /// The roles whose total lag is unknown, because the group has not been joined or Kafka does not answer.
     var unknownLags = Set(Role.allCases)
     var apps: [App]
-    /// Names of the tiers by delay, as in `DeliveryCounters.App.retries`.
+    /// The names of the retry topics by delay, in the order of `DeliveryCounters.App.retries`.
     var tiers: [String]
     var partitions: [Partition] = []
     var counters: DeliveryCounters
@@ -68,15 +68,15 @@ struct WorkerSnapshot: Sendable {
     var refused = 0
     var tooLarge: TopicCounts = []
     var rejected: TopicCounts = []
-    /// Records left in retry topics that were removed from the configuration, in this worker's partitions.
+    /// The records in this worker's partitions of retry topics that were removed from the configuration.
     var leftTiers: TopicCounts = []
 
-    /// Whether the groups have answered once. An empty assignment is an answer.
+    /// Whether all consumer groups have received their first assignment, which may be empty.
     var isReady = false
 
     var health: String { isReady ? problems.isEmpty ? "fine" : "degraded" : "starting" }
 
-    /// The lag over all assigned partitions, or `nil` if that of any is not known.
+    /// Returns the total lag of the role's assigned partitions, or `nil` if the lag of any of them is unknown.
     func lag(of role: Role) -> Int64? {
         guard !unknownLags.contains(role) else { return nil }
         var sum: Int64 = 0

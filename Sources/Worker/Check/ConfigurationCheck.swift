@@ -7,7 +7,8 @@ internal import Observability
 internal import PushRecords
 internal import TLS
 
-/// `check`: tries everything that `run` will need, sends nothing unless asked to, and reports a line about each thing.
+/// The command `check`: tries every file, credential and host that `run` needs, and reports a line about each. It sends
+/// no notification, except for the probes of `probesCredentials`.
 package struct ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
@@ -28,8 +29,8 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameter probesCredentials: whether each app sends one request for a token of zeros with each of its bundle
-    ///   ids.
+    /// - Parameter probesCredentials: whether to send APNs a request with a token of zeros for each bundle id of each
+    ///   app.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void
@@ -39,16 +40,16 @@ package struct ConfigurationCheck {
         onFinding = report
     }
 
-    /// Returns whether everything is fine. Waits for brokers and hosts, about 10 s at most for each.
+    /// Runs all checks, and returns whether everything is fine. Waits up to about 10 s for each broker and host.
     package func run() -> Bool {
         let isKafkaFine = checkKafka()
-        // Every app is checked, also after one that is not fine.
+        // Every app is checked, even after one has failed.
         let areAppsFine = configuration.apps.map(check).allSatisfy { $0 }
         for line in ConfigurationWarnings.ofKeys(configuration.apps) { report(.warning, line) }
         return isKafkaFine && areAppsFine
     }
 
-    /// Returns whether the finding lets the worker run.
+    /// Reports a finding, and returns whether the worker can run in spite of it.
     @discardableResult
     private func report(_ kind: Finding.Kind, _ text: String) -> Bool {
         onFinding(Finding(kind: kind, text: namesOnce(text)))
@@ -65,7 +66,7 @@ package struct ConfigurationCheck {
             try makeClients(cluster)
             readiness = try ClusterReadiness(configuration, cluster, makesTopics: false)
         } catch {
-            // Each line names its subject itself.
+            // Each line already names its subject.
             for line in error.lines { report(.notFine, line) }
             return false
         }
@@ -76,8 +77,8 @@ package struct ConfigurationCheck {
                 for line in denied { report(.notFine, "kafka: \(line)") }
                 let topics =
                     toBeMade.isEmpty
-                    ? "all topics are there"
-                    : "run makes the topics that are missing: \(toBeMade.joined(separator: ", "))"
+                    ? "all topics exist"
+                    : "run creates the missing topics: \(toBeMade.joined(separator: ", "))"
                 report(.fine, "kafka: \(servers) reached, \(topics)")
                 return denied.isEmpty
             case .unreachable(let reason): report(.notFine, "kafka: \(servers) cannot be reached: \(reason)")
@@ -89,7 +90,8 @@ package struct ConfigurationCheck {
         return false
     }
 
-    /// Makes each client that `run` makes: only then does librdkafka compare properties with each other.
+    /// Creates every Kafka client that `run` creates, because only then librdkafka validates combinations of
+    /// properties.
     private func makeClients(_ cluster: ClusterSettings) throws(StartFailure) {
         do throws(KafkaError) {
             for role in [ConsumerSettings.Role.requests, .retries] {
@@ -116,7 +118,7 @@ package struct ConfigurationCheck {
         var isFine = checkCertificate(of: app)
         for line in ConfigurationWarnings.ofBundleIDs(settings) { report(.warning, line) }
         if settings.isPaused {
-            report(.warning, "app \(settings.name): it is paused: nothing of it is sent, its notifications are held")
+            report(.warning, "app \(settings.name): paused; its notifications are deferred and not sent")
         }
         guard let binary = settings.binary else {
             return reach(app) && (!probesCredentials || probe(app)) && isFine
@@ -126,7 +128,7 @@ package struct ConfigurationCheck {
         return isFine
     }
 
-    /// Checks what is known about the credential without Apple.
+    /// Checks the credential as far as possible without contacting Apple.
     private func checkCertificate(of app: LoadedApp) -> Bool {
         let nowMs = LoopTime.read().wallMs
         let faults = app.certificateFaults(nowMs: nowMs)
@@ -139,8 +141,8 @@ package struct ConfigurationCheck {
         if let topics = app.certificate?.topics, !topics.isEmpty {
             report(
                 .warning,
-                "\(name): the certificate is for the topics \(topics.joined(separator: ", ")); what has another one is "
-                    + "refused, and Apple takes push type location with a token only")
+                "\(name): the certificate is only for the topics \(topics.joined(separator: ", ")); APNs refuses others, "
+                    + "and accepts push type location only with a token")
         }
         return true
     }
@@ -167,15 +169,15 @@ package struct ConfigurationCheck {
         }
     }
 
-    /// Checks a gateway of the binary protocol. It says nothing about a certificate that it takes; when asked, it
-    /// refuses a token of zeros.
+    /// Checks a gateway of the binary protocol. A gateway does not confirm a valid certificate. The optional probe is a
+    /// frame with a token of zeros, which the gateway must reject.
     private func reachGateway(_ app: LoadedApp, _ binary: BinarySettings) -> Bool {
         let name = "app \(app.settings.name)"
         if binary.format == .simple {
             report(
                 .warning,
-                "\(name): format simple has no identifiers: no error says whose it is, and whatever is open when the "
-                    + "gateway closes is sent again; take framed or enhanced where the gateway knows them")
+                "\(name): format simple has no identifiers: errors do not name their notification, and all unconfirmed "
+                    + "ones are sent again when the gateway closes; set framed or enhanced if the gateway supports it")
         }
         let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
         var status: UInt8?
@@ -191,26 +193,26 @@ package struct ConfigurationCheck {
         let isFine = status == 8 || status == nil && !binary.answersFence
         let text =
             switch status {
-            case 8: "status 8: the gateway reads, and refuses a token of zeros"
-            case nil where isFine: "no answer within 5 s to a token of zeros, as binary.fence: false says"
+            case 8: "status 8: the gateway rejected a token of zeros, as it should"
+            case nil where isFine: "no answer within 5 s to a token of zeros, as expected with binary.fence: false"
             case nil:
-                "no answer within 5 s to a token of zeros: the gateway reads nothing, or takes such a token (then say so: "
+                "no answer within 5 s to a token of zeros: the gateway reads nothing, or accepts such a token (if so, set "
                     + "binary.fence: false)"
-            case let other?: "status \(other) for a token of zeros, not 8: look at format, and at what the host is"
+            case let other?: "status \(other) for a token of zeros instead of 8: check binary.format and the host"
             }
         return report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")
     }
 
-    /// Only connects to the feedback service, which sends its list to any client that completes the handshake, and then
-    /// forgets it.
+    /// Connects to the feedback service without TLS, because the service sends its tokens to any client that completes
+    /// the TLS handshake, and then forgets them.
     private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
         let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
         return report(reaching: app) { way in
             do {
                 let address = try ReachProbe.run(target)
                 return
-                    "its feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)), and "
-                    + "not asked, since it forgets what it tells: neither TLS nor the certificate is tried there"
+                    "its feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
+                    + "certificate not tried, since the service forgets the tokens that it sends"
             } catch {
                 throw DirectSend.Failure("its feedback service: \(error)")
             }
@@ -219,8 +221,8 @@ package struct ConfigurationCheck {
 
     // MARK: Probes
 
-    /// Probes the app's bundle ids (at most `probeLimit`) over one connection, until an answer holds for all of them.
-    /// Returns whether all is fine.
+    /// Probes up to `probeLimit` bundle ids of the app over one connection, and stops at an answer that applies to all
+    /// of them. Returns whether all answers are fine.
     private func probe(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         var isFine = true
@@ -249,8 +251,8 @@ package struct ConfigurationCheck {
         return isFine
     }
 
-    /// Reports what the answer to a request for a token of zeros says about the credential. Source: Apple, "Handling
-    /// notification responses from APNs".
+    /// Reports whether the answer to a request for a token of zeros shows that APNs accepts the credential. Source:
+    /// Apple, "Handling notification responses from APNs".
     private func report(_ answer: Exchange.Answer, to app: AppSettings, _ topic: String) -> Bool {
         let said = "\(answer.status) \(answer.text ?? "without a reason")"
         let accepted = "app \(app.name): the credential is accepted for \(topic)"
@@ -258,7 +260,7 @@ package struct ConfigurationCheck {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
             return report(.fine, "\(accepted) (\(said))")
         case _ where answer.status == 200:
-            return report(.fine, "\(accepted) (200 for a token of zeros, as a simulator says)")
+            return report(.fine, "\(accepted) (200 for a token of zeros, as from a simulator)")
         default:
             let advice = advice(answer, app, topic).map { ": \($0)" } ?? ""
             return report(.notFine, "app \(app.name): the probe for \(topic) was answered \(said)\(advice)")
@@ -268,26 +270,26 @@ package struct ConfigurationCheck {
     private func advice(_ answer: Exchange.Answer, _ app: AppSettings, _ topic: String) -> String? {
         if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
             return
-                "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
+                "it is the topic of push type \(type.text), but the probe is an alert: set \(bundleID) in bundle_ids"
         }
         return RefusalAdvice.text(of: answer.reason, status: Int(answer.status), topic, app)
     }
 }
 
 extension Exchange.Answer {
-    /// Whether other bundle ids would be answered the same, or should not be tried now.
+    /// Whether APNs would answer the same for other bundle ids, or should receive no more requests now.
     fileprivate var isAboutAllTopics: Bool {
         switch reason {
-        // A key may be for some topics only.
+        // A key may be limited to some topics.
         case .topicMismatch, .unrelatedKeyIdInToken: false
         default: status == 403 || status == 429 || status >= 500
         }
     }
 }
 
-/// Warnings about a configuration that can be used but may not do what it seems to, a line each.
+/// Warnings, one line each, about a valid configuration that may not have the intended effect.
 enum ConfigurationWarnings {
-    /// Warns of keys with which apps of both environments send: since February 2025 a key may be for one of them only.
+    /// Warns of keys that apps of both environments use. Since February 2025 a key may be limited to one environment.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
         let users = Dictionary(grouping: apps) { app -> [String] in
             if case .token(let token) = app.credential { [token.teamID, token.keyID] } else { [] }
@@ -298,7 +300,7 @@ enum ConfigurationWarnings {
             else { return nil }
             return
                 "key \(keyID) is used in production (app \(production.name)) and in development (app "
-                + "\(development.name)): a key may be for one environment only, and APNs answers "
+                + "\(development.name)): if the key is limited to one environment, APNs answers "
                 + "BadEnvironmentKeyIdInToken in the other; --probe shows it"
         }
     }
@@ -308,11 +310,11 @@ enum ConfigurationWarnings {
             guard let (bundleID, type) = split(id) else { return nil }
             let line = "app \(app.name): \(id) in bundle_ids is the topic of push type \(type.text)"
             if type == .location, case .certificate = app.credential {
-                return "\(line), which Apple takes with a token only, and the app has a certificate"
+                return "\(line), which Apple accepts only with a token, but the app has a certificate"
             }
             return
-                "\(line): give \(bundleID), whose topics are taken with it; without apns-push-type a request for \(id) "
-                + "is of type alert, which APNs refuses there"
+                "\(line): set \(bundleID), which includes this topic; without apns-push-type a request for \(id) is an "
+                + "alert, which APNs refuses for this topic"
         }
     }
 

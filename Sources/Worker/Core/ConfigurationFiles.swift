@@ -3,11 +3,11 @@ internal import Delivery
 internal import EventLoop
 internal import Observability
 
-/// Reads files while the worker runs: its configuration on SIGHUP, and the apps' credentials whenever one changes. Each
-/// is read on another thread, since the core must not wait for a file system, and is taken over whole or not at all.
-/// Core thread.
+/// Rereads files while the worker runs: the configuration on SIGHUP, and an app's credential when its file changes.
+/// Files are read on another thread, because the core must not wait for a file system. A file takes effect completely
+/// or not at all. Core thread.
 final class ConfigurationFiles {
-    /// A configuration, and by name those of its apps that connect in another way than the current ones.
+    /// A reread configuration, and by name its apps that are new or have other connection settings than before.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
     private unowned let worker: PushWorker
@@ -16,11 +16,11 @@ final class ConfigurationFiles {
     private let configuration: FileReading
     private let credential: FileReading
     private var credentialWatch: FileWatch?
-    /// The last SIGHUP that came while the configuration was being read.
+    /// The reload of the last SIGHUP that arrived while the configuration was being read.
     private var nextReload: PushWorker.Rereading?
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
-    /// By app, why its changed file cannot be used.
+    /// The errors of changed credential files, by app index.
     private var refusedFiles: [Int: [String]] = [:]
     private var isStopped = false
 
@@ -38,9 +38,8 @@ final class ConfigurationFiles {
 
     // MARK: The configuration
 
-    /// Begins to read the configuration again. Apps with their credentials, limits and pauses, and log levels are taken
-    /// over once it is read: all of it or, when anything is wrong, nothing. A reload that is asked for meanwhile begins
-    /// after that.
+    /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once all of it
+    /// is read, or not at all if anything is wrong. A reload that is requested meanwhile begins afterwards.
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
@@ -48,11 +47,11 @@ final class ConfigurationFiles {
             Result { () throws(StartFailure) in try Self.read(reread, living) }
         }) { [weak self] found in self?.take(found) }
         guard !hasBegun else { return }
-        guard configuration.isBusy else { return refuse(["no thread can be had to read it"]) }
+        guard configuration.isBusy else { return refuse(["no thread could be started to read it"]) }
         nextReload = reread
     }
 
-    /// Runs on the other thread. An app that works has to be usable as it is now; a new one may have faults.
+    /// Runs on the other thread. An app that works now must be usable with its new settings. A new app may have faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
@@ -82,7 +81,7 @@ final class ConfigurationFiles {
             refusedReload = []
             refusedFiles = [:]
             watch()
-            // A file may have other contents under the same name.
+            // The contents of a file may have changed under the same name.
             look()
             logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
         }
@@ -92,13 +91,13 @@ final class ConfigurationFiles {
         refusedReload = lines
         for line in lines {
             logger.error(
-                .worker, "the configuration is refused; the one before stays", about: line, ["text": .text(line)])
+                .worker, "configuration rejected, keeping the previous one", about: line, ["text": .text(line)])
         }
     }
 
     // MARK: Credential files
 
-    /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
+    /// Watches the credential files. Kubernetes replaces such files without changing their names.
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = Set(files.joined())
@@ -112,8 +111,8 @@ final class ConfigurationFiles {
 
     func look() { credentialWatch?.look() }
 
-    /// Reads the credential of the next app with a changed file, unless one is being read. Call it once a second, too:
-    /// there may have been no room for a thread.
+    /// Reads the credential of the next app with a changed file, unless a read is under way. Call it once a second as
+    /// well, in case a thread could not be started before.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = worker.apps
@@ -131,7 +130,7 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // A reload that came in between has read it.
+        // A reload in the meantime has already read the file.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name
@@ -144,15 +143,15 @@ final class ConfigurationFiles {
             for (path, hash) in worker.apps.hashes(of: Array(loaded.fileHashes.keys)) {
                 credentialWatch?.remember(path, hash: hash)
             }
-            logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
+            logger.notice(.apns, "credential reloaded, replacing connections", ["app": "\(name)"])
         case .failure(let failure):
             refusedFiles[index.value] = failure.lines
             for line in failure.lines {
                 logger.error(
                     .apns,
                     current[index.value].faults.isEmpty
-                        ? "a credential's file changed and cannot be used; the one before stays"
-                        : "a credential's file changed and cannot be used", about: line, ["text": .text(line)])
+                        ? "changed credential file cannot be used, keeping the previous credential"
+                        : "changed credential file cannot be used", about: line, ["text": .text(line)])
             }
         }
     }
@@ -166,7 +165,7 @@ final class ConfigurationFiles {
             let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
             faults.append(
                 Problem(
-                    .configuration, .refused, "it is refused, and the one before stays: \(first)\(more)",
+                    .configuration, .refused, "it was rejected, and the previous one stays in use: \(first)\(more)",
                     "correct it and send SIGHUP again"))
         }
         for app in apps.living {
@@ -176,16 +175,16 @@ final class ConfigurationFiles {
                 Problem(
                     .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
                     isUsable
-                        ? "a credential's file changed and cannot be used; the one before stays: \(line)"
+                        ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
                         : "its credential cannot be used, and its notifications are deferred: \(line)",
-                    "put a file in place that can be used; it is read within 10 s"))
+                    "replace the file by a valid one; the worker reads it within 10 s"))
         }
         return faults
     }
 }
 
 extension WorkerConfiguration {
-    /// The sections in which `other` differs and that are read at the start only.
+    /// Returns the keys of changed settings that take effect only after a restart.
     func keysThatNeedRestart(_ other: WorkerConfiguration) -> [String] {
         let sections: [(key: String, isSame: Bool)] = [
             ("kafka", kafka == other.kafka), ("requests", requestTopics == other.requestTopics),

@@ -3,10 +3,10 @@ internal import Delivery
 internal import PushRecords
 internal import TLS
 
-/// The apps of the configuration by `AppIndex`, as they were loaded and as the pages show them. An app that is removed
-/// from the configuration keeps its place.
+/// The configured apps by `AppIndex`, as they were loaded and as the admin pages show them. An app that is removed from
+/// the configuration keeps its index.
 struct ConfiguredApps {
-    /// By `AppIndex`, with removed apps, as `rows` are.
+    /// The loaded apps by `AppIndex`, including removed ones. `rows` has the same order.
     var all: [LoadedApp]
     var rows: [WorkerSnapshot.App]
 
@@ -21,7 +21,7 @@ struct ConfiguredApps {
 
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
 
-    /// By `AppIndex`, with removed apps.
+    /// The apps as named in output records, by `AppIndex`, including removed ones.
     var recordApps: [RecordApp] { rows.map { RecordApp(name: $0.name, environment: $0.environment) } }
 
     mutating func add(_ app: LoadedApp) {
@@ -34,7 +34,8 @@ struct ConfiguredApps {
         rows[index.value].certificateEndsMs = app.certificate?.notAfterMs
     }
 
-    /// The hash of what the apps read from each file, or `nil` where they read different contents or none.
+    /// Returns the hash of the contents that the apps read from each file, or `nil` if they read different contents or
+    /// none.
     func hashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
         paths.map { path in
             let hashes = Set(living.compactMap { all[$0].fileHashes[path] })
@@ -57,7 +58,7 @@ struct ConfiguredApps {
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
-    /// Returns the apps whose feedback is read from now on, and ends the feedback faults of all others.
+    /// Returns the apps whose feedback is read from now on, and clears the feedback failures of all others.
     mutating func beginFeedback() -> [FeedbackApp] {
         let wanted = living.compactMap { FeedbackApp(all[$0], index: $0) }
         for index in rows.indices where !wanted.contains(where: { $0.index == index }) { endFeedback(of: index) }
@@ -71,7 +72,7 @@ struct ConfiguredApps {
 }
 
 extension AppSettings {
-    /// The machine's view of the app.
+    /// The app's settings for `DeliveryMachine`.
     var route: AppRoute {
         let guardPolicy: AppRoute.GuardPolicy =
             switch environmentGuard {

@@ -8,11 +8,11 @@ struct EventLog {
     let logger: Logger
     var names: [String]
 
-    /// Logs an event of a Kafka client; librdkafka's debug lines only at `debug`.
+    /// Logs an event of a Kafka client. librdkafka's debug lines have level `debug`.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            // A FAIL line comes as an error event, too.
+            // librdkafka also reports each FAIL line as an error event.
             let isSaidTwice = facility == "FAIL"
             let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
@@ -20,15 +20,15 @@ struct EventLog {
                 ["client": "\(client)", "facility": "\(facility)", "text": "\(text)"])
         case .error(let error):
             logger.warning(
-                .kafka, "Kafka has a problem; trying on", about: "\(client) \(error.code.name)",
+                .kafka, "Kafka client error, retrying", about: "\(client) \(error.code.name)",
                 ["client": "\(client)", "error": "\(error.text)"])
-        // Each caller takes these itself.
+        // The callers handle these events.
         case .fatal, .statistics: break
         }
     }
 
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
-        /// Logs what happened to a partition.
+        /// Logs an event of a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
             logger.log(level, part, message, about: name, Fields("partition", .text(name), more))
@@ -44,12 +44,12 @@ struct EventLog {
         case .foreignCommit(let id, let committed, let end):
             log(
                 .warning, .delivery, id,
-                "the committed offset is not by a worker, what follows it is marked in doubt",
+                "committed offset was set by another program; later records are marked in doubt",
                 ["committed": .count(committed), "records": .count(max(0, end - committed))])
         case .startedWithoutOffset(let id, let offset, let records, let ageMs):
             log(
                 .warning, .delivery, id,
-                "the group has no committed offset, reading from the beginning and marking what is there in doubt",
+                "no committed offset, reading from the beginning; existing records are marked in doubt",
                 [
                     "offset": .count(offset), "records": .count(records),
                     "oldest_age_s": text(of: ageMs.map { $0 / 1_000 }),
@@ -57,25 +57,25 @@ struct EventLog {
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,
-                "the partition's log is another one than was committed for: it is read from its beginning",
+                "topic was recreated, reading the partition from its beginning",
                 ["committed": .count(committed), "start": text(of: start), "end": text(of: end)])
         case .overtaken(let id, let committed, let start):
             log(
-                .error, .delivery, id, "retention took records that were never read",
+                .error, .delivery, id, "records were deleted before they were read",
                 ["committed": .count(committed), "start": .count(start), "skipped": .sum(start - committed)])
         case .commitsRefused(let id, let refusals, let isImpossible):
             log(
                 .error, .kafka, id,
                 isImpossible
-                    ? "a partition's commits are refused: its topic is gone, or the group may not read it"
-                    : "a partition's commits are refused; committing again", ["refusals": .count(refusals)])
+                    ? "commits refused: the topic was deleted, or the group may not read it"
+                    : "commits refused, retrying", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
-            log(.info, .kafka, id, "a partition's commits are taken again")
+            log(.info, .kafka, id, "commits accepted again")
         case .resumed(let id):
-            log(.notice, .delivery, id, "a lost partition came back, continuing where it was")
+            log(.notice, .delivery, id, "lost partition assigned again, continuing at its previous position")
         case .suspendedReleased: break
         case .mapCut(let id):
-            log(.info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more")
+            log(.info, .delivery, id, "commit metadata truncated; a crash now would repeat more notifications")
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,
@@ -83,30 +83,30 @@ struct EventLog {
                 ["characters": .count(characters)])
         case .circuitOpened(let circuit, let reason):
             var word: StaticString = "no known reason"
-            if case .connection = circuit { word = "no connection of use" }
+            if case .connection = circuit { word = "no usable connection" }
             logger.error(
-                .delivery, "a circuit opened: what is behind it is held in the retry tiers",
+                .delivery, "circuit breaker opened, deferring its notifications to the retry topics",
                 about: text(of: circuit),
                 ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? word.description)"])
         case .circuitClosed(let circuit):
             logger.notice(
-                .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),
+                .delivery, "circuit breaker closed, sending its notifications again", about: text(of: circuit),
                 ["circuit": "\(text(of: circuit))"])
         case .guardTripped(let app, let held):
             log(
                 .error, .delivery, app,
-                "Apple calls most device tokens bad: are they of the other environment? Sending slowly",
+                "APNs rejects most device tokens, sending slowly; check whether they belong to the other environment",
                 ["held": .boolean(held)])
         case .guardReleased(let app):
-            log(.notice, .delivery, app, "most device tokens are good again: sending at full speed")
+            log(.notice, .delivery, app, "APNs accepts most device tokens again, sending at full speed")
         case .held(let app, let cause):
             log(
-                .warning, .delivery, app, "notifications are held in a retry tier", about: " \(cause.word)",
+                .warning, .delivery, app, "notifications deferred to a retry topic", about: " \(cause.word)",
                 ["cause": .text(cause.word)])
         }
     }
 
-    /// An offset may be unknown: the topic may be gone.
+    /// Returns a number for the log, or `unknown` if Kafka has none, for example because the topic was deleted.
     private func text(of offset: Int64?) -> Fields.Value { offset.map { .integer($0) } ?? "unknown" }
 
     private func text(of circuit: CircuitName) -> String {
@@ -127,7 +127,7 @@ struct EventLog {
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
             logger.log(level, .apns, message, about: subject, fields)
         }
-        /// A reason without the place that it begins with, which has a field of its own.
+        /// Returns a reason without the host or address that it begins with, which the line has in a separate field.
         func cause(_ reason: String, of place: String) -> Fields.Value {
             .text(reason.hasPrefix("\(place): ") ? String(reason.dropFirst(place.count + 2)) : reason)
         }
@@ -138,10 +138,11 @@ struct EventLog {
                 Fields("address", .text(address), streams.map { ["streams": .count($0)] } ?? [:]))
         case .connectFailed(let host, let reason, let retryInMs):
             log(
-                .warning, "cannot connect; trying again", about: host,
+                .warning, "cannot connect, retrying", about: host,
                 ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
         case .noStreams:
-            // It may be for a moment (RFC 9113, 6.5.2). What lasts is a problem of the app.
+            // A server may allow no streams for a moment (RFC 9113, 6.5.2). If this lasts, `AppHealth` reports a
+            // problem.
             break
         case .disconnected(let address, let reason, let unanswered):
             log(
@@ -152,18 +153,18 @@ struct EventLog {
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
-                .info, "the server asks for a new connection", about: "",
+                .info, "server is closing the connection", about: "",
                 ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
-                .error, "an error came after its window had closed: what was written after it is lost", about: "",
+                .error, "error arrived after its resend window closed; later notifications are lost", about: "",
                 [
                     "address": .text(address), "status": .count(Int(status)), "lost_at_most": .sum(lostAtMost),
                     "window_ms": .count(windowMs),
                 ])
         case .presumedUnread(let address, let lostAtMost):
             log(
-                .error, "the gateway read nothing: notifications that its silence accepted may be lost", about: "",
+                .error, "the gateway read nothing; notifications presumed accepted may be lost", about: "",
                 ["address": .text(address), "lost_at_most": .count(lostAtMost)])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
             log(
@@ -174,11 +175,11 @@ struct EventLog {
                 ])
         case .silent(let address, let accepted, let open):
             log(
-                .debug, "the window passed, and the gateway said nothing",
+                .debug, "resend window closed without an error from the gateway",
                 ["address": .text(address), "accepted": .sum(accepted), "open": .count(open)])
         case .windowLengthened(let windowMs):
             log(
-                .warning, "the window is longer from now on: set binary.window.duration to it", about: "",
+                .warning, "resend window lengthened; set binary.window.duration to this value", about: "",
                 ["window_ms": .count(windowMs)])
         case .providerTokenRenewed(let keyID, _):
             log(.debug, "provider token renewed", ["key_id": .text(keyID)])

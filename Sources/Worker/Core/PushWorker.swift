@@ -8,20 +8,20 @@ package import Observability
 internal import PushRecords
 internal import Synchronization
 
-/// The worker: Kafka, the machine and the transports put together. The thread that calls `run` is the core and uses all
-/// of it; any thread may call `stop` and `progress`, which use only atomic or locked state. That is why it is
-/// `@unchecked Sendable`.
+/// The worker, which connects Kafka, the delivery machine and the transports. The thread that calls `run` is the core
+/// thread and uses all state. Any thread may call `stop` and `progress`, which use only atomic or locked state, so
+/// `@unchecked Sendable` is correct.
 package final class PushWorker: @unchecked Sendable {
     package enum Ending: Sendable, Equatable {
         case stopped
-        /// Something that a restart may heal; the line says what.
+        /// The reason for a failure that a restart may fix, as one line.
         case failed(String)
     }
 
-    /// The notifications without an answer, the open connections, and whether the groups were joined.
+    /// The numbers of unanswered notifications and open connections, and whether the groups were joined.
     package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
 
-    /// Reads the configuration again, as it was read at the start.
+    /// A function that reads the configuration again from its source.
     package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
 
     private var configuration: WorkerConfiguration
@@ -33,21 +33,17 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// Whether one of librdkafka's queues has something since the last turn.
-    private var hasKafkaNews = true
-    /// Rung by librdkafka whenever one of its queues has something after it was empty.
+    /// Wakes the loop when an empty queue of librdkafka receives an event.
     private var doorbell: Doorbell?
-    private var alarm: Alarm?
-    private var lastMaintenanceNs: Int64 = 0
-    /// The parts that the machine is connected to, from `start` on.
+    /// The readers, publisher and transports, or `nil` before `start`.
     private(set) var parts: WorkerParts?
     private var feedback: FeedbackThread?
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    private let crashes: CrashHistory
     private let shutdown = Shutdown()
-    /// False once `run` has ended and something it started has not: the process must exit without destructors.
+    /// False if threads that `run` has started are still running after its end. The process must then exit without
+    /// destructors.
     package private(set) var hasEndedWhole = true
 
     package init(
@@ -55,7 +51,6 @@ package final class PushWorker: @unchecked Sendable {
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        self.crashes = crashes
         cluster = try configuration.cluster()
         let loaded = try LoadedApp.load(configuration.apps) { _ in true }
         guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
@@ -71,19 +66,19 @@ package final class PushWorker: @unchecked Sendable {
         }
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
-        pages = StatusPages(configuration, machine, now: now)
+        pages = StatusPages(configuration, machine, crashes, now: now)
         board = pages.board
         _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
         postSnapshot(now)
     }
 
-    /// Asks `run` to drain and end. Any thread; a second call changes nothing.
+    /// Makes `run` drain and return. Any thread may call it, more than once.
     package func stop() {
         shutdown.isRequested.store(true, ordering: .relaxed)
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// Returns what the worker is doing, renewed at most every 250 ms.
+    /// The worker's progress, updated every 250 ms.
     package var progress: Progress {
         let snapshot = board.newest
         return (
@@ -96,10 +91,10 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
+    /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
     ///
-    /// - Parameter isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
-    /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
+    /// - Parameter isSupervised: whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
+    /// - Throws: `StartFailure` if Kafka answers but a topic or permission is missing or a setting is unsafe.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
     ) throws(StartFailure) -> Ending {
@@ -110,9 +105,9 @@ package final class PushWorker: @unchecked Sendable {
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    // A terminal's Ctrl-C reaches this process as well as its supervisor, which forwards it.
+                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
-                    logger.notice(.worker, "stopping: draining what is in flight")
+                    logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()
                 }
             } catch {
@@ -139,8 +134,8 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Returns the number of partitions of the request topics, and those that are read from their end, or `nil` when
-    /// the worker is asked to stop meanwhile.
+    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions that are
+    /// read from their end, or `nil` if `stop` is called meanwhile.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
@@ -148,17 +143,17 @@ package final class PushWorker: @unchecked Sendable {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
-                for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
+                for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
                 problem = Problem(
                     .kafka, .kafkaUnreachable,
                     "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
-                    "look at kafka.bootstrap_servers, at the brokers and at the network between")
+                    "check kafka.bootstrap_servers, the brokers and the network")
             case .uncreated(let lines):
                 problem = Problem(
                     .kafka, .topicsMissing, lines.joined(separator: "; "),
-                    "correct kafka.create_topics, or make the topics yourself")
+                    "correct kafka.create_topics, or create the topics yourself")
             }
             loop.runOnce(timeoutNs: 500_000_000)
             health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
@@ -169,7 +164,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in deliveryTurn.hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
@@ -183,11 +178,12 @@ package final class PushWorker: @unchecked Sendable {
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
+        let condemned = board.newest.crashes.condemned
         for reader in readers {
-            reader.context.condemned = crashes.condemned
+            reader.context.condemned = condemned
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
-        // The last that can fail: it starts a thread.
+        // The transports start a thread, so they are created after everything else that can fail.
         let transports = try AppTransports(
             apps.all.count, loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
             start: { [logger, apps, configuration] events in
@@ -199,12 +195,13 @@ package final class PushWorker: @unchecked Sendable {
                 }
             })
         parts = WorkerParts(
-            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed)
+            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
+            alarm: Alarm(loop: loop) {})
         removed.look()
         files.watch()
         readFeedback()
         health.startedNs = loop.now.monotonicNs
-        alarm = Alarm(loop: loop) {}
+        maintain()
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
@@ -222,7 +219,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
+                // The entry with the exact topic name applies, otherwise the first matching pattern.
                 let entry =
                     requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
                 return .requests(weight: entry?.weight ?? 1, app: entry?.app)
@@ -238,11 +235,11 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        // Leaving a group sends no wake-up.
-        if shutdown.isUnderWay { hasKafkaNews = true }
+        // librdkafka sends no wake-up when a consumer has left its group.
+        if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
-            offsets: parts, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
+            offsets: parts, now: now)
         for event in end.events {
             health.apps.note(event)
             if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
@@ -258,26 +255,28 @@ package final class PushWorker: @unchecked Sendable {
                 eventLog, now)
             postSnapshot(now)
         }
-        if now.ns - lastMaintenanceNs >= 1_000_000_000 {
-            lastMaintenanceNs = now.ns
-            files.readNextApp()
-            if feedback == nil { readFeedback() }
-            logger.writeLeftOut()
-        }
-        alarm?.set(atNs: end.deadlineNs)
+        parts.alarm.set(atNs: end.deadlineNs)
         if end.hasMore { loop.wantAnotherTurn() }
+    }
+
+    /// Runs once a second.
+    private func maintain() {
+        files.readNextApp()
+        if feedback == nil { readFeedback() }
+        logger.writeLeftOut()
+        loop.schedule(afterNs: 1_000_000_000) { [weak self] in self?.maintain() }
     }
 
     private func postSnapshot(_ now: DeliveryTime) {
         apps.show(machine.appStatuses, parts?.transports)
         pages.post(
-            machine, apps, parts, health, crashes: crashes, isStopping: shutdown.isUnderWay, now: now)
+            machine, apps, parts, health, isStopping: shutdown.isUnderWay, now: now)
     }
 
     // MARK: Stopping
 
-    /// - Parameter reason: why the worker cannot go on. Notifications on connections settle, everything possible is
-    ///   committed, and the process ends with an error.
+    /// - Parameter reason: the fatal error, or `nil` for a normal stop. After an error, notifications in flight settle
+    ///   and offsets are committed as far as possible, and the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
         files.stop()
@@ -286,7 +285,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func stop(because reason: String) {
-        logger.error(.worker, "cannot go on; what is in flight has time to settle", ["reason": "\(reason)"])
+        logger.error(.worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
         beginStopping(because: reason)
     }
 
@@ -296,10 +295,10 @@ package final class PushWorker: @unchecked Sendable {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends what `run` started. Everything that could be is committed by then.
+    /// Ends everything that `run` started. The offsets have been committed before.
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
-        // A thread that reads files or asks brokers uses OpenSSL, whose state destructors free.
+        // Threads that read files or query brokers use OpenSSL, whose state the destructors would free.
         let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
         server?.stop()
         feedback?.stop()
@@ -311,7 +310,7 @@ package final class PushWorker: @unchecked Sendable {
         hasEndedWhole = haveClientsEnded && !isBusy
         if !haveClientsEnded {
             logger.warning(
-                .worker, "Kafka clients do not end: the process exits without them, nothing is lost by that",
+                .worker, "Kafka clients still running at exit; nothing is lost",
                 ["kafka_clients": .count(ClientReaper.unfinished)])
         }
         logger.writeLeftOut(all: true)
@@ -322,7 +321,7 @@ package final class PushWorker: @unchecked Sendable {
 
     private func hangUp(_ reread: Rereading?) {
         guard let reread, parts != nil, !shutdown.isUnderWay else {
-            return logger.notice(.worker, "SIGHUP: nothing to reload now")
+            return logger.notice(.worker, "SIGHUP ignored: the worker is starting or stopping")
         }
         files.reload(reread)
     }
@@ -330,10 +329,10 @@ package final class PushWorker: @unchecked Sendable {
     func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
         let new = loaded.configuration
         for warning in loaded.warnings {
-            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
+            logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
         for key in configuration.keysThatNeedRestart(new) {
-            logger.warning(.worker, "this change needs a restart", about: key, ["key": "\(key)"])
+            logger.warning(.worker, "configuration change takes effect after a restart", about: key, ["key": "\(key)"])
         }
         if new.log.levels != configuration.log.levels { logger.setLevels(new.log.levels) }
         configuration.log.level = new.log.level
@@ -350,14 +349,14 @@ package final class PushWorker: @unchecked Sendable {
             if mapping.added.contains(index) {
                 guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
                 if let parts {
-                    precondition(parts.transports.add(loaded) == index, "transports and machine count apps alike")
+                    precondition(parts.transports.add(loaded) == index, "transports and machine share app indexes")
                 }
                 apps.add(loaded)
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
             } else if let loaded = changed[app.name] {
                 replace(index, with: loaded)
                 guard loaded.faults.isEmpty else { continue }
-                logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
+                logger.notice(.worker, "app changed, reconnecting", ["app": "\(app.name)"])
             } else {
                 apps.all[index.value].settings = app
             }
@@ -366,14 +365,14 @@ package final class PushWorker: @unchecked Sendable {
             apps.rows[index.value].isRemoved = true
             parts?.transports.remove(index)
             logger.notice(
-                .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
+                .worker, "app removed, deferring its notifications", ["app": "\(apps.rows[index.value].name)"])
         }
         eventLog.names = apps.rows.map(\.name)
         parts?.publisher.setApps(apps.recordApps)
         readFeedback()
     }
 
-    /// New connections are made as it says from now on, and what its credential's fault held up goes on.
+    /// Replaces an app's credential and connection settings. Deferral because of its former credential ends.
     func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
@@ -383,15 +382,15 @@ package final class PushWorker: @unchecked Sendable {
     private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
         for app in apps where app.isPaused != before.contains(where: { $0.name == app.name && $0.isPaused }) {
             logger.notice(
-                .worker, app.isPaused ? "app is paused: nothing of it is sent" : "app is paused no more",
+                .worker, app.isPaused ? "app paused" : "app resumed",
                 ["app": "\(app.name)"])
         }
     }
 
     // MARK: Feedback
 
-    /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
-    /// for it; where there is none to be had, a second later.
+    /// Updates the apps whose feedback is read. Starts the feedback thread for the first of them. If that fails, the
+    /// next maintenance tries again a second later.
     func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
@@ -403,7 +402,7 @@ package final class PushWorker: @unchecked Sendable {
                 feedback = try FeedbackThread(
                     cluster, topic: configuration.unregistered.topic, logger: logger, standings: standings)
             } catch {
-                logger.error(.apns, "feedback cannot be read; trying again", ["error": "\(error)"])
+                logger.error(.apns, "cannot start the feedback reader, retrying", ["error": "\(error)"])
             }
         }
         feedback?.set(wanted)

@@ -3,9 +3,9 @@ internal import Delivery
 internal import Observability
 internal import Synchronization
 
-/// Stops a worker: its groups are drained and left, produced records are acknowledged, connections are closed. Every
-/// stage has a deadline: whatever hangs, the process ends within 18 s after `drain.shutdown`. With its default of 12 s
-/// that is before Kubernetes kills it (30 s). Core thread, except for `isRequested`.
+/// Stops a worker in stages: it drains and leaves the consumer groups, waits until Kafka has acknowledged produced
+/// records, and closes connections. Every stage has a deadline, so the process ends within `drain.shutdown` plus 18 s.
+/// With the default of 12 s, this is before Kubernetes kills it (30 s). Core thread, except for `isRequested`.
 final class Shutdown {
     private enum Stage {
         case draining(deadlineNs: Int64)
@@ -17,10 +17,10 @@ final class Shutdown {
     private var stage: Stage?
     private(set) var failure: String?
 
-    /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
+    /// The time limit for leaving the groups after the drain limit, including the last commit (`GroupReader`).
     private static let leaveNs: Int64 = 6_000_000_000
     private static let flushNs: Int64 = 2_000_000_000
-    /// A fence of the binary protocol is waited for 5 s; connections of HTTP/2 have nothing on them by then.
+    /// The binary protocol waits up to 5 s for the answer to a fence. HTTP/2 connections have no open requests by then.
     private static let closeNs: Int64 = 5_300_000_000
 
     var isUnderWay: Bool { stage != nil }
@@ -36,7 +36,7 @@ final class Shutdown {
         feedback?.finish()
     }
 
-    /// Goes on to the next stage where this one is over; true once everything is.
+    /// Begins the next stage if the current one is complete or late. Returns true once the last stage has ended.
     func move(
         _ parts: WorkerParts, _ feedback: FeedbackThread?, _ machine: borrowing DeliveryMachine, _ logger: Logger,
         _ now: DeliveryTime
@@ -45,14 +45,15 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // What was sent for a group that could not be left has as long as what is on connections.
+            // After a fatal error, notifications in flight have the drain limit to settle, even if the member has
+            // already left its groups.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { return false }
             if !staying.isEmpty {
                 logger.warning(
-                    .kafka, "groups cannot be left: they notice after the session timeout",
+                    .kafka, "groups not left in time; Kafka removes this member after the session timeout",
                     ["groups": .text(staying.map(\.name).joined(separator: ","))])
             }
             stage = .flushing(deadlineNs: now.ns + Self.flushNs)

@@ -2,23 +2,25 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// What the machine is connected to: the consumer groups, the producers and the transports. Core thread.
+/// The parts that the machine works with: the consumer groups, the publisher and the transports. Core thread.
 struct WorkerParts {
     /// The readers of the request topics and of the retry topics.
     let readers: [GroupReader]
     let publisher: RecordPublisher
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
+    /// Wakes the core up when the machine, a group or a producer has something to do.
+    let alarm: Alarm
 
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
-    /// The partition of a current assignment.
+    /// Returns the topic and partition of a current assignment.
     func partition(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.partition(of: id) }.first }
 }
 
-/// What the consumer groups read goes into the machine, and what is settled is committed for them.
+/// Passes records from the consumer groups to the machine, and commits the offsets of settled records.
 extension WorkerParts: RequestSource, OffsetSink {
     typealias Failure = Never
 

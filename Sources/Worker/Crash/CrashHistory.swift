@@ -1,10 +1,10 @@
 internal import CLinux
 internal import Glibc
 
-/// How earlier workers died, and at which records, from the page that this process shares with its supervisor
-/// (`crash.h`).
+/// The crashes of earlier worker processes and the records that they were processing, from the memory page that this
+/// process shares with its supervisor (`crash.h`).
 package struct CrashHistory: Sendable, Equatable {
-    /// A record with this many deaths becomes a dead letter.
+    /// A record becomes a dead letter after this many crashes.
     package static let deathsOfRecord = 2
 
     package struct Place: Hashable, Sendable, CustomStringConvertible {
@@ -17,7 +17,7 @@ package struct CrashHistory: Sendable, Equatable {
 
     package struct Death: Sendable, Equatable {
         package var signal: Int32
-        /// The records that the worker's threads were working on. A signal does not tell which thread caused it.
+        /// The records that the worker's threads were processing. The supervisor does not learn which thread crashed.
         package var places: [Place]
 
         package var signalName: String {
@@ -37,21 +37,21 @@ package struct CrashHistory: Sendable, Equatable {
         self.deaths = deaths
     }
 
-    /// The records that go to the dead letters unparsed.
+    /// The records that become dead letters without being parsed.
     package var condemned: Set<Place> {
         var counts: [Place: Int] = [:]
-        // Two threads may have been working on one record when the process died once.
+        // Two threads may have been processing the same record in one crash, which counts once.
         for place in deaths.flatMap({ Set($0.places) }) { counts[place, default: 0] += 1 }
         return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 
-    /// Removes the deaths at a partition's records from the shared page.
+    /// Removes crashes at a partition's records from the shared page, for example after the topic was recreated.
     static func forgetOffsets(topic: String, partition: Int32) {
         var topic = topic
         topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }
     }
 
-    /// The history in the shared page, which is empty without a supervisor.
+    /// The history read from the shared page, or an empty one without a supervisor.
     package static var ofPage: CrashHistory {
         let total = crash_death_count()
         return CrashHistory(

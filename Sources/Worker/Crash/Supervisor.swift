@@ -2,11 +2,10 @@ internal import CLinux
 internal import EventLoop
 internal import Glibc
 
-/// The process that starts the worker as its child and restarts it when a signal ends it, the kernel's OOM killer
-/// included. It does nothing else, so that it cannot fail itself.
+/// The process that starts the worker as its child, and restarts it after a fatal signal, including one from the
+/// kernel's OOM killer. It does nothing else, to keep its own risk of failure low.
 ///
-/// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it
-/// also reaps orphans.
+/// Its only thread blocks signals and receives them by sigtimedwait(2). As process 1 of a container it reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
         case supervisor, worker
@@ -25,23 +24,24 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Worker
 
-    /// Finds out what this process is. In a worker it maps the shared page; call it on the main thread, before other
-    /// threads are started.
+    /// Returns the role of this process. In a worker it also maps the shared page. Call it on the main thread, before
+    /// other threads are started.
     package static func role() -> Role {
         guard let value = getenv(variable).map({ String(cString: $0) }) else { return .supervisor }
         unsetenv(variable)
         guard value != alone else { return .alone }
-        // Otherwise `exe`, after the path it was started from.
+        // The supervisor starts /proc/self/exe, so the process would otherwise be named `exe`.
         linux_name_thread("apns-worker")
         guard let descriptor = Int32(value), crash_page_adopt(descriptor) == 0 else { _exit(1) }
         crash_enter_thread(0)
-        // Until the worker takes signals itself, a stop ends it at once: it has begun nothing. SIGHUP stays blocked.
+        // Until the worker handles signals, SIGTERM and SIGINT end it immediately: no work has begun. SIGHUP stays
+        // blocked.
         var stops = signals([SIGTERM, SIGINT])
         pthread_sigmask(SIG_UNBLOCK, &stops, nil)
         return .worker
     }
 
-    /// Ends this worker, for it to be started again without a supervisor.
+    /// Ends this process and makes the supervisor replace itself by a worker, which then runs without a supervisor.
     package static func leave() -> Never {
         crash_run_alone()
         _exit(0)
@@ -52,7 +52,7 @@ package struct Supervisor: ~Copyable {
     private enum Ending {
         case exited(Int32)
         case died(signal: Int32)
-        /// A second signal to stop came; the child was killed.
+        /// A second stop signal arrived, and the supervisor killed the child.
         case stopped(signal: Int32)
     }
 
@@ -107,7 +107,7 @@ package struct Supervisor: ~Copyable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // A shell starts background jobs with SIGINT ignored.
+        // A shell starts background jobs with SIGINT ignored, and the child would inherit that.
         var stops = Self.signals([SIGTERM, SIGINT]), blocked = Self.signals([SIGHUP])
         posix_spawnattr_setsigdefault(&attributes, &stops)
         posix_spawnattr_setsigmask(&attributes, &blocked)
@@ -124,7 +124,7 @@ package struct Supervisor: ~Copyable {
             case SIGHUP:
                 kill(child, SIGHUP)
             case let signal? where stops > 0:
-                // A terminal's Ctrl-C and a service manager reach the worker, too. So the supervisor alone counts.
+                // A terminal's Ctrl-C and service managers also signal the worker. Only the supervisor counts signals.
                 kill(child, SIGKILL)
                 waitpid(child, nil, 0)
                 return .stopped(signal: signal)
@@ -136,7 +136,7 @@ package struct Supervisor: ~Copyable {
         }
     }
 
-    /// Reaps all children that have ended, orphans included, and returns how the worker did.
+    /// Reaps all ended children, including orphans, and returns how the worker ended, or `nil` if it still runs.
     private func reap() -> Ending? {
         var ending: Ending?
         var status: Int32 = 0
@@ -148,7 +148,7 @@ package struct Supervisor: ~Copyable {
         return ending
     }
 
-    /// Waits before the next start; false when a signal to stop came.
+    /// Waits before the next start. Returns false if a stop signal arrives.
     private mutating func pause(_ delayMs: Int64) -> Bool {
         let endMs = Self.nowMs + delayMs
         while case let restMs = endMs - Self.nowMs, restMs > 0 {
@@ -161,7 +161,7 @@ package struct Supervisor: ~Copyable {
         return true
     }
 
-    /// Replaces this process by a worker without a supervisor; pending signals stay pending.
+    /// Replaces this process by a worker without a supervisor. Pending signals stay pending.
     private func becomeWorker() -> Int32 {
         setenv(Self.variable, Self.alone, 1)
         execve("/proc/self/exe", CommandLine.unsafeArgv, linux_environment())
@@ -189,12 +189,12 @@ package struct Supervisor: ~Copyable {
 }
 
 struct RestartBackoff {
-    /// A worker that lived this long did not die because of its start.
+    /// A crash after this time is not attributed to the worker's startup.
     static let soundMs: Int64 = 60_000
 
     private var pause = GrowingPause()
 
-    /// The first restart is at once. As long as workers die soon after their start, the following ones wait.
+    /// Returns the delay before a restart: 0 at first, and longer while workers crash soon after their start.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         if livedMs >= Self.soundMs { pause = GrowingPause() }
         defer { pause.begin(0) }

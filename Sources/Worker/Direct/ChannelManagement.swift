@@ -3,10 +3,9 @@ package import Configuration
 internal import JSON
 package import PushRecords
 
-/// Creates, reads, lists and deletes an app's broadcast channels at Apple, over a connection of its own for each
-/// request.
+/// Creates, reads, lists and deletes an app's broadcast channels at Apple. Each request uses a new connection.
 ///
-/// Runs a loop on the calling thread, so it is not for a thread that has one.
+/// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
 package enum ChannelManagement {
     package struct Answer: Sendable, Equatable {
         package var app: String
@@ -15,11 +14,11 @@ package enum ChannelManagement {
         package var status: Int
         package var reason: Reason?
         package var advice: String?
-        /// `apns-request-id`, which Apple's support asks for.
+        /// The `apns-request-id` of the answer. Apple's support asks for it.
         package var requestID: String?
         package var channelID: String?
-        /// `message-storage-policy` of a channel that was created or read: 0 keeps no message for devices that cannot
-        /// be reached, 1 the most recent one.
+        /// The `message-storage-policy` of a created or read channel: 0 stores no message for offline devices, 1 stores
+        /// the most recent one.
         package var storagePolicy: Int?
         package var channels: [String]?
 
@@ -46,7 +45,7 @@ package enum ChannelManagement {
 }
 
 extension ChannelManagement.Answer {
-    /// - Throws: when a success lacks what was asked for.
+    /// - Throws: `DirectSend.Failure` if a successful answer lacks the requested data.
     package init(
         _ said: ManagementRequest.Answer, to operation: ManagementRequest.Operation, _ bundleID: String,
         _ settings: AppSettings
@@ -84,7 +83,8 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// The members of an answer that say something here, or `nil` if it is no JSON object with members of these types.
+    /// Returns the storage policy and the channels of an answer, or `nil` if the answer is not a JSON object with
+    /// members of these types.
     private static func members(_ body: [UInt8]) -> (policy: Int?, channels: [String]?)? {
         body.withUnsafeBytes { bytes in
             do throws(JSONError) {
@@ -110,19 +110,20 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// What is wrong, and what to do. Source: Apple, "Handling error responses from Apple Push Notification service".
+    /// Returns what an error means and what to do. Source: Apple, "Handling error responses from Apple Push
+    /// Notification service".
     private static func advice(
         _ reason: ReasonCode, _ status: UInt16, _ bundleID: String, _ app: AppSettings
     ) -> String? {
         let place = "\(app.manageHost):\(app.managePort)"
         return switch reason {
-        case .missingChannelId: "no channel id arrived; does a proxy before \(place) drop header fields?"
+        case .missingChannelId: "no channel id arrived; check for a proxy before \(place) that drops header fields"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
-            "\(place) wants another kind of request than this version makes; look for a newer one"
+            "\(place) does not understand this version's requests; look for a newer version"
         case .topicDisallowed: "\(bundleID) must be the bundle id alone, without a push type's suffix"
         case .badPath, .methodNotAllowed:
-            "\(place) does not manage channels; broadcast.manage_host and manage_port say where that is done"
+            "\(place) does not manage channels; set broadcast.manage_host and manage_port to the server that does"
         default: RefusalAdvice.text(of: reason, status: Int(status), bundleID, app)
         }
     }

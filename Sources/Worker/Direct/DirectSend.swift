@@ -5,13 +5,12 @@ internal import EventLoop
 internal import Network
 package import PushRecords
 
-/// Sends one notification straight to APNs, over a connection of its own: without Kafka and a worker, and publishes
-/// nothing.
+/// Sends one notification directly to APNs over a new connection, without Kafka or a worker. Publishes no records.
 ///
-/// Runs a loop on the calling thread, so it is not for a thread that has one.
+/// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
 package enum DirectSend {
-    /// The worker's result, without retries and without the place of a request. `invalid` means that no app fits, so
-    /// that nothing was sent.
+    /// A result as from the worker, but without retries and without the offset of a request. `invalid` means that no
+    /// app matched and nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         package var advice: String?
@@ -23,9 +22,9 @@ package enum DirectSend {
         init(_ description: String) { self.description = description }
     }
 
-    /// Sends the notification of a record in payload form, which was checked.
+    /// Sends the notification of a validated record in payload form.
     ///
-    /// - Parameter onDelay: called with a line about what is waited for, after two seconds and then every ten.
+    /// - Parameter onDelay: called with the reason for the wait, after two seconds and then every ten seconds.
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
@@ -35,7 +34,7 @@ package enum DirectSend {
         let settings: AppSettings
         let topic: String
         let parsed = request.parsed
-        // Finds the app as a worker does.
+        // The app is found by the same rules as in a worker.
         var directory = AppDirectory(
             configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
         switch directory.find(
@@ -52,11 +51,12 @@ package enum DirectSend {
             return Answer(result: result)
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
-            // The default topic's bytes are the directory's.
+            // The bytes of the default topic belong to the directory, so they are copied.
             topic = String(decoding: parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic, as: UTF8.self)
         }
         guard settings.binary == nil else {
-            throw Failure("app \(settings.name) has transport: binary, and --direct speaks HTTP/2 only: leave it out")
+            throw Failure(
+                "app \(settings.name) has transport: binary, but --direct needs HTTP/2; send without --direct")
         }
         let app: LoadedApp
         do {
@@ -86,7 +86,7 @@ package enum DirectSend {
     }
 }
 
-/// A parsed request whose bytes are never freed: a transport may use them after the caller gave up waiting.
+/// A parsed request whose bytes are never freed, because a transport may use them after the caller has stopped waiting.
 private struct KeptRequest {
     let parsed: ParsedRequest
 
@@ -156,9 +156,9 @@ extension DirectSend.Failure {
         switch failure {
         case .notSent(let reason): self.init("\(place) could not be reached in time\(cause(reason))")
         case .unanswered(let reason):
-            self.init("\(place) did not answer in time\(cause(reason)); it may have been delivered")
+            self.init("\(place) did not answer in time\(cause(reason)); the notification may have been delivered")
         case .lost(let reason):
-            self.init("the connection to \(place) was lost\(cause(reason)); it may have been delivered")
+            self.init("the connection to \(place) was lost\(cause(reason)); the notification may have been delivered")
         }
     }
 }

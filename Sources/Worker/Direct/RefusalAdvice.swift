@@ -2,17 +2,17 @@ package import Configuration
 internal import Delivery
 package import PushRecords
 
-/// What a refusal means and what to do about it, in one line without a full stop. Source: Apple, "Handling notification
-/// responses from APNs" and "Handling error responses from Apple Push Notification service".
+/// Explains error answers of APNs: the meaning and what to do, in one line without a full stop. Source: Apple,
+/// "Handling notification responses from APNs" and "Handling error responses from Apple Push Notification service".
 package enum RefusalAdvice {
     /// - Parameters:
-    ///   - reason: Apple's reason, or `nil` if the answer had none that could be read.
-    ///   - isOtherTried: whether a bad token was sent to the app of the other environment as well.
-    /// - Returns: `nil` if nothing is known about such a refusal.
+    ///   - reason: Apple's reason, or `nil` if the answer had no readable one.
+    ///   - isOtherTried: whether a request with a bad token was also sent to the app of the other environment.
+    /// - Returns: the advice, or `nil` if there is none for this answer.
     package static func text(
         _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false
     ) -> String? {
-        // A result without a reason has its status in place of one.
+        // A result without a reason has the reason `HTTP` followed by the status.
         guard let reason, reason.rawValue != "HTTP \(status)" else {
             return text(of: .none, status: status, topic, app)
         }
@@ -28,100 +28,100 @@ package enum RefusalAdvice {
     ) -> String? {
         switch reason {
         case .badDeviceToken where isOtherTried:
-            "no device of either environment has that token: is it cut short, or of another team's app?"
+            "no device of either environment has this token: it is truncated, or of another team's app"
         case .badDeviceToken:
-            "no device of \(app.environment.text) has that token: a build from Xcode has one of development, "
+            "no device of \(app.environment.text) has this token: builds from Xcode have tokens of development, "
                 + "TestFlight and the App Store of production (try "
-                + "\(app.environment == .production ? "development" : "production")); or it is cut short"
+                + "\(app.environment == .production ? "development" : "production")); or it is truncated"
         case .deviceTokenNotForTopic:
-            "the token belongs to another app than \(topic); the topic is the bundle id of the app that registered, "
-                + "with the suffix of the push type where that has one"
+            "the token does not belong to the app \(topic); set the topic to the bundle id of the app that registered, "
+                + "followed by the suffix of the push type if it has one"
         case .unregistered:
             "the app was removed from the device, or the token was replaced: delete it, unless it was registered again "
                 + "since"
         case .expiredToken: "the token expired: delete it, unless it was registered again since"
         case .missingDeviceToken where app.binary != nil:
-            "a gateway of the binary protocol takes notifications for one device, no broadcasts"
+            "a gateway of the binary protocol accepts notifications for one device, but no broadcasts"
 
-        case .badCollapseId: "an apns-collapse-id has at most 64 bytes"
-        case .badExpirationDate: "apns-expiration is seconds since 1970, or 0"
-        case .badMessageId: "an apns-id is a UUID: 32 hex digits in groups of 8-4-4-4-12"
-        case .badPriority: "apns-priority is 10, 5 or 1; a background push takes 5 only"
+        case .badCollapseId: "an apns-collapse-id must have at most 64 bytes"
+        case .badExpirationDate: "apns-expiration must be seconds since 1970, or 0"
+        case .badMessageId: "an apns-id must be a UUID: 32 hex digits in groups of 8-4-4-4-12"
+        case .badPriority: "apns-priority must be 10, 5 or 1, and 5 for a background push"
         case .invalidPushType:
-            "apns-push-type does not fit what the payload asks for, or the topic's suffix, or is not one of Apple's"
-        case .missingPushType: "a broadcast names its apns-push-type, liveactivity"
+            "apns-push-type is not one of Apple's, or does not match the payload or the topic's suffix"
+        case .missingPushType: "a broadcast needs apns-push-type liveactivity"
         case .missingTopic where app.binary != nil: "the client certificate names no topic"
-        case .missingTopic: "with a key, or a certificate for several topics, a request names its topic"
-        case .payloadEmpty: "the payload is empty; an alert has at least {\"aps\":{\"alert\":\"Hi\"}}"
+        case .missingTopic: "with a key, or a certificate for several topics, a request needs a topic"
+        case .payloadEmpty: "the payload is empty; an alert needs at least {\"aps\":{\"alert\":\"Hi\"}}"
         case .payloadTooLarge:
             app.binary.map { binary in
-                "a payload has at most \(binary.payloadLimit) bytes here (binary.payload_limit); where the gateway "
-                    + "itself refused a shorter one, lower that (256 before iOS 8)"
-            } ?? "a payload has at most 4,096 bytes, 5,120 for voip and broadcasts"
+                "a payload may have \(binary.payloadLimit) bytes (binary.payload_limit); if the gateway itself "
+                    + "refused a shorter one, lower the limit (256 before iOS 8)"
+            } ?? "a payload may have at most 4,096 bytes, or 5,120 for voip and broadcasts"
         case .badRequestPayload:
-            "the payload is not what a Live Activity takes: aps has timestamp, event and content-state"
+            "the payload is not valid for a Live Activity: aps needs timestamp, event and content-state"
         case .missingDeviceToken, .badPath, .methodNotAllowed, .duplicateHeaders, .missingChannelId, .badRequestParams:
-            "the request did not arrive as it was sent; is a proxy between here and APNs, or the host not APNs?"
+            "the request did not arrive as it was sent; check for a proxy, and that the host is APNs"
         case .badChannelId:
-            "that is no channel id: write it as `apns-worker channels` create and list print it, in base64"
+            "not a channel id; use the base64 text that `apns-worker channels create` or `list` prints"
         case .channelNotRegistered:
-            "\(topic) has no such channel in \(app.environment.text): it was deleted, or is another app's or the other "
-                + "environment's; `apns-worker channels list` tells which there are"
+            "\(topic) has no such channel in \(app.environment.text): it was deleted, or belongs to another app or "
+                + "environment; `apns-worker channels list` lists the existing ones"
         case .cannotCreateChannelConfig:
-            "\(topic) has all the channels that Apple allows (10,000 in each environment): delete those whose event is "
-                + "over"
+            "\(topic) has as many channels as Apple allows (10,000 in each environment); delete channels of past events"
         case .featureNotEnabled:
-            "broadcast is not set up for \(topic): at developer.apple.com, turn on Broadcast Capability of its "
-                + "identifier's Push Notifications"
+            "broadcast is not enabled for \(topic); at developer.apple.com, turn on Broadcast Capability in the "
+                + "Push Notifications settings of its identifier"
 
         case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
-        case .expiredProviderToken: "this machine's clock is wrong by more than the hour that a token lives"
-        case .missingProviderToken: "APNs did not get the certificate; an app without one needs token"
+        case .expiredProviderToken:
+            "this machine's clock is wrong by more than one hour, the lifetime of a provider token"
+        case .missingProviderToken: "APNs did not receive the certificate; an app without a certificate needs a token"
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
-            "the key is not for \(app.environment.text), or not for \(topic)"
+            "the key is not valid for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
             if case .certificate(let certificate) = app.credential {
                 "the certificate has expired, was revoked, or is from another authority; renew \(certificate.place)"
             } else {
                 "the certificate has expired, was revoked, or is from another authority; renew it"
             }
-        case .badCertificateEnvironment: "the certificate is not for \(app.environment.text)"
+        case .badCertificateEnvironment: "the certificate is not valid for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
-            "the credential is not for \(topic); look at the key's team and at how the bundle id is written"
-        case .forbidden: "Apple refuses this provider; look at the developer account"
+            "the credential is not valid for \(topic); check the key's team and the spelling of the bundle id"
+        case .forbidden: "Apple refuses this provider; check the developer account"
         case .tooManyProviderTokenUpdates:
-            "every call makes a provider token, and Apple wants one in 20 minutes at most; try again then"
+            "each run of a command creates a provider token, and Apple allows one in 20 minutes; try again after that"
 
-        case .tooManyRequests: "APNs wants to be asked less often; try again in a minute"
+        case .tooManyRequests: "APNs received too many requests; try again in a minute"
         case .idleTimeout, .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
-            "APNs has a problem of its own; try again"
+            "APNs has an internal error; try again"
         case .none, .other: text(ofStatus: status, reason)
         }
     }
 
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
-        case 403: "the credential is refused"
+        case 403: "APNs refuses the credential"
         case 410: "the token is dead: delete it, unless it was registered again since"
-        case 429: "APNs wants to be asked less often; try again in a minute"
-        case 500...: "APNs has a problem of its own; try again"
+        case 429: "APNs received too many requests; try again in a minute"
+        case 500...: "APNs has an internal error; try again"
         case _ where AnswerOrigin.isForeign(UInt16(clamping: status), reason):
-            "APNs gives a reason with each refusal, so this is hardly its answer: look at what the host is, and at "
-                + "proxies on the way"
+            "APNs gives a reason with each refusal, so this answer is probably not from APNs; check the host, and "
+                + "proxies in between"
         default: nil
         }
     }
 
     private static func gatewayText(of word: String, _ binary: BinarySettings) -> String? {
         switch word {
-        case "InvalidTokenSize": "a gateway takes device tokens of 32 bytes, 64 hex digits"
-        case "InvalidTopicSize": "the topic in the client certificate is not one that the gateway takes"
+        case "InvalidTokenSize": "a gateway accepts device tokens of 32 bytes (64 hex digits)"
+        case "InvalidTopicSize": "the gateway does not accept the topic in the client certificate"
         case "ProtocolError":
-            "the gateway does not read frames of binary.format: \(binary.format.rawValue); try an older format, and "
-                + "look at what the host is"
+            "the gateway does not accept frames of binary.format: \(binary.format.rawValue); try an older format, "
+                + "and check the host"
         case "ProcessingError", "UnknownError",
             _ where word.hasPrefix("GatewayStatus"):
-            "the gateway has a problem of its own, and says no more; try again"
+            "the gateway has an internal error and gives no details; try again"
         default: nil
         }
     }

@@ -6,11 +6,12 @@ internal import TLS
 struct FeedbackApp: Sendable {
     let index: Int
     let record: RecordApp
-    /// The topic of its dead tokens. The feedback service names none, so it is the app's first bundle id.
+    /// The `apns_topic` in records of dead tokens. The feedback service sends no topic, so it is the app's first bundle
+    /// id.
     let topic: String
     let target: DialTarget
     let context: ClientContext
-    /// From the beginning of a read to the beginning of the next; 0 if only the command reads.
+    /// The time from the start of one read to the start of the next, or 0 if only the command `feedback` reads.
     let intervalNs: Int64
 
     var name: String { record.name }
@@ -29,9 +30,9 @@ struct FeedbackApp: Sendable {
 package struct FeedbackOutcome: Sendable, Equatable {
     package var app: String
     package var tokens: Int
-    /// Items whose token had an impossible length.
+    /// The number of items whose token had an invalid length.
     package var skipped = 0
-    /// The reason why there may be more, or `nil` if Kafka has everything that the service had.
+    /// The reason why the service may have more tokens, or `nil` if Kafka has acknowledged all of them.
     package var failure: String?
 
     var kind: FeedbackStanding.Outcome {
@@ -41,21 +42,21 @@ package struct FeedbackOutcome: Sendable, Equatable {
 
 struct FeedbackStanding: Sendable {
     enum Outcome: String, CaseIterable, Sendable {
-        /// The service sent all it had, and Kafka has it.
+        /// The service sent all its tokens, and Kafka acknowledged them.
         case complete
-        /// Kafka has what came; there may have been more.
+        /// Kafka acknowledged all received tokens, but the service may have had more.
         case incomplete
         case failed
     }
 
     var tokens = 0
-    /// Finished reads, by the order of their outcomes.
+    /// The number of finished reads for each case of `Outcome`, in the order of `allCases`.
     var reads = Outcome.allCases.map { _ in 0 }
     /// The reason why the last read was incomplete, or why none can begin.
     var failure: String?
     /// Dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
-    /// The time since when Kafka has acknowledged none of them (monotonic).
+    /// The time of Kafka's last acknowledgement, or of the first of these tokens (monotonic).
     var waitingSinceNs: Int64 = 0
 
     mutating func count(_ outcome: Outcome) {

@@ -5,17 +5,17 @@ internal import Network
 internal import Observability
 internal import PushRecords
 
-/// Reads apps' feedback, and writes each dead token to the unregistered topic with a producer of its own. One loop's
-/// thread.
+/// Reads the feedback service of each app, and produces dead tokens to the unregistered topic with a separate producer.
+/// Runs on the loop's thread.
 ///
-/// The service forgets what it sent. So a read ends only when Kafka has acknowledged all that came, and none begins
-/// while Kafka does not answer. While too many tokens wait for Kafka, connections are not read, and the service keeps
-/// what TCP has no room for.
+/// The service forgets tokens that it has sent. A read therefore begins only while Kafka answers, and ends only when
+/// Kafka has acknowledged all received tokens. While too many tokens wait for Kafka, the reader stops reading from
+/// connections, and TCP flow control stops the service.
 final class FeedbackReader {
     private final class Read {
         let app: FeedbackApp
         var connection: FeedbackConnection?
-        /// Whether the connection has ended, and then how many items had no token, and why there may be more.
+        /// Whether the connection has ended. `skipped` and `failure` are final then.
         var hasEnded = false
         var skipped = 0
         var failure: String?
@@ -38,25 +38,25 @@ final class FeedbackReader {
     private let loop: Loop
     private let logger: Logger
     private let dialer: Dialer
-    /// The reads under way, by the index of their app, which is the tag of their records.
+    /// The current reads by app index. A read's records have the app index as their tag.
     private var reads: [UInt64: Read] = [:]
     private var isPaused = false
     var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
 
-    /// Written to by librdkafka. It outlives the producer (`ClientReaper`).
+    /// Wakes the loop when librdkafka has events. It must outlive the producer (`ClientReaper`).
     private var doorbell: Doorbell?
     private var producer: Producer?
     private var topic: ProducerTopic?
     private var health = ProducerHealth()
-    /// Records that were refused or not taken. They are written before anything new.
+    /// Records that Kafka or the producer did not accept. They are produced before new records.
     private var refused: [UndeliveredRecord] = []
     private var nextTryNs: Int64 = 0
     private var retryAlarm: Alarm?
-    /// The last error in the client's words; empty since a record was acknowledged.
+    /// The text of the Kafka client's last error, or empty if a record was acknowledged since.
     private(set) var trouble = ""
 
-    /// Above this many unacknowledged tokens (about 25 MB) nothing more is read. Tokens that a service has sent and the
-    /// worker has not read are lost when the connection ends, so the limit is above what services hold.
+    /// The number of unacknowledged tokens (about 25 MB) at which reading pauses. Tokens that are sent but unread when
+    /// a connection ends are lost, so the limit is larger than the usual list of a service.
     static let waitingLimit = 50_000
     private static let retryNs: Int64 = 1_000_000_000
     /// The longest time that a check of Kafka may block the thread.
@@ -76,13 +76,13 @@ final class FeedbackReader {
 
     var count: Int { reads.count }
 
-    /// The tokens of an app's read that wait for Kafka, and since when it acknowledged none (monotonic).
+    /// Returns the number of an app's tokens that wait for Kafka, and the time of the last acknowledgement (monotonic).
     func waiting(of app: Int) -> (tokens: Int, sinceNs: Int64) {
         guard let read = reads[UInt64(app)], read.waiting > 0 else { return (0, 0) }
         return (read.waiting, read.movedNs)
     }
 
-    /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
+    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. The read has not begun then.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         let number = UInt64(app.index)
         guard reads[number] == nil else { return }
@@ -101,7 +101,7 @@ final class FeedbackReader {
         read.connection?.isPaused = isPaused
     }
 
-    /// Stops waiting for silent services: the worker is to stop.
+    /// Stops waiting for services that send nothing, because the worker is stopping.
     func hurry() { for read in reads.values { read.connection?.hurry() } }
 
     private func take(_ seconds: UInt32, _ token: UnsafeRawBufferPointer, _ number: UInt64) {
@@ -114,7 +114,7 @@ final class FeedbackReader {
             write(
                 read.writer.write(
                     feedback: token, topic: UnsafeRawBufferPointer(topic), app: 0,
-                    // A later time would declare a token dead that is registered again by then.
+                    // A time in the future would also declare a token dead that was registered again after this read.
                     unregisteredAtMs: min(Int64(seconds) * 1_000, nowMs), observedAtMs: nowMs),
                 tag: number)
         }
@@ -127,7 +127,7 @@ final class FeedbackReader {
         guard pauses else { return logger.notice(.apns, "feedback reads resumed") }
         logger.warning(
             .apns, "feedback reads paused until Kafka acknowledges dead tokens",
-            ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "look at topic \(topicName)"])
+            ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "check topic \(topicName)"])
     }
 
     private func ended(_ number: UInt64, skipped: Int, _ failure: String?) {
@@ -161,10 +161,10 @@ final class FeedbackReader {
             FeedbackOutcome(app: name, tokens: read.received, skipped: read.skipped, failure: read.failure))
     }
 
-    /// Ends all reads, drops the producer, and logs how many tokens of which app are lost, without the tokens. A read
-    /// that is cut short and lost nothing ends as failed.
+    /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. A read that is cut short but
+    /// has lost no tokens ends as failed.
     ///
-    /// - Parameter reason: for people, why reads are cut short.
+    /// - Parameter reason: why reads are cut short, for the log and the command's output.
     /// - Returns: the number of lost tokens.
     @discardableResult
     func close(because reason: String) -> Int {
@@ -178,7 +178,7 @@ final class FeedbackReader {
                 finish(read)
                 continue
             }
-            // The service has forgotten them.
+            // The service has already forgotten these tokens.
             logger.log(
                 .critical, .apns, "dead tokens lost before Kafka acknowledged them", about: read.app.name,
                 [
@@ -186,7 +186,7 @@ final class FeedbackReader {
                     "was_read_to_its_end": .boolean(read.hasEnded), "trouble": "\(trouble)",
                 ])
         }
-        // The doorbell stays until this object goes.
+        // The doorbell is freed with this object, because librdkafka may still use it.
         retryAlarm = nil
         producer = nil
         return left.reduce(0) { $0 + $1.waiting }
@@ -208,7 +208,8 @@ final class FeedbackReader {
         retryAlarm?.set(noLaterThanNs: loop.now.monotonicNs + Self.retryNs)
     }
 
-    /// Takes reports, writes again what is due, and ends reads of which Kafka has everything.
+    /// Handles delivery reports, produces refused records again when due, and ends reads whose tokens are all
+    /// acknowledged.
     private func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
@@ -240,7 +241,7 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // None of these is a refusal.
+        // With these codes the broker has not refused the record.
         guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(
@@ -252,7 +253,7 @@ final class FeedbackReader {
         nextTryNs = nowNs + Self.retryNs
     }
 
-    /// Whether the producer took a record. If not, it is offered again whatever the reason.
+    /// Returns whether the producer accepted a record. Otherwise the caller produces it again, whatever the reason.
     private func isTaken(_ code: KafkaCode) -> Bool {
         switch code {
         case .none: return true

@@ -8,24 +8,25 @@ package import Observability
 package enum FeedbackRun {
     package struct Ending: Sendable, Equatable {
         package var unread: [String]
-        /// Tokens that were read and that Kafka did not acknowledge.
+        /// The number of tokens that were read but not acknowledged by Kafka.
         package var lost: Int
-        /// The client's last error; empty if there was none.
+        /// The Kafka client's last error, or empty if there was none.
         package var trouble: String
     }
 
     package enum StopRequest: Sendable {
         case none
-        /// Begin no read, and write what was read.
+        /// Begin no more reads, and wait until Kafka has acknowledged the received tokens.
         case finish
         case giveUp
     }
 
-    /// Returns once all is read and acknowledged, or when the time is over or `stopRequest` says so.
+    /// Reads the feedback of `apps`. Returns once Kafka has acknowledged all tokens, on timeout, or if `stopRequest`
+    /// ends it.
     ///
-    /// Runs a loop on the calling thread, so it is not for a thread that has one.
+    /// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
     ///
-    /// - Parameter onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
+    /// - Parameter onDelay: called with the reason each time a read is delayed because Kafka cannot accept tokens.
     package static func run(
         _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,
         stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void
@@ -59,8 +60,8 @@ package enum FeedbackRun {
             loop.runOnce(timeoutNs: min(max(deadlineNs - nowNs, 0), 100_000_000))
         }
         let trouble = reader.trouble
-        let lost = reader.close(because: "it was cut off before the service had said all")
-        // Connections close in a turn.
+        let lost = reader.close(because: "the read was stopped before the service had sent everything")
+        // Connections are closed in the loop's next turn.
         loop.runOnce()
         _ = ClientReaper.wait(milliseconds: 3_000)
         return Ending(unread: left.map(\.name), lost: lost, trouble: trouble)

@@ -4,12 +4,13 @@ internal import Network
 internal import Observability
 internal import Synchronization
 
-/// Reads the feedback of all apps at their intervals, on a thread and with a producer of its own, so that no
-/// notification waits for it.
+/// Reads the feedback of all apps at their intervals. It has a separate thread and producer, so that no notification
+/// waits for it.
 ///
-/// Any thread may call its methods. The mutable state belongs to its own thread, or to the thread that has joined it:
-/// this is what `@unchecked Sendable` stands for.
+/// Any thread may call its methods. `@unchecked Sendable` is correct because only its own thread uses the mutable
+/// state, or the thread that has joined it.
 final class FeedbackThread: @unchecked Sendable {
+    /// An app's index and the state of its feedback reads, posted to the core thread.
     typealias Told = (app: Int, standing: FeedbackStanding)
 
     private let cluster: ClusterSettings
@@ -46,7 +47,7 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    /// Begins no more reads. Present reads go on, since the service has forgotten what it sent.
+    /// Begins no more reads. Current reads continue, because the service has forgotten the tokens that it has sent.
     func finish() {
         thread.loop.perform { [self] in
             isFinishing = true
@@ -56,11 +57,11 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    /// Whether, after `finish`, no read is under way and Kafka has all their tokens.
+    /// Whether, after `finish`, all reads have ended and Kafka has acknowledged their tokens.
     var hasFinished: Bool { isOver.load(ordering: .acquiring) }
 
-    /// Ends the thread, and logs tokens that are lost because Kafka has not acknowledged them. The producer's doorbell
-    /// lives as long as this object.
+    /// Ends the thread, and logs the number of tokens that are lost because Kafka has not acknowledged them. The
+    /// producer's doorbell lives as long as this object.
     func stop() {
         thread.loop.perform { [self] in
             alarm = nil
@@ -96,7 +97,7 @@ final class FeedbackThread: @unchecked Sendable {
                 plan.began(index, nowNs: nowNs)
                 current[index] = current[index] ?? FeedbackStanding()
             } catch {
-                // All that are due, since another check of Kafka would block for as long again.
+                // All due reads are postponed, because every further check of Kafka would block for as long again.
                 for index in plan.postpone(nowNs: nowNs) {
                     current[index, default: FeedbackStanding()].failure =
                         "Kafka cannot take its dead tokens now: \(error.text)"
@@ -120,23 +121,23 @@ final class FeedbackThread: @unchecked Sendable {
     }
 }
 
-/// Decides when to read which app's feedback. Decides only; no clock, no I/O.
+/// The schedule of feedback reads. A value type without a clock or I/O.
 struct FeedbackPlan {
     private struct Entry {
         var intervalNs: Int64
-        /// `Int64.max` while it is being read.
+        /// The time of the next read, or `Int64.max` during a read.
         var dueNs: Int64
-        /// The beginning of the present or last read.
+        /// The start of the current or last read.
         var startedNs: Int64 = 0
     }
 
     private var entries: [Int: Entry] = [:]
 
-    /// Before the first read of an app, and the first after its interval has changed.
+    /// The delay before the first read of an app, and before the first read after its interval changed.
     static let firstNs: Int64 = 1_000_000_000
-    /// Before a failed read is repeated, unless the interval is shorter.
+    /// The delay before a failed read is repeated, unless the interval is shorter.
     static let retryNs: Int64 = 60_000_000_000
-    /// Before a read that Kafka kept from beginning is tried again.
+    /// The delay before another attempt if a read could not begin because Kafka did not answer.
     static let postponedNs: Int64 = 5_000_000_000
 
     /// Sets the apps with their intervals. An interval of 0 means that the app is not read.
@@ -163,14 +164,15 @@ struct FeedbackPlan {
         entries[app]?.dueNs = .max
     }
 
-    /// Puts off all that are due; returns them.
+    /// Postpones all due reads and returns their apps.
     mutating func postpone(nowNs: Int64) -> [Int] {
         let due = entries.filter { $0.value.dueNs <= nowNs }.map(\.key)
         for app in due { entries[app]?.dueNs = nowNs + Self.postponedNs }
         return due
     }
 
-    /// The next read is due an interval after the last one began.
+    /// Registers the end of a read. The next one is due an interval after this one began, or earlier if it was
+    /// incomplete.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
         guard let entry = entries[app] else { return }
         let regularNs = entry.startedNs + entry.intervalNs

@@ -4,20 +4,20 @@ internal import Observability
 internal import PushRecords
 internal import TLS
 
-/// What keeps apps from sending: refused credentials, hosts that cannot be reached or do not answer, certificates that
-/// end, feedback that cannot be read. Core thread.
+/// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, expiring
+/// certificates, unreadable feedback. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// By `AppIndex`.
+    /// The detectors of apps whose notifications mostly expire, by `AppIndex`.
     private var expiries: [Int: ExpiryWatch] = [:]
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// The time before the end of a client certificate in which that is a problem. In its last 30 days one line of the
-    /// log warns of it, when it is loaded or when these days begin.
+    /// The remaining validity below which a client certificate is a problem. One log line already warns 30 days before
+    /// the end, or when a certificate in its last 30 days is loaded.
     private static let expiringMs: Int64 = 7 * 86_400_000
     /// The time without an acknowledged dead token after which feedback has a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
@@ -30,8 +30,8 @@ struct AppHealth {
         }
     }
 
-    /// Notes since when apps have had no usable connection and which have mostly expired requests, and warns of
-    /// certificates whose last 30 days have begun.
+    /// Records how long apps have had no usable connection and which apps' requests mostly expire, and logs a warning
+    /// of certificates whose last 30 days have begun.
     mutating func look(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
@@ -60,7 +60,7 @@ struct AppHealth {
             if row.status?.isGuardTripped == true {
                 problems.append(
                     Problem(
-                        row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
+                        row.subject, .slowed, "APNs rejects most of its device tokens, so the app is slowed down",
                         "check whether the device tokens belong to the other environment"))
             }
             if let (expired, ended) = expiries[index]?.mostly {
@@ -69,13 +69,14 @@ struct AppHealth {
                         row.subject, .expired,
                         "\(expired) of its last \(ended) notifications expired before they could be sent",
                         "compare this machine's clock with the producers' clocks and with the records' timestamps, and "
-                            + "look at the lag"))
+                            + "check the lag"))
             }
             problems += [
                 certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
                 apps[index].settings.binary == nil ? nil : gatewayProblem(row, now),
             ].compactMap(\.self)
-            // Nothing of such an app is answered anyway.
+            // An app without a usable connection or credential gets no answers, so missing answers are not a separate
+            // problem.
             let isCutOff = problems.contains {
                 $0.subject == row.subject && $0.kind == .credential || $0.kind == .unconnected
             }
@@ -89,27 +90,26 @@ struct AppHealth {
         let (subject, name, topic): (Problem.Subject, String, String)
         switch circuit {
         case .connection:
-            return unconnected(row, "no connection can be made", ": its notifications are held")
+            return unconnected(row, "no connection can be made", ": its notifications are deferred")
         case .credential: (subject, name, topic) = (row.subject, "", settings.bundleIDs.joined(separator: ", "))
         case .topic(let refused, _):
             (subject, name, topic) = (.topicOfApp(row.name, topic: "\(refused)"), " for \(refused)", "\(refused)")
         }
         let word = reason.text?.description ?? "no known reason"
-        let why = RefusalAdvice.text(of: reason, status: 403, topic, settings) ?? "the credential is refused"
+        let why = RefusalAdvice.text(of: reason, status: 403, topic, settings) ?? "APNs refuses it"
         return Problem(
-            subject, .credential, "Apple refuses the credential\(name) (\(word)): its notifications are held",
+            subject, .credential, "APNs refuses the credential\(name) (\(word)): its notifications are deferred",
             "correct the credential: \(why); changed key and certificate files are read within 10 s")
     }
 
-    /// - Parameter text: the problem, unless the app has connections that allow no stream.
-    /// - Parameter text: the problem, unless the app has connections that allow no stream.
+    /// - Parameter text: the problem's text, unless the app has connections but they allow no streams.
     private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
         let streamless = row.standing.streamlessHost.map {
             "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
         }
         return Problem(
             row.subject, .unconnected, (streamless ?? text) + effect,
-            "look at the network, the proxy and the app's host")
+            "check the network, the proxy and the app's host")
     }
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
@@ -119,7 +119,7 @@ struct AppHealth {
         return Problem(
             row.subject, .expiring,
             "its client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
-            "put a new certificate in its place; it is read within 10 s")
+            "replace the certificate's file; the worker reads it within 10 s")
     }
 
     private func lossProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
@@ -127,9 +127,9 @@ struct AppHealth {
         guard window.lostAtMost > 0, now.ns - window.lastNs < Problem.lossNs else { return nil }
         return Problem(
             row.subject, .acceptedLost,
-            "errors came after their window had closed (\(window.tooShort)), or a gateway read nothing: at most "
+            "errors arrived after their resend window closed (\(window.tooShort)), or a gateway read nothing: at most "
                 + "\(window.lostAtMost) notifications whose results say accepted were not delivered",
-            "raise binary.window.duration to what the log says it is now, and look at what the app's host is")
+            "raise binary.window.duration to the current value in the log, and check the app's host")
     }
 
     private func gatewayProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
@@ -139,8 +139,7 @@ struct AppHealth {
             row.subject, .doubtful,
             "\(ends.connections) connections to its gateway ended without an error: \(ends.notifications) notifications on "
                 + "them are in doubt, are sent again, and may be shown twice",
-            "look in the gateway's log whether it, or a proxy before it, limits how long or how much a connection is "
-                + "used")
+            "check in the gateway's log whether the gateway or a proxy limits the duration or the use of connections")
     }
 
     private func connectionProblem(
@@ -155,44 +154,44 @@ struct AppHealth {
         guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
             return nil
         }
-        // One notification that is not answered says something about the notification, and nothing about the host.
+        // A single unanswered notification may itself be the cause, so it does not prove that the host is at fault.
         guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
         return Problem(
-            row.subject, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
-            "look at the proxy and at what the app's host is; the first answer ends this problem")
+            row.subject, .unanswered, "\(how.host) \(ends ?? "accepts requests but answers none")",
+            "check the proxy and the app's host; the first answer ends this problem")
     }
 
     private func feedbackProblem(_ row: WorkerSnapshot.App, deadTokens: String, _ now: DeliveryTime) -> Problem? {
         guard let feedback = row.feedback else { return nil }
         if feedback.waiting > 0, now.ns - feedback.waitingSinceNs >= Self.feedbackWaitingNs {
             return Problem(
-                row.subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait for Kafka to take them",
-                "look at the brokers and at \(deadTokens); do not stop the worker before they are written, because the "
+                row.subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait until Kafka accepts them",
+                "check the brokers and topic \(deadTokens); do not stop the worker before they are written, because the "
                     + "feedback service has forgotten them")
         }
         return feedback.failure.map { reason in
             Problem(
                 row.subject, .feedback, "feedback cannot be read: \(reason)",
-                "look at binary.feedback, the network between and the client certificate; the read is repeated every "
+                "check binary.feedback, the network and the client certificate; the read is repeated every "
                     + "minute, or at its interval if that is shorter")
         }
     }
 }
 
-/// Whether most notifications of an app expire, in spans of ten seconds. A wrong clock does that, here or at a
-/// producer.
+/// Detects, in spans of ten seconds, that most notifications of an app expire. The usual cause is a wrong clock of this
+/// machine or of a producer.
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// What ended in the last span with endings, if more than half of it had expired.
+    /// The expired and all concluded notifications of the last span, or `nil` if at most half of them expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
-    /// Fewer in a span say nothing.
+    /// The number of expired notifications in a span below which nothing is reported.
     private static let least = 20
 
-    /// - Parameter outcomes: how many notifications of the app ended, by `Outcome.index`.
+    /// - Parameter outcomes: the number of the app's concluded notifications, by `Outcome.index`.
     mutating func look(_ outcomes: [Int], nowNs: Int64) {
         if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
         guard nowNs - startNs >= Self.spanNs else { return }
@@ -208,7 +207,7 @@ extension WorkerSnapshot.App {
 }
 
 extension CircuitName {
-    /// The app of the circuit, or one of those that share it.
+    /// The app of the circuit breaker, or one of the apps that share it.
     fileprivate var app: AppIndex {
         switch self {
         case .credential(let app), .topic(_, let app), .connection(let app): app

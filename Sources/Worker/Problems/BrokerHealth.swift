@@ -1,12 +1,12 @@
 internal import Kafka
 
-/// The brokers' health as one client's statistics show it. Decides only; no clock, no I/O.
+/// The brokers' health according to the statistics of one Kafka client. A value type without a clock or I/O.
 struct BrokerHealth: Equatable {
     enum Reach: Equatable {
-        /// There are no statistics yet, or no broker was asked anything lately.
+        /// There are no statistics yet, or no broker has received a request recently.
         case unknown
         case answered
-        /// A broker is connected and does not answer.
+        /// A broker is connected but does not answer.
         case silent
         case disconnected
     }
@@ -17,29 +17,30 @@ struct BrokerHealth: Equatable {
     }
 
     private(set) var reach = Reach.unknown
-    /// The brokers that do not answer, by name, without the coordinator's connection.
+    /// The brokers that do not answer, by name, except for the connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
     /// Whether the group's coordinator is unknown, or does not answer.
     private(set) var isCoordinatorSilent = false
-    /// Whether the group's member neither joins nor leaves: the assignment that it has is the current one.
+    /// Whether the group's member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
     private var missedCoordinator = false
     /// The number of connection attempts when each broker was last connected, by the broker's name.
     private var attempts: [String: Int64] = [:]
 
-    /// The longest silence of a broker that owes an answer. Brokers answer fetches and heartbeats within 3 s.
+    /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
+    /// s.
     static let silentMs: Int64 = 4_000
-    /// The failed attempts after which a broker is reported. librdkafka does not dial a broker that it does not need.
+    /// The failed connection attempts after which a broker is reported. librdkafka dials only brokers that it needs.
     private static let attemptLimit: Int64 = 2
 
-    /// Takes the text of the client's statistics.
+    /// Updates the health from the JSON text of the client's statistics.
     mutating func take(_ text: String) {
         if let statistics = ClientStatistics(text) { take(statistics) }
     }
 
     mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
-        // The coordinator keeps a member that joins waiting for the others.
+        // The coordinator does not answer a joining member until the other members have joined.
         isMemberSteady = statistics.isSteady
         let waiting = brokers.filter { $0.isSilent && (statistics.isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
@@ -53,7 +54,7 @@ struct BrokerHealth: Equatable {
             silence(of: broker).map { (broker.name, $0) }
         }
         silences = Dictionary(silent) { $1 }
-        // On a new cluster the coordinator is missing until the offsets topic is made, and it moves between brokers.
+        // A coordinator is missing for a moment while it moves, or until a new cluster has its offsets topic.
         isCoordinatorSilent =
             waiting.contains(where: \.isCoordinator) || !statistics.hasCoordinator && missedCoordinator
         missedCoordinator = !statistics.hasCoordinator
@@ -64,7 +65,7 @@ struct BrokerHealth: Equatable {
             attempts[broker.name] = broker.attempts
             return broker.isSilent ? .unanswered : nil
         }
-        // A connection on which nothing came is closed by librdkafka after `socket.timeout.ms`.
+        // A broker still counts as silent after librdkafka has closed its connection (`socket.timeout.ms`).
         if let before = silences[broker.name] { return before }
         return broker.attempts - (attempts[broker.name] ?? 0) >= Self.attemptLimit ? .unreachable : nil
     }
@@ -77,13 +78,13 @@ extension ClientStatistics.Broker {
 }
 
 extension BrokerHealth {
-    /// Whether none of these clients is answered by any broker.
+    /// Whether no broker answers any of these clients.
     static func areAllSilent(_ clients: [BrokerHealth]) -> Bool {
         !clients.contains { $0.reach == .answered }
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reason: librdkafka's last error about a connection that could not be made.
+    /// - Parameter reason: librdkafka's last error about a failed connection attempt.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }
@@ -91,15 +92,15 @@ extension BrokerHealth {
             return [
                 Problem(
                     .kafka, .kafkaUnreachable, "no broker of \(servers) answers\(cause)",
-                    "look at the brokers and at the network between; nothing is lost meanwhile")
+                    "check the brokers and the network; no notification is lost meanwhile")
             ]
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
             Problem(
                 .broker(name), .brokerUnreachable,
-                silence == .unanswered ? "it takes requests and does not answer" : "no connection to it can be made",
-                "look at the broker and at the network between; its partitions wait meanwhile, and nothing is lost")
+                silence == .unanswered ? "it accepts requests but does not answer" : "no connection to it can be made",
+                "check the broker and the network; its partitions wait meanwhile, and no notification is lost")
         }
     }
 }

@@ -1,14 +1,14 @@
 internal import JSON
 
-/// The members of one client's statistics that tell whether it works (librdkafka's manual, "Statistics").
+/// The parts of one Kafka client's statistics that show whether its brokers answer (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// The interval of the reports. A silence shows in the second one at the latest, so within ten seconds.
+    /// The interval of the reports. A silent broker shows in the second report, which is within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {
         /// `host:port/id`, or the name of the coordinator's connection.
         var name = ""
-        /// Whether this is the connection to the group's coordinator, which is one of the other brokers, too.
+        /// Whether this is the connection to the group's coordinator, which is also listed under its broker's name.
         var isCoordinator = false
         var isConnected = false
         var inFlight: Int64 = 0
@@ -18,7 +18,7 @@ struct ClientStatistics: Equatable {
     }
 
     var brokers: [Broker]?
-    /// Whether the coordinator of the consumer's group is known; always true for a producer, as is `isSteady`.
+    /// Whether the coordinator of the consumer's group is known. Producers always have true here and in `isSteady`.
     var hasCoordinator = true
     var isSteady = true
 }

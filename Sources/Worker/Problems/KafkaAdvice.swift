@@ -8,10 +8,10 @@ enum Advice {
         case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
         case .noResources: KafkaCode.roomForThreads
         case .invalidTimestamp: "compare this machine's clock with the brokers'"
-        case .messageTooLarge: "raise max.message.bytes of topic \(topic) to 2048 at least"
-        case .policyViolation, .invalidRecord: "look which policy of the brokers topic \(topic) breaks"
+        case .messageTooLarge: "raise max.message.bytes of topic \(topic) to at least 2048"
+        case .policyViolation, .invalidRecord: "check which policy of the brokers rejects records of topic \(topic)"
         case _ where code.isUnknownTopic: "create topic \(topic)"
-        default: "look at topic \(topic) and at the brokers' logs"
+        default: "check topic \(topic) and the brokers' logs"
         }
     }
 
@@ -19,9 +19,9 @@ enum Advice {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
         case .badCompression, .badMessage, .notImplemented:
-            "look what the producer wrote to topic \(topic); delete the partition's records up to the batch that cannot "
-                + "be read (kafka-delete-records.sh) to read on behind it"
-        case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
+            "check which records the producer wrote to topic \(topic); to continue, delete the partition's records up to "
+                + "and including the unreadable batch (kafka-delete-records.sh)"
+        case _ where code.isUnknownTopic: "create topic \(topic), or remove it from the configuration"
         default: self.group(group, code)
         }
     }
@@ -31,18 +31,18 @@ enum Advice {
         case .noResources: KafkaCode.roomForThreads
         case .groupAuthorizationFailed: "grant READ on group \(name)"
         case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
-            "look at the broker that coordinates group \(name)"
-        default: "look at group \(name) and at the brokers' logs"
+            "check the broker that coordinates group \(name)"
+        default: "check group \(name) and the brokers' logs"
         }
     }
 }
 
-/// Records that were deleted before the worker read them, by retention or by a person. They stay lost, so each
-/// partition is reported for some time after its last loss. Decides only; no clock, no I/O.
+/// Counts records that were deleted, by retention or manually, before the worker read them. The problem of a partition
+/// lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
 
-    /// Counts the offsets that reading skipped. They include transaction markers and compacted records.
+    /// Counts offsets that the worker skipped. They include transaction markers and compacted records.
     mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
         guard offsets > 0 else { return }
         let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }

@@ -1,7 +1,7 @@
 internal import Kafka
 internal import Observability
 
-/// Something that keeps a part of the worker from doing its work; the rest goes on.
+/// A condition that stops a part of the worker, with advice for the operator. Other parts continue.
 struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration
@@ -11,8 +11,8 @@ struct Problem: Sendable, Equatable {
         case topicOfApp(String, topic: String)
     }
 
-    /// What is wrong with the subject, however it is worded. A problem lasts while its subject has one of its kind.
-    /// The names stand on `/status` and in the documentation, and do not change.
+    /// The kind of a problem. A problem lasts as long as its subject has one of the same kind, even if the text
+    /// changes. The raw values appear on `/status` and in the documentation, and are stable.
     enum Kind: String, CaseIterable, Sendable {
         case kafkaUnreachable = "kafka_unreachable"
         case topicsMissing = "topics_missing"
@@ -38,7 +38,7 @@ struct Problem: Sendable, Equatable {
         case acceptedLost = "accepted_lost"
         case doubtful = "connections_in_doubt"
         case feedback = "feedback_failed"
-        /// A newer configuration or credential file cannot be used, and the one before stays in force.
+        /// A changed configuration or credential file cannot be used, and the previous one stays in use.
         case refused = "file_refused"
 
         fileprivate var reminderNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
@@ -47,12 +47,12 @@ struct Problem: Sendable, Equatable {
     var subject: Subject
     var kind: Kind
     var text: String
-    /// One sentence in the imperative that says what to do.
+    /// What the operator should do: one sentence in the imperative, without a full stop.
     var advice: String
-    /// The time at which `ProblemList` first saw it (wall clock).
+    /// The time at which `ProblemList` first received the problem (wall clock).
     var sinceMs: Int64 = 0
 
-    /// The time for which a loss, or something that happened too often, is reported.
+    /// The time for which a past event, such as a loss of records, is reported as a problem.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
     init(_ subject: Subject, _ kind: Kind, _ text: String, _ advice: String) {
@@ -86,17 +86,17 @@ extension Problem.Kind {
     fileprivate var kafkaText: String {
         switch self {
         case .unacknowledged:
-            "a record was produced to it more than 10 s ago and has no acknowledgement; the producer keeps trying"
-        case .refusingSingle: "it refuses single records while it takes others; they are tried again"
-        case .writing: "it cannot be written; what needs it waits"
+            "a record was produced to it more than 10 s ago and is not acknowledged; the producer keeps trying"
+        case .refusingSingle: "it refuses single records while it accepts others; they are produced again"
+        case .writing: "it cannot be written; its records wait"
         case .committing: "commits are refused"
         default: "it cannot be read"
         }
     }
 }
 
-/// The problems there are, and the log lines about them: one when a problem begins, another every 10 s while it lasts
-/// (every day for a certificate that ends), and one when its subject has none any more.
+/// The current problems. A log line is due when a problem begins, every 10 s while it lasts (daily for an expiring
+/// certificate), and when its subject has no problem any more.
 struct ProblemList {
     enum Line: Equatable {
         case lasts(Problem)
@@ -104,15 +104,15 @@ struct ProblemList {
     }
 
     private var entries: [(problem: Problem, sinceNs: Int64, saidNs: Int64)] = []
-    /// Problems beyond `limit`, which are counted but not named.
+    /// The number of problems beyond `limit`, which `problems` does not contain.
     private(set) var leftOut = 0
 
-    /// How many problems of one kind are named.
+    /// The maximum number of listed problems of one kind.
     static let limit = 25
 
     var problems: [Problem] { entries.map(\.problem) }
 
-    /// Takes all present problems in the order to show them, and returns the log lines that are due.
+    /// Replaces the list by all current problems, in display order, and returns the log lines that are due.
     mutating func update(_ found: [Problem], nowNs: Int64, nowMs: Int64) -> [Line] {
         var lines: [Line] = []
         var left = entries
@@ -137,7 +137,7 @@ struct ProblemList {
             lines.append(.lasts(entry.problem))
             return entry
         }
-        // A problem that only lost its place in the list is not over.
+        // A problem that is no longer listed because of `limit` is not over.
         let lasting = Set(found.map(\.subject))
         let over = Dictionary(left.map { ($0.problem.subject, $0.sinceNs) }, uniquingKeysWith: min)
             .filter { !lasting.contains($0.key) }

@@ -3,8 +3,8 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// What keeps the worker from doing its work. Looks at its parts a few times a second, and logs problems that begin,
-/// last and end. Core thread.
+/// The worker's problems. It checks all parts a few times a second, and logs problems that begin, last and end. Core
+/// thread.
 struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
@@ -15,7 +15,7 @@ struct WorkerHealth {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Logs problems that begin, that still last, and that are over.
+    /// Checks all parts, and logs problems that begin, that still last, and that are over.
     ///
     /// - Parameter parts: `nil` while the worker starts or stops.
     mutating func look(
@@ -59,7 +59,7 @@ struct WorkerHealth {
         }
         var named = Set(problems.map(\.subject))
         problems += others.filter { named.insert($0.subject).inserted }
-        // A loss is reported beside another problem of its partition.
+        // Unlike other problems, a loss is also reported if its partition already has a problem.
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
@@ -71,20 +71,20 @@ struct WorkerHealth {
             guard reader.brokers.isCoordinatorSilent else { return nil }
             return Problem(
                 group, .coordinatorSilent, "the group's coordinator does not answer",
-                "look at the broker that leads the group's partition of __consumer_offsets")
+                "check the broker that leads the group's partition of __consumer_offsets")
         }
         if reader.lastError?.code == .groupAuthorizationFailed {
             return Problem(
-                group, .groupDenied, "the group may not be used: nothing can be read or committed",
+                group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         }
-        // The group waits for a member that died until its session is over.
+        // A join waits until the session of a crashed member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
         guard now.ns - startedNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""
         return Problem(
             group, .unjoined, "the group cannot be joined\(cause)",
-            "look at the broker that coordinates the group; give all its workers the same kafka.assignment, and allow "
+            "check the broker that coordinates the group; give all its workers the same kafka.assignment, and allow "
                 + "Read on it")
     }
 }

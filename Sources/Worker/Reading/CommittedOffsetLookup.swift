@@ -1,36 +1,36 @@
 internal import Delivery
 internal import Kafka
 
-/// Finds out where assigned partitions are read from: the ids of their topics, their committed offsets, and the first
-/// and last offsets of their logs.
+/// The offsets at which assigned partitions begin. It queries the brokers for topic ids, committed offsets, and the
+/// first and last offsets of the logs.
 struct CommittedOffsetLookup {
-    /// Where one partition is read from.
+    /// The offset at which one partition is read, and the offsets that determine it.
     struct Start {
         var committed: CommittedOffset
         var logStart: Int64?
         var logEnd: Int64?
         /// The offset to read from, or `nil` for the log's beginning.
         var offset: Int64?
-        /// The group has no offset, and the log is read from its end.
+        /// Whether the log is read from its end, because the group has no committed offset.
         var isAtEnd = false
-        /// The topic has another id than when it was last assigned.
+        /// Whether the topic has another id than at its last assignment.
         var isRecreated = false
     }
 
     let partitions: [TopicPartition]
-    /// The ids of the partitions' topics that brokers told.
+    /// The ids of the partitions' topics, as far as the brokers reported them.
     let topicIDs: [String: TopicID]
     private var committed: [CommittedOffset] = []
-    /// Partitions whose committed offset is unknown because of their topic's error.
+    /// Partitions whose committed offset is unknown because their topic has an error.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
     private var logStarts: [TopicPartition: Int64] = [:]
     private var logEnds: [TopicPartition: Int64] = [:]
 
     static let timeoutMs: Int32 = 1_000
 
-    /// Asks the brokers, and waits for each answer up to a second. Topic ids and log offsets may stay unknown.
+    /// Queries the brokers, and waits up to a second for each answer. Topic ids and log offsets may stay unknown.
     ///
-    /// - Throws: why committed offsets are unknown.
+    /// - Throws: `KafkaError` if the committed offsets cannot be read.
     init(_ partitions: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {
         self.partitions = partitions
         topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
@@ -49,28 +49,28 @@ struct CommittedOffsetLookup {
         guard !batch.isEmpty else { return }
         do throws(KafkaError) {
             for answer in try consumer.committed(batch, timeoutMs: Self.timeoutMs) {
-                // The coordinator may tell that there is none.
+                // `noOffset` is a valid answer: the group has not committed this partition.
                 let isKnown = answer.code == .none || answer.code == .noOffset
                 if isKnown { committed.append(answer) } else { failed.append((answer.partition, answer.code)) }
             }
         } catch {
             guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
-            // librdkafka fails a question where one of its topics is denied, so each topic is asked for alone.
+            // librdkafka fails the whole query if one of its topics is denied, so each topic is queried separately.
             let topics = Set(batch.map(\.topic))
             guard topics.count > 1 else { return failed += batch.map { ($0, error.code) } }
             for topic in topics { try askCommitted(batch.filter { $0.topic == topic }, consumer) }
         }
     }
 
-    /// Returns where the partitions with known committed offsets are read from.
+    /// Returns the start of each partition whose committed offset is known.
     ///
-    /// - Parameter startingAtEnd: of these, those without a committed offset are read from their end.
+    /// - Parameter startingAtEnd: partitions that are read from their end if they have no committed offset.
     func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
         committed.map { committed in
             let (partition, topic) = (committed.partition, committed.partition.topic)
             var start = Start(committed: committed, logStart: logStarts[partition], logEnd: logEnds[partition])
-            // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
-            // that really is beyond the log's end is refused when it is read.
+            // This end is the last stable offset, which an open transaction keeps below the committed offset. If the
+            // committed offset really is beyond the log end, the fetch fails with an error.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }
@@ -83,7 +83,7 @@ struct CommittedOffsetLookup {
                 start.isRecreated = true
                 start.offset = nil
             }
-            // The machine commits where a group without an offset starts at once, so that it has one from then on.
+            // The machine commits this start immediately, so that the partition has a committed offset from then on.
             if committed.offset == nil, !start.isRecreated {
                 start.isAtEnd = startingAtEnd.contains(committed.partition)
                 start.offset = start.isAtEnd ? start.logEnd ?? Consumer.end : start.logStart

@@ -4,13 +4,13 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// Partitions on their way out, until they are drained or the limit has passed.
+/// Partitions that drain before they are given up, until they are drained or the time limit has passed.
 struct Revocation {
     var partitions: [PartitionID]
-    /// When to stop waiting for answers, and then for the last commit (monotonic).
+    /// The time limit (monotonic): first for answers, and after `hasStoppedWaiting` for the last commit.
     var deadlineNs: Int64
     var hasStoppedWaiting = false
-    /// Whether the group asked for them and waits for the answer, or the member leaves by itself.
+    /// Whether the group revoked the partitions and waits for `unassign`. False if the member leaves by itself.
     let mustUnassign: Bool
 }
 
@@ -18,15 +18,15 @@ extension GroupReader {
     private static let lookupPauseNs: Int64 = 500_000_000
     private static let unreadablePauseNs: Int64 = 5_000_000_000
 
-    /// True also after it has left.
+    /// Whether the member is leaving or has left its group.
     var isLeaving: Bool { if case .member = phase { false } else { true } }
 
     private var isAbandoned: Bool { if case .abandoned = phase { true } else { false } }
 
-    /// Whether the group may be joined anew: no partition is on its way out, and the member does not leave.
+    /// Whether the member may rejoin its group: no partition is draining, and the member is not leaving.
     var isSettled: Bool { revocations.isEmpty && !isLeaving }
 
-    /// Whether the group was left.
+    /// Whether the member has left its group.
     var hasLeft: Bool {
         switch phase {
         case .member, .leaving: false
@@ -37,21 +37,21 @@ extension GroupReader {
 
     // MARK: Calls to librdkafka
 
-    /// Subscribes to other topics from now on.
+    /// Changes the subscription to these topics.
     func subscribe(to topics: [String]) {
         self.topics = topics
         tell { () throws(KafkaError) in try consumer.subscribe(to: topics) }
     }
 
-    /// Leaves the group and joins it again: everything is given out anew.
+    /// Leaves the group and joins it again, so that all partitions are reassigned.
     func rejoin(_ reason: String, _ now: DeliveryTime) {
-        logger.info(.kafka, "joining the group anew", ["group": "\(name)", "reason": "\(reason)"])
+        logger.info(.kafka, "rejoining the group", ["group": "\(name)", "reason": "\(reason)"])
         unreadable = ([], 0)
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that librdkafka refuses only where the client can no longer be used. Without it the group would
-    /// wait for this member.
+    /// Makes a call that fails only if the client is unusable. A failure is fatal, because the group waits for the
+    /// call.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -62,22 +62,23 @@ extension GroupReader {
 
     // MARK: Assignment
 
-    /// Takes an assignment: its partitions are read once their offsets are known (`moveAssignment`).
+    /// Accepts an assignment. Its partitions are read once their offsets are known (`moveAssignment`).
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
-        // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign before the revocation is
-        // answered. It then neither fetches the new partitions nor joins again, so the worker has to be started again.
+        // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign partitions before
+        // `unassign` is called. It then neither fetches the new partitions nor rejoins, so the worker has to be
+        // restarted.
         if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
-            fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were given up")
+            fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were unassigned")
             return
         }
         lookup = (isLeaving ? [] : assigned, now.ns)
-        // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
+        // With eager assignment, unreadable partitions that are not in the new assignment belong to other members.
         if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
-    /// Begins to read what was assigned, once it is known where.
+    /// Looks up the offsets of assigned partitions, and begins to read them.
     func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard let (assigned, retryNs) = lookup, retryNs <= now.ns else { return }
         do throws(KafkaError) {
@@ -85,9 +86,9 @@ extension GroupReader {
             lookup = nil
         } catch {
             logger.warning(
-                .kafka, "what was assigned cannot be read yet; trying again", about: name,
+                .kafka, "offsets of assigned partitions unknown, retrying", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
-            // It may have taken seconds to fail, since the turn began.
+            // The lookup may have taken seconds, so `now` is outdated.
             lookup = (assigned, LoopTime.read().monotonicNs + Self.lookupPauseNs)
         }
     }
@@ -133,15 +134,14 @@ extension GroupReader {
                 ])
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
-        // The partitions that cannot be read hinder no other. With cooperative assignment those left out before stay.
+        // Unreadable partitions do not block others. With cooperative assignment, earlier ones stay assigned.
         for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Looks the offsets of unreadable partitions up again. Once one is known, the group is joined anew, which assigns
-    /// its partitions to a member.
+    /// Looks up the offsets of unreadable partitions again. If one is known now, rejoins the group to have it assigned.
     func retryUnreadable(_ now: DeliveryTime) {
         guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
@@ -153,8 +153,8 @@ extension GroupReader {
 
     // MARK: Changed logs
 
-    /// Looks at the logs of partitions whose next offset is out of range, or that may not be there any more. The group
-    /// is joined anew where retention overtook it, or where a topic was recreated: such a partition is read from its
+    /// Checks the logs of partitions whose next offset is out of range or that may have been deleted. If records were
+    /// deleted by retention or a topic was recreated, the member rejoins the group and reads the partition from its
     /// beginning.
     func checkLogs(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         suspects.unknown.formIntersection(topicIDs.keys)
@@ -163,7 +163,7 @@ extension GroupReader {
         guard !all.isEmpty, isSettled, lookup == nil, nextLogCheckNs <= now.ns else { return }
         nextLogCheckNs = now.ns + Self.unreadablePauseNs
         let ids = consumer.topicIDs(of: Set(all.map(\.topic)), timeoutMs: CommittedOffsetLookup.timeoutMs)
-        // Of one that is unknown, the answer comes once it exists again.
+        // A deleted topic has no id until it is created again.
         suspects.unknown = suspects.unknown.filter { ids[$0.topic] == nil }
         let recreated = topicIDs.filter { partition, id in ids[partition.topic].map { $0 != id } ?? false }.map(\.key)
         let changed = Array(suspects.outOfRange.union(recreated))
@@ -177,7 +177,7 @@ extension GroupReader {
             let position = partitions[index].position(machine)
             if suspects.outOfRange.remove(partition) != nil {
                 logger.warning(
-                    .kafka, "offset out of range, reading on from the beginning of the log", about: "\(partition)",
+                    .kafka, "offset out of range, continuing at the beginning of the log", about: "\(partition)",
                     ["partition": "\(partition)", "offset": .count(position), "start": .count(logStart)])
             }
             if !recreated.contains(partition), position < logStart { continue }
@@ -188,7 +188,7 @@ extension GroupReader {
         rejoin("the log of a partition changed", now)
     }
 
-    /// Gives the machine a new assignment of a partition whose topic was recreated.
+    /// Restarts a partition whose topic was recreated, as a new assignment of the machine.
     private func beginAnew(
         _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime
@@ -200,9 +200,9 @@ extension GroupReader {
 
     // MARK: Revocation
 
-    /// Drains partitions that the group takes back, for `drainNs` at most, and gives them up then.
+    /// Drains partitions that the group revokes, for up to `drainNs`, and then gives them up.
     ///
-    /// - Parameter lost: another member may own them already.
+    /// - Parameter lost: whether another member may already own the partitions.
     func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         lookup = nil
@@ -219,7 +219,7 @@ extension GroupReader {
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
-        // Those that drain already because the member leaves are to be answered now.
+        // Partitions that already drain because the member leaves now also need `unassign`.
         for index in revocations.indices { revocations[index].partitions.removeAll { ids.contains($0) } }
         revocations.removeAll { $0.mustUnassign || $0.partitions.isEmpty }
         var deadlineNs = now.ns + drainNs
@@ -227,8 +227,8 @@ extension GroupReader {
         revocations.append(Revocation(partitions: ids, deadlineNs: deadlineNs, mustUnassign: true))
     }
 
-    /// Begins to leave the group: everything is drained, for `limitNs` at most; then `hasLeft` becomes true. What the
-    /// group has asked for has no longer than that, and is answered.
+    /// Begins to leave the group: drains all partitions for up to `limitNs`, after which `hasLeft` becomes true. The
+    /// limit also applies to revoked partitions that are still draining.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
@@ -243,14 +243,14 @@ extension GroupReader {
         revocations.append(Revocation(partitions: others, deadlineNs: deadlineNs, mustUnassign: false))
     }
 
-    /// Ends the membership after a fatal error: nothing more can be read or committed. Another member may own the
-    /// partitions, so notifications on connections settle and nothing more is sent of them.
+    /// Ends the membership after a fatal error, after which the client can neither read nor commit. Another member may
+    /// own the partitions, so notifications in flight settle, but no others of these partitions are sent.
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
         guard !isAbandoned else { return }
         phase = .abandoned
         endLookups()
         revocations = []
-        logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
+        logger.error(.kafka, "left the group after a fatal error", ["group": "\(name)", "error": "\(error.text)"])
         giveUp(partitions.map(\.id), isLost: true, &machine)
     }
 
@@ -259,8 +259,7 @@ extension GroupReader {
         unreadable.partitions = []
     }
 
-    /// Gives up partitions that are drained, or were waited for long enough. Where the member leaves, it closes after
-    /// that.
+    /// Gives up partitions that are drained or have reached their limit. A leaving member then closes its consumer.
     func moveRevocations(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         let moving = revocations
         revocations = []
@@ -275,7 +274,7 @@ extension GroupReader {
             } else {
                 if now.ns >= revocation.deadlineNs {
                     logger.warning(
-                        .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
+                        .delivery, "drain limit reached, unanswered notifications stay in doubt",
                         ["group": "\(name)"])
                     machine.stopWaiting(revocation.partitions)
                     revocation.hasStoppedWaiting = true
@@ -289,11 +288,12 @@ extension GroupReader {
         do throws(KafkaError) {
             try consumer.startClosing()
         } catch {
-            logger.warning(.kafka, "the group could not be left in order", ["error": "\(error.text)"])
+            logger.warning(.kafka, "leaving the group failed", ["error": "\(error.text)"])
         }
     }
 
-    /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
+    /// - Parameter isLost: whether to suspend the partitions in the machine, in case they return, instead of releasing
+    ///   them.
     private func giveUp(
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {

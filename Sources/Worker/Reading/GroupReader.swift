@@ -3,21 +3,22 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// A member of one consumer group: reads the partitions that are assigned to it into the machine, and gives them back
-/// drained. Core thread.
+/// A member of one consumer group. It reads its assigned partitions into the machine, and drains them before it gives
+/// them up. Core thread.
 ///
-/// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
-/// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
+/// The worker has one reader for the request topics and one for the retry topics, so that a rebalance of one group does
+/// not drain the other. This file handles events, records and problems; `GroupReader+Membership.swift` handles
+/// assignment and leaving.
 final class GroupReader {
     typealias RoleOfTopic = (String) -> PartitionRole
 
     enum Phase {
         case member
-        /// The assigned partitions drain until this time at most (monotonic).
+        /// The assigned partitions drain, at the latest until this time (monotonic).
         case leaving(deadlineNs: Int64)
-        /// All partitions were given up, and the consumer closes.
+        /// All partitions were given up, and the consumer is closing.
         case closing
-        /// The client met a fatal error, and the membership ended with it.
+        /// The membership ended because of a fatal error of the client.
         case abandoned
     }
 
@@ -38,27 +39,28 @@ final class GroupReader {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
     private var byID: [PartitionID: PartitionReader] = [:]
-    /// Partitions that are read from their end if the group has no offset of them when they are first assigned.
+    /// Partitions that are read from their end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
-    /// The ids of the assigned partitions' topics where librdkafka tells them, until the next assignment: a topic may
-    /// be recreated while its partitions move.
+    /// The topic ids of the assigned partitions, as far as librdkafka reports them. They are compared at the next
+    /// assignment, because a topic may be recreated in between.
     var topicIDs: [TopicPartition: TopicID] = [:]
-    /// Partitions that may not be there any more, and those whose next offset is out of range.
+    /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
-    /// When the logs of suspects are looked at again (monotonic).
+    /// The time of the next check of `suspects` (monotonic).
     var nextLogCheckNs: Int64 = 0
-    /// Assigned partitions whose offsets are looked up before they are read, and when (monotonic).
+    /// Assigned partitions whose start offsets are still unknown, and the time of the next lookup (monotonic).
     var lookup: (partitions: [TopicPartition], retryNs: Int64)?
-    /// Assigned partitions that are not read because their committed offsets are unknown, and when to ask again.
+    /// Assigned partitions that are not read because their committed offsets are unknown, and the time of the next
+    /// lookup.
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
-    /// Partitions on their way out; each is in one of them at most.
+    /// The draining partitions. Each partition is in at most one of these.
     var revocations: [Revocation] = []
-    /// Whether the group has answered once; an empty assignment counts.
+    /// Whether the member has received an assignment, which may be empty.
     var hasJoined = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
-    /// The client's last error, which may be over.
+    /// The client's last error, which may no longer exist.
     private(set) var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
@@ -81,7 +83,7 @@ final class GroupReader {
 
     // MARK: Events
 
-    /// Serves the consumer. Call after every wake-up and at least once a second.
+    /// Handles the consumer's events. Call it after every wake-up and at least once a second.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         consumer.serve { event in
             switch event {
@@ -121,8 +123,7 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// What cannot be read or committed now. Problems of partitions and topics that are not this member's any more are
-    /// dropped.
+    /// Returns the topics and partitions that cannot be read or committed now. Drops problems of former ones.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {
@@ -135,8 +136,8 @@ final class GroupReader {
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
-                    "it holds retry records of the group \(last.group), which are left to that group's workers",
-                    "give each group of workers retry topics of its own (retry.tiers)")
+                    "it contains retry records of the group \(last.group), which this worker skips",
+                    "give each group of workers separate retry topics (retry.tiers)")
             }
     }
 
@@ -146,11 +147,11 @@ final class GroupReader {
         for one in partitions { one.markReadable() }
     }
 
-    /// How long reading may take of a turn; one partition's share comes on top. Records that are slow to read, as those
-    /// with a hundred thousand headers, hold up the rest of the turn no longer.
+    /// The time limit for reading in one turn, plus one partition's share. It bounds the delay by records that are slow
+    /// to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
-    /// Reads as much as there is room for; true when more can be read at once.
+    /// Reads as many records as the machine has room for. Returns whether more can be read immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, deadLetters: some DeadLetterSink
     ) -> Bool {
@@ -158,7 +159,7 @@ final class GroupReader {
         var hasMore = false
         let first = nextToRead % partitions.count
         nextToRead = first + 1
-        // A copy of its own while it reads, so that nothing else accesses it.
+        // The array is moved into a local variable, so that no access to the property overlaps the read (exclusivity).
         var headers = headers
         self.headers = []
         defer { self.headers = headers }
@@ -188,7 +189,7 @@ final class GroupReader {
 
     func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
-    /// When `serve` or `read` has something to do without a wake-up (monotonic).
+    /// Returns the time at which `serve` or `read` must run without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
         var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.deadlineNs)
         if let lookup { deadlines.append(lookup.retryNs) }

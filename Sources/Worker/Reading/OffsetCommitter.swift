@@ -2,22 +2,23 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// Sends the machine's commits of one group, and brings the replies back; at most one is in flight. Core thread.
+/// Sends the machine's offset commits of one group, and passes the replies to the machine. At most one commit is in
+/// flight. Core thread.
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
     private let name: String
-    /// The partitions of the commit in flight, in the machine's order; `nil` for one that was given up before.
+    /// The partitions of the commit in flight in the machine's order, with `nil` for a partition that was given up.
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    /// The problems, and when each was first noted (monotonic).
+    /// The problems, with the time at which each began (monotonic).
     private var problems: [Problem.Subject: (problem: Problem, sinceNs: Int64)] = [:]
 
-    /// A reply that takes longer is a problem.
+    /// The time without a reply after which a commit is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// A coordinator that knows no such topic for so long is right. One that has just begun to coordinate, or of a
-    /// topic that was just created, may not know it yet.
+    /// The time after which the coordinator's error "unknown topic" is believed. A coordinator that was just elected
+    /// may not know the topic yet, and neither may any coordinator of a topic that was just created.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {
@@ -27,8 +28,8 @@ final class OffsetCommitter {
     }
 
     /// - Parameters:
-    ///   - partitionOf: returns the partition of an assignment, or `nil` once it was given up.
-    ///   - send: sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
+    ///   - partitionOf: returns the partition of an assignment, or `nil` after it was given up.
+    ///   - send: sends a commit whose reply has this tag. Throws if the commit could not be sent.
     func commit(
         _ machine: inout DeliveryMachine, now: DeliveryTime, partitionOf: (PartitionID) -> TopicPartition?,
         send: ([CommitEntry], UInt64) throws(KafkaError) -> Void
@@ -46,7 +47,7 @@ final class OffsetCommitter {
             batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
         }
         do throws(KafkaError) {
-            // A commit of nothing has no reply.
+            // librdkafka sends no reply to an empty commit.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
             try send(batch, tag)
         } catch {
@@ -75,14 +76,14 @@ final class OffsetCommitter {
         }
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
         if code.isRebalance {
-            logger.debug(.kafka, "a commit came between a rebalance", ["error": "\(code.name)"])
+            logger.debug(.kafka, "commit refused during a rebalance", ["error": "\(code.name)"])
             return .refusedByGroup
         }
         if code.isOfGroup {
             note(.group(name), code, Advice.group(name, code), now)
             return .refusedByGroup
         }
-        // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
+        // librdkafka reports one partition's error for all partitions of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .unattributed }
         note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
         let hasLasted = problems[.partition(partition)].map { now.ns - $0.sinceNs >= Self.unknownTopicNs } ?? false
@@ -93,8 +94,8 @@ final class OffsetCommitter {
         problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
     }
 
-    /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped, and
-    /// those of the group when no partition is left: nothing would be committed that could end them.
+    /// Returns the current problems of commits. Drops problems of partitions that were given up, and those of the group
+    /// when no partition is left, because no further commit could end them.
     func problems(now: DeliveryTime, of assigned: [TopicPartition]) -> [Problem] {
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { assigned.contains(partition) } else { !assigned.isEmpty }
@@ -106,7 +107,7 @@ final class OffsetCommitter {
         return named
     }
 
-    /// - Parameter outcomes: of each partition, or `nil` where the commit was refused as a whole.
+    /// - Parameter outcomes: the outcome of each partition, or `nil` if the whole commit failed.
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         pending.removeAll(keepingCapacity: true)
         machine.commitFinished(of: group, outcomes, now: now)

@@ -3,11 +3,12 @@ internal import Delivery
 internal import Kafka
 internal import PushRecords
 
-/// Takes the dead letters of records that no notification can be read from.
+/// Receives records that become dead letters because no notification can be read from them.
 protocol DeadLetterSink: AnyObject {
     var deadLetterBudget: Int { get }
 
-    /// Produces a record as it is, before its bytes are given back. The budget must allow it.
+    /// Produces a record unchanged, before its bytes are returned to librdkafka. Requires `deadLetterBudget` to allow
+    /// it.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime)
@@ -15,22 +16,22 @@ protocol DeadLetterSink: AnyObject {
 
 /// Reads one assigned partition into the machine. Core thread.
 ///
-/// A class, so that a record copies nothing of it, and with private properties, which need no exclusivity checks
-/// (`swift_beginAccess`, about 100 instructions each, seven a record).
+/// It is a class, so that reading a record copies none of it. Its properties are private, because those need no
+/// exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per record).
 final class PartitionReader {
     let queue: PartitionQueue
-    /// The machine's name for the assignment.
+    /// The machine's identifier of the assignment.
     let id: PartitionID
     private let topic: [UInt8]
     private let context: ReadingContext
-    /// Whether records may be waiting. A queue that was not read until it was empty sends no further wake-up.
+    /// Whether records may be waiting. librdkafka sends no further wake-up until the queue has been read until empty.
     private var mayHaveMore = true
-    /// When the head of a retry topic's partition is due (monotonic: the wall clock may be set back by hours
-    /// meanwhile). The queue keeps it. (Pausing and seeking back would throw away what was fetched.)
+    /// The time at which the first record of a retry partition is due (monotonic, because the wall clock may be set
+    /// back). The record stays in the queue meanwhile: pausing and seeking back would discard fetched records.
     private var dueNs: Int64 = 0
     private let readFrom: Int64
 
-    /// A retry record that is due later is looked at again after so long.
+    /// The longest wait before a retry record's due time is checked again.
     private static let longestWaitMs: Int64 = 3_600_000
 
     init(
@@ -45,7 +46,7 @@ final class PartitionReader {
 
     var partition: TopicPartition { queue.partition }
 
-    /// When `read` has something to do without a wake-up (monotonic).
+    /// Returns the time at which `read` must run without a wake-up (monotonic).
     func nextDeadlineNs(nowNs: Int64) -> Int64? { dueNs > nowNs ? dueNs : nil }
 
     func position(_ machine: borrowing DeliveryMachine) -> Int64 {
@@ -54,24 +55,25 @@ final class PartitionReader {
 
     // MARK: Records
 
-    /// After a wake-up the queue may have something.
+    /// Marks the queue as possibly non-empty, after a wake-up.
     func markReadable() { mayHaveMore = true }
 
-    /// Reads as much as there is room for, and returns how many records and whether more can be read at once.
+    /// Reads as many records as the machine has room for. Returns their number, and whether more can be read
+    /// immediately.
     ///
-    /// - Parameter headers: a buffer that it reuses, so that nothing is allocated.
+    /// - Parameter headers: a buffer that is reused for each record, to avoid allocations.
     func read(
         _ headers: inout [RecordHeader], into machine: inout DeliveryMachine, now: DeliveryTime,
         _ deadLetters: some DeadLetterSink
     ) -> (records: Int, hasMore: Bool) {
         guard mayHaveMore, dueNs <= now.ns else { return (0, false) }
-        // What there is no room for stays in librdkafka's queue, where it costs nothing.
+        // Records for which the machine has no room stay in librdkafka's queue, where they need no further memory.
         let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
         guard most > 0 else { return (0, false) }
         var isWaiting = false
         let place = context.place
         place.pointee = machine.place(of: id)
-        // The machine is asked for a few records at once.
+        // Asking the machine for room once per few records is cheaper than for each.
         var room = 0
         let records = queue.read(max: most) { message in
             if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
@@ -89,11 +91,11 @@ final class PartitionReader {
             queue.end = nil
         }
         mayHaveMore = queue.count > 0
-        // A record that waits for its time, or for room among the dead letters, is looked at in a later turn.
+        // A record that is not due, or that needs dead-letter budget, is read in a later turn.
         return (records, mayHaveMore && !isWaiting && machine.room(for: id) > 0)
     }
 
-    /// Gives a record to the machine; false when it stays the head of its queue.
+    /// Passes a record to the machine. Returns false if the record must stay at the head of its queue.
     private func take(
         _ message: borrowing Message, _ headers: inout [RecordHeader], _ machine: inout DeliveryMachine,
         _ now: DeliveryTime, _ deadLetters: some DeadLetterSink
@@ -119,7 +121,7 @@ final class PartitionReader {
                 letterRoom: deadLetters.deadLetterBudget, now: now)
         }
         switch receipt {
-        // librdkafka before 2.4.0 may rewind after a rebalance.
+        // librdkafka before 2.4.0 may rewind after a rebalance, so known records are skipped.
         case .taken, .known, .unassigned, .below: return true
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in
@@ -130,7 +132,7 @@ final class PartitionReader {
             return true
         case .noLetterRoom: return false
         case .notDue(let untilMs):
-            // A time far away overflows.
+            // The difference to a time in the far future may overflow.
             let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)
             let waitMs = isOver ? Self.longestWaitMs : min(max(0, distance), Self.longestWaitMs)
             dueNs = now.ns + waitMs * 1_000_000
@@ -139,18 +141,18 @@ final class PartitionReader {
     }
 }
 
-/// What the readers of one group's partitions share. Core thread.
+/// The state that the partition readers of one group share. Core thread.
 final class ReadingContext {
-    /// The record that is being read, for the crash history.
+    /// The topic, partition and offset of the record that is being read, for the crash history.
     let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
-    /// Records that become dead letters unparsed, because the worker died at them.
+    /// Records that become dead letters without being parsed, because the worker crashed while processing them.
     var condemned: Set<CrashHistory.Place> = []
-    /// The group that retry records must name, where retry topics are read.
+    /// The group that retry records must name, or `nil` for a reader of request topics.
     private let retryGroup: [UInt8]?
-    /// By topic, the group of retry records that were passed over last, and when (monotonic).
+    /// The group of the last skipped retry record by topic, and the time of the skip (monotonic).
     private(set) var foreign: [String: (group: String, ns: Int64)] = [:]
 
-    /// - Parameter retryGroup: the group of the workers' requests, where retry topics are read.
+    /// - Parameter retryGroup: the group id that retry records must name, or `nil` for request topics.
     init(retryGroup: String? = nil) {
         place.initialize(to: CrashPlace())
         self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }
@@ -158,14 +160,13 @@ final class ReadingContext {
 
     deinit { place.deallocate() }
 
-    /// Forgets the deaths at a partition's records, since its topic was recreated: other records have their offsets
-    /// now.
+    /// Removes crashes at a partition's records from the history, because its recreated topic reuses their offsets.
     func forgetOffsets(of partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
         CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
     }
 
-    /// Whether these are the headers of a retry record that names another group, which is noted.
+    /// Returns whether these are headers of a retry record of another group, and stores that group.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
         guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
             return false

@@ -1,22 +1,22 @@
 internal import Delivery
 internal import Kafka
 
-/// What keeps a group's topics and partitions from being read, by the errors of its consumer.
+/// The topics and partitions of a group that cannot be read, according to the errors of its consumer.
 ///
-/// librdkafka reports that a fetch failed, and never that one succeeded again. It repeats most errors at every fetch
-/// (`fetch.error.backoff.ms`, half a second): such a problem is over after `namedNs` without a report. That a topic is
-/// unknown or denied it reports once (rdkafka_fetcher.c, rd_kafka_fetch_reply_handle_partition_error): a partition's is
-/// over when records come, and a topic's when it is assigned, or exists after a rebalance.
+/// librdkafka reports failed fetches, but not that fetches succeed again. It repeats most errors at every fetch
+/// (`fetch.error.backoff.ms`, half a second), so such a problem ends after `namedNs` without a report. It reports only
+/// once that a topic is unknown or denied (rdkafka_fetcher.c, rd_kafka_fetch_reply_handle_partition_error). The problem
+/// of a partition then ends when records arrive, and that of a topic when it is assigned or exists again.
 struct ReadingProblems {
     static let namedNs: Int64 = 20_000_000_000
 
     private let group: String
-    /// The problems, and when each is over unless it is reported again (monotonic).
+    /// The problems, with the time at which each ends unless it is reported again (monotonic).
     private var entries: [Problem.Subject: (problem: Problem, endNs: Int64)] = [:]
 
     init(ofGroup group: String) { self.group = group }
 
-    /// Returns the current problems, and drops those that are over or of a subject that does not count any more.
+    /// Returns the current problems. Drops problems that are over, and those whose subject does not satisfy `counts`.
     mutating func all(
         _ now: DeliveryTime, where counts: (Problem.Subject) -> Bool = { _ in true }
     ) -> [Problem] {
@@ -24,9 +24,10 @@ struct ReadingProblems {
         return entries.values.map(\.problem)
     }
 
-    /// Notes that a topic or partition cannot be read.
+    /// Adds the problem that a topic or partition cannot be read.
     ///
-    /// - Parameter isOfFetch: a fetch failed, which is repeated; otherwise the problem lasts until it is forgotten.
+    /// - Parameter isOfFetch: whether a fetch failed. librdkafka repeats such errors. Other problems last until
+    ///   `forget`.
     mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
         let topic =
             switch subject {
@@ -43,17 +44,17 @@ struct ReadingProblems {
         if !entries.isEmpty { entries[subject] = nil }
     }
 
-    /// Takes all topics that the cluster has: the problems of those are over.
+    /// Ends the problems of topics that exist, given all topics of the cluster.
     mutating func exist(_ topics: Set<String>) {
         for topic in unavailableTopics where topics.contains(topic) { entries[.topic(topic)] = nil }
     }
 
-    /// Topics that cannot be read as a whole: nothing is known of their partitions.
+    /// Topics that cannot be read at all, whose partitions are unknown.
     var unavailableTopics: [String] {
         entries.keys.compactMap { if case .topic(let name) = $0 { name } else { nil } }
     }
 
-    /// The topic that librdkafka names as one that a subscription cannot have (rdkafka_topic.c,
+    /// Returns the topic of librdkafka's error about an unavailable subscribed topic (rdkafka_topic.c,
     /// rd_kafka_propagate_consumer_topic_errors).
     static func unavailableTopic(in text: String) -> String? {
         guard let start = text.firstRange(of: "Subscribed topic not available: ")?.upperBound else { return nil }

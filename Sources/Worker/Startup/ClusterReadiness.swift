@@ -4,15 +4,16 @@ internal import Glibc
 package import Kafka
 internal import Observability
 
-/// Waits until Kafka can be reached and has every topic as it must be.
+/// Checks that Kafka can be reached and that every topic exists with safe settings.
 package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
     private let cluster: ClusterSettings
     private let topics: Topics
     private let check: TopicCheck
-    /// The reason why no broker answered. librdkafka does not repeat it.
+    /// The last reason why no broker answered. It is stored because librdkafka reports it only once.
     private var lastReason: String?
-    /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
+    /// Whether to create missing topics if `kafka.create_topics` is set, instead of only asking the brokers whether
+    /// they could be created.
     private let makesTopics: Bool
 
     package init(
@@ -30,20 +31,20 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// - `requestPartitions`: the partitions of request topics, with those that patterns find now.
-        /// - `startingAtEnd`: those of them that are read from their end (`delivery.start: latest`).
+        /// - `requestPartitions`: the number of partitions of all request topics, including those that match a pattern.
+        /// - `startingAtEnd`: the partitions that are read from their end (`delivery.start: latest`).
         /// - `denied`: a line for each group that lacks permissions.
-        /// - `warnings`: lines about what may lose records one day.
-        /// - `toBeMade`: missing topics that a worker would make, where this one does not.
+        /// - `warnings`: lines about settings that may lose records later.
+        /// - `toBeMade`: missing topics that `run` would create, if `makesTopics` is false.
         case ready(
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, denied: [String], warnings: [String],
             toBeMade: [String])
         case unreachable(String)
-        /// The brokers do not make the missing topics; the lines say why. They may later, once all have started.
+        /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
         case uncreated([String])
     }
 
-    /// One try, which waits at most `timeoutMs` for each of its questions.
+    /// Makes one attempt, which waits up to `timeoutMs` for each request.
     ///
     /// - Throws: `StartFailure` when Kafka answered and something is missing or unsafe.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
@@ -54,7 +55,7 @@ package struct ClusterReadiness {
             for case .error(let error) in topics.events() { lastReason = error.text }
             return .unreachable(lastReason ?? "\(error)")
         }
-        // What was made a moment ago may not be known everywhere yet.
+        // A topic that was just created may not be known to all brokers yet.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
@@ -69,14 +70,14 @@ package struct ClusterReadiness {
                 guard refused.isEmpty else { return .uncreated(refused) }
                 if makesTopics {
                     found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
-                    // A broker may know what its controller made a moment later.
+                    // A broker may learn of the controller's new topics with a delay.
                     guard check.missing(in: found).isEmpty else {
-                        return .unreachable("the topics that were just made do not show yet")
+                        return .unreachable("the newly created topics are not visible yet")
                     }
                 }
             } catch {
                 guard !makesTopics else { return .unreachable("\(error)") }
-                doubts = ["the brokers do not say whether the missing topics can be made: \(error)"]
+                doubts = ["unknown whether the brokers would create the missing topics: \(error)"]
             }
             if !makesTopics { toBeMade = new.map(\.name) }
         }
@@ -112,8 +113,8 @@ package struct ClusterReadiness {
             warnings: doubts + warnings, toBeMade: toBeMade)
     }
 
-    /// Returns the partitions of topics in which the group has committed nothing, unless all are read from their
-    /// beginning anyway. A new partition of a known topic is none of them.
+    /// Returns the partitions of topics without any committed offset of the group, or none if all are read from their
+    /// beginning anyway. Partitions added to a topic that has committed offsets are not included.
     private func partitionsWithoutStart(
         of topics: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) throws(KafkaError) -> Set<TopicPartition> {
@@ -121,22 +122,23 @@ package struct ClusterReadiness {
             (0..<Int32(clamping: found[topic]?.partitions ?? 0)).map { TopicPartition(topic, $0) }
         }
         guard configuration.delivery.start != .earliest, !partitions.isEmpty else { return [] }
-        // Joins nothing.
+        // This consumer does not join the group.
         let consumer = try Consumer(configuration.consumer(.requests, of: cluster))
         let committed = try consumer.committed(partitions, timeoutMs: timeoutMs)
         let known = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
         return Set(partitions.filter { !known.contains($0.topic) })
     }
 
-    /// Returns a line for each group that may not be used, or may not read its topics. Rights that the brokers do not
-    /// tell in time are taken for granted.
+    /// Returns a line for each group that the worker may not use, or whose topics it may not read. If the brokers do
+    /// not answer in time, the permission is assumed to exist.
     private func missingRights(
         to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) -> [String] {
         let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
-            // Without a topic to ask about, any topic tells of the group. Each is a question of its own.
+            // If there are no topics, any topic shows whether the group may be used. Each costs a request, hence the
+            // limit.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
@@ -150,11 +152,11 @@ package struct ClusterReadiness {
     }
 }
 
-/// Why a worker cannot start: each line names a thing and says what to do. `run` exits with 78, or with 1 where the
-/// configuration is not at fault.
+/// The reasons why a worker cannot start: each line names a subject and what to do. `run` exits with 78, or with 1 if
+/// the configuration is not the cause.
 package struct StartFailure: Error, CustomStringConvertible {
     package let lines: [String]
-    /// Whether a start at another time may succeed: the system had no room for a thread.
+    /// Whether a later start may succeed, because only the system's limit of threads was reached.
     package let isPassing: Bool
 
     package init(_ lines: [String], isPassing: Bool = false) {

@@ -5,26 +5,27 @@ package import Network
 internal import PushRecords
 package import TLS
 
-/// An app with its credential and trust loaded, ready to connect unless it has faults.
+/// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why its credential or trust cannot be used, a line each. An app with faults has no transport.
+    /// The reasons why its credential or CA file cannot be used, one line each. An app with faults has no transport.
     package let faults: [String]
-    /// Trust, and the client certificate where the credential is one.
+    /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
-    /// Whether it trusts the system's authorities, and there are none.
+    /// Whether the app relies on the system's CA certificates but none are installed.
     let lacksAuthorities: Bool
-    /// Signs provider tokens, unless the app has a client certificate.
+    /// The key that signs provider tokens, or `nil` if the app has a client certificate.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
-    /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
+    /// The identity of the app's provider token. Apps with the same identity share a token, because Apple limits the
+    /// tokens of a key.
     let tokenIdentity: TokenIdentity?
-    /// `NAME:PASSWORD` for the proxy, or an empty text if it needs none.
+    /// `NAME:PASSWORD` for the proxy, or empty if it needs none.
     private let proxyCredentials: String
     /// The hashes (`FileWatch.hash`) of the contents that were read from its files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: makes an app with faults instead of throwing.
+    /// - Parameter allowsFaults: whether to create an app with faults instead of throwing.
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
@@ -32,7 +33,7 @@ package struct LoadedApp: Sendable {
         var signingKey: SigningKey?
         var identity: Identity?
         var files = ReadFiles()
-        /// Returns what `body` loads, or adds a line that says why it cannot.
+        /// Returns the result of `body`, or adds a line with its error.
         func load<T>(_ part: String, _ body: () throws -> T) -> T? {
             do {
                 return try body()
@@ -52,7 +53,7 @@ package struct LoadedApp: Sendable {
             let trust: Trust =
                 !settings.verifiesHost
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? files.systemTrust()
-            // The binary protocol is older than ALPN: its servers agree to none.
+            // The binary protocol is older than ALPN, and its servers do not negotiate any.
             let alpn = settings.binary == nil ? ["h2"] : []
             return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         }
@@ -73,7 +74,7 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app; the failure has the lines of all that cannot be loaded and may have no faults.
+    /// Loads every app. Throws a failure with the errors of all apps that cannot be loaded and may not have faults.
     package static func load(
         _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
     ) throws(StartFailure) -> [LoadedApp] {
@@ -97,14 +98,14 @@ package struct LoadedApp: Sendable {
     }
 }
 
-/// A team's key. The public half tells keys apart that a file held under the same id one after the other.
+/// The identity of a team's signing key. The public key distinguishes successive keys with the same id.
 struct TokenIdentity: Hashable, Sendable {
     var teamID: String
     var keyID: String
     var publicKey: String
 }
 
-/// Reads files and remembers the hashes of their contents, which a watch compares with.
+/// Reads files and remembers the hashes of their contents, for comparison by `FileWatch`.
 private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
@@ -114,8 +115,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // Read twice, as certificate and key, and replaced in between: the first is remembered, and the next look
-        // tells.
+        // A file may be read twice, as certificate and as key, and change in between. The watch compares the first
+        // hash.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }
@@ -127,7 +128,8 @@ private struct ReadFiles {
         }
     }
 
-    /// OpenSSL reads the system's bundle by itself. Its hash lets the watch see that it was updated.
+    /// Returns the system's CA certificates. OpenSSL reads the bundle itself; it is hashed here so that the watch
+    /// detects updates.
     mutating func systemTrust() -> Trust {
         _ = try? bytes(SystemTrust.file)
         return .system
@@ -140,7 +142,7 @@ private struct ReadFiles {
         }
     }
 
-    /// A passphrase, without the line break at its end.
+    /// Returns a passphrase without the line break at its end.
     mutating func line(_ secret: Secret) throws(TLSError) -> String {
         switch secret {
         case .text(let text): Secret.line(in: Array(text.utf8))
@@ -170,10 +172,9 @@ extension CertificateCredential {
     }
 }
 
-/// The provider tokens of one thread: one for each key, whichever apps use it (Apple counts a key's tokens). That
-/// thread.
+/// The provider tokens of a thread: one for each key, because Apple limits the tokens of a key. Not thread-safe.
 final class ProviderTokens {
-    /// Tokens of replaced keys stay: should one come back, its token may be too young for a new one.
+    /// Tokens of replaced keys are kept, because Apple may refuse another new token if such a key is used again soon.
     private var tokens: [TokenIdentity: ProviderToken] = [:]
 
     /// Returns the app's token, or `nil` if it has a certificate.
@@ -187,8 +188,8 @@ final class ProviderTokens {
 }
 
 extension AppSettings {
-    /// The files of key, certificate, passphrase and CA, which is the system's bundle unless the app has its own. What
-    /// stands in the configuration itself has none.
+    /// The paths of key, certificate, passphrase and CA file (by default the system's bundle). Secrets given directly
+    /// in the configuration have no path.
     var credentialFiles: [String] {
         let secrets: [Secret?] =
             switch credential {
@@ -203,8 +204,8 @@ extension AppSettings {
         return secrets.compactMap { $0?.path } + [bundle].compactMap(\.self)
     }
 
-    /// Whether `other` can use the connections of this one: it dials the same host in the same way, and has no further
-    /// bundle id, which APNs would refuse on them.
+    /// Returns whether `other` can use this app's connections: it has the same connection settings and no additional
+    /// bundle id, which APNs would refuse on an existing connection.
     package func connects(like other: AppSettings) -> Bool {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
@@ -215,7 +216,7 @@ extension AppSettings {
 }
 
 extension BinarySettings {
-    /// The settings without the feedback's, which connections to the gateway do not depend on.
+    /// The settings that connections to the gateway depend on, which are all except `feedback`.
     fileprivate var ofGateway: Self {
         var settings = self
         settings.feedback = nil
@@ -226,8 +227,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason for which Apple will refuse the app's certificate, or the app will refuse
-    /// Apple's. The app is loaded all the same, because one that cannot send must not keep others from sending.
+    /// Returns a line for each reason why Apple will refuse the app's certificate, or the app will refuse Apple's. The
+    /// app is loaded anyway, because an app that cannot send must not stop the others.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {
@@ -238,12 +239,12 @@ extension LoadedApp {
         guard let certificate, case .certificate(let credential) = settings.credential else { return lines }
         let name = "app \(settings.name): the certificate in \(credential.place)"
         if certificate.notAfterMs <= nowMs {
-            lines.append("\(name) expired on \(certificate.notAfterDay): put a new one in its place")
+            lines.append("\(name) expired on \(certificate.notAfterDay): replace it")
         } else if certificate.notBeforeMs > nowMs {
-            lines.append("\(name) is valid from \(certificate.notBeforeDay) on: is this machine's clock right?")
+            lines.append("\(name) is not valid before \(certificate.notBeforeDay): check this machine's clock")
         }
         let topics = certificate.topics.isEmpty ? certificate.userID.map { [$0] } ?? [] : certificate.topics
-        // A topic is the bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
+        // A topic is the bundle id, with or without the suffix of a push type: `com.example.shop.voip`.
         for id in settings.bundleIDs
         where !topics.isEmpty && !topics.contains(where: { $0 == id || $0.hasPrefix("\(id).") }) {
             lines.append("\(name) is for \(topics.joined(separator: ", ")), not for \(id) (bundle_ids)")
@@ -259,7 +260,7 @@ extension LoadedApp {
         return lines
     }
 
-    /// Returns a line in the last 30 days of the app's certificate.
+    /// Returns a warning if the app's certificate expires within 30 days, otherwise `nil`.
     package func certificateWarning(nowMs: Int64) -> String? {
         guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
         let leftMs = certificate.notAfterMs - nowMs

@@ -8,8 +8,8 @@ package import Observability
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not
-    ///   know, or whose value it does not take.
+    /// - Throws: `StartFailure` if the configuration sets a librdkafka property that would break the delivery
+    ///   guarantees, is unknown, or has an invalid value.
     package func cluster() throws(StartFailure) -> ClusterSettings {
         let properties: KafkaProperties
         do throws(RefusedProperty) {
@@ -30,7 +30,7 @@ extension WorkerConfiguration {
         if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
             let found = KafkaLibrary.version
             throw StartFailure([
-                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, and this is "
+                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but this is "
                     + "\(found >> 24).\(found >> 16 & 0xFF).\(found >> 8 & 0xFF), which may leave a member without "
                     + "partitions after a rebalance; use eager, or a newer library"
             ])
@@ -38,7 +38,7 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
-    /// Returns what is wrong with a property, and what would be right. The value is not shown: it may be a secret.
+    /// Returns the error of a property and its valid values. The given value is not shown, because it may be a secret.
     private static func text(of error: InvalidProperty) -> String {
         let known = KafkaLibrary.knownProperties
         let name = error.property.name
@@ -46,24 +46,23 @@ extension WorkerConfiguration {
             let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
             return "librdkafka has no such property\(suggestion)"
         }
-        // A topic's property may stand in the table twice; the first is the client's.
+        // librdkafka's table may list a topic property twice. The first entry is that of the client.
         guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
         return range.contains(" .. ")
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
     }
 
-    /// Returns a line for a client that could not be made, with the place of the property to blame and the file it
-    /// names.
+    /// Returns a line for a client that could not be created, with the configuration key at fault and its file, if any.
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
         guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {
-            // Of two that belong together librdkafka quotes both, and one of them may be there.
+            // For an invalid combination librdkafka quotes both properties. The configuration may set only one of them.
             let place = all.last { error.text.contains("`\($0.name)`") }?.place
             return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
         }
         // Only a path may be quoted, because other properties' values may be secrets.
         guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
-        // OpenSSL's words for a file that is not there do not say so.
+        // OpenSSL's error for a missing file does not say that the file is missing.
         let isReadable = access(property.value, R_OK) == 0
         let reason =
             isReadable
@@ -72,10 +71,10 @@ extension WorkerConfiguration {
         return "\(property.place): \(property.value): \(reason)"
     }
 
-    /// 2.10.0, as `KafkaLibrary.version` counts.
+    /// Version 2.10.0, encoded as in `KafkaLibrary.version`.
     private static let cooperativeVersion: Int32 = 0x020A_0000
 
-    /// - Parameter partitions: of all request topics; unused for the retries.
+    /// - Parameter partitions: the number of partitions of all request topics. The retry role does not use it.
     package func consumer(
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {
@@ -89,7 +88,7 @@ extension WorkerConfiguration {
 }
 
 extension ClusterSettings {
-    /// The settings of clients whose statistics show the brokers' health.
+    /// The same settings with statistics enabled, for clients whose statistics feed `BrokerHealth`.
     var withStatistics: ClusterSettings {
         var settings = self
         settings.statisticsIntervalMs = ClientStatistics.intervalMs
@@ -109,7 +108,7 @@ extension WorkerConfiguration {
         settings.maxOpen = delivery.maxOpen
         settings.maxOpenBytes = delivery.maxOpenBytes
         settings.commitIntervalNs = delivery.commitInterval.nanoseconds
-        // Less than the time after which the group may have given the partitions to others.
+        // The lease must end before the session, after which the group may assign the partitions to other members.
         settings.leaseNs = kafka.sessionTimeout.nanoseconds / 5 * 4
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
@@ -124,18 +123,18 @@ extension WorkerConfiguration {
     }
 }
 
-/// The number of descriptors that a worker may have open at once, by its configuration.
+/// The number of file descriptors that a worker may need at once, according to its configuration.
 package enum DescriptorNeed {
-    /// Kafka clients: two producers, a consumer for each of two groups, and two that look for removed retry topics
-    /// (`RemovedRetryTopics`). Each connects to every broker, and to its coordinator once more.
+    /// The number of Kafka clients: two producers, a consumer for each of two groups, and two that look for removed
+    /// retry topics (`RemovedRetryTopics`). Each connects to every broker, and a second time to its coordinator.
     private static let kafkaClients = 2 + 2 + 2
-    /// Pipes between the threads of a client.
+    /// The descriptors of pipes between the threads of one client.
     private static let ofClient = 8
-    /// The process's own files, event loops and watched files.
+    /// The descriptors of other files, event loops and file watches.
     private static let own = 64
 
-    /// The most descriptors. A replaced credential takes the connections of its app once more, until the old ones have
-    /// finished.
+    /// Returns the maximum number of descriptors, except that a replaced credential doubles its app's connections until
+    /// the old ones are closed.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is one beyond the maximum.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
@@ -145,10 +144,10 @@ package enum DescriptorNeed {
         return connections + reads + kafka + (configuration.admin.listen == nil ? 0 : PageServer.connectionLimit) + own
     }
 
-    /// Raises the process's limit as far as it may be, and warns where that is too few.
+    /// Raises the process's descriptor limit as far as permitted, and logs a warning if that is too low.
     package static func raiseLimit(for configuration: WorkerConfiguration, _ logger: Logger) {
         if let warning = warning(of: configuration, limit: linux_raise_descriptor_limit()) {
-            logger.warning(.worker, "too few descriptors", ["advice": .text(warning)])
+            logger.warning(.worker, "descriptor limit too low", ["advice": .text(warning)])
         }
     }
 
@@ -156,7 +155,7 @@ package enum DescriptorNeed {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }
         return
-            "up to \(most) descriptors may be open at once (apps' connections, brokers, admin pages), and the process may "
+            "the worker may need \(most) descriptors (apps' connections, brokers, admin pages), but the process may "
             + "have \(limit): raise its limit (LimitNOFILE=, ulimit -n), or lower connections.max"
     }
 }

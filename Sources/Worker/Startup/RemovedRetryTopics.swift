@@ -4,14 +4,15 @@ internal import Glibc
 internal import Kafka
 internal import Observability
 
-/// Finds retry topics that the configuration no longer names and that still hold records of the group, so that they are
-/// read, too.
+/// Finds retry topics that were removed from the configuration but still contain records of the group, so that the
+/// worker reads them as well.
 ///
-/// It looks at the start and after each rebalance, since another member may have a configuration that names them. A
-/// found topic is read until it is deleted or the worker ends: a member that still names it may write to it. Core
-/// thread; another thread asks the brokers and ends with the answer.
+/// It queries the brokers at the start and after each rebalance, because other members may have a configuration with
+/// such topics. A found topic is read until it is deleted or the worker ends, because another member may still produce
+/// to it. Core thread; the queries run on a temporary thread.
 final class RemovedRetryTopics {
-    /// The longest delay that a retry topic can have. Its own is not known any more, so each record's due time counts.
+    /// The longest delay that a retry topic can have. The delay of a removed topic is unknown, so the due time of each
+    /// record applies.
     static let delayMs: Int64 = 168 * 3_600_000
     fileprivate static let timeoutMs: Int32 = 3_000
     private static let retryNs: Int64 = 60_000_000_000
@@ -20,13 +21,13 @@ final class RemovedRetryTopics {
     private let cluster: ClusterSettings
     private let loop: Loop
     private let logger: Logger
-    /// Subscribes to these in addition to the tiers of the configuration.
+    /// A function that subscribes to these topics in addition to the configured retry topics.
     private let onChange: ([String]) -> Void
     private let onTopics: (Set<String>) -> Void
-    /// The topics that are read, in the order in which they were found.
+    /// The removed retry topics that are read, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
-    /// The group changed while the brokers were being asked.
+    /// Whether the group changed during a query.
     private var mustAskAgain = false
 
     init(
@@ -41,7 +42,7 @@ final class RemovedRetryTopics {
         self.onTopics = onTopics
     }
 
-    /// Begins to ask the brokers; while they are being asked, asks once more after that.
+    /// Begins a query of the brokers. If one is running, another one follows it.
     func look() {
         guard !isAsking else {
             mustAskAgain = true
@@ -75,7 +76,7 @@ final class RemovedRetryTopics {
             take(found: answer.found, existing: answer.existing)
         case .failure(let error):
             logger.warning(
-                .kafka, "lookup of removed retry topics failed, trying again",
+                .kafka, "lookup of removed retry topics failed, retrying",
                 ["error": .text(error.text), "advice": "allow Describe on all topics and on the group"])
             lookLater()
         }
@@ -86,21 +87,21 @@ final class RemovedRetryTopics {
         let gone = topics.filter { !existing.contains($0) }
         guard !begun.isEmpty || !gone.isEmpty else { return }
         for topic in begun {
-            logger.info(.kafka, "removed retry topic found, reading what is left in it", ["topic": "\(topic)"])
+            logger.info(.kafka, "removed retry topic found, reading its remaining records", ["topic": "\(topic)"])
         }
         topics.removeAll { gone.contains($0) }
         topics += begun
         onChange(topics)
     }
 
-    /// The brokers' answers. The topics are known by the offsets that the retry group has committed and by the retry
-    /// records there: another worker's requests may be read by a group of that name. (The admin API of librdkafka
-    /// 2.0.2, which could list the offsets, was seen not to answer on a fresh cluster.)
+    /// The brokers' answers. A removed retry topic is recognised by committed offsets of the retry group and by the
+    /// retry records in it, because another worker may use a group of the same name for requests. (The admin API of
+    /// librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
     struct Answer: Sendable {
         let found: [String]
         let existing: Set<String>
 
-        /// Waits at most `timeoutMs` for each of four answers, and for a record of each topic.
+        /// Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
         init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(KafkaError) {
             let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
             let timeoutMs = RemovedRetryTopics.timeoutMs
@@ -129,7 +130,7 @@ final class RemovedRetryTopics {
 }
 
 extension OffsetReader {
-    /// Whether the first record from an offset on is a retry record.
+    /// Returns whether the first record at or after an offset is a retry record.
     fileprivate func holdsRetry(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) -> Bool {
         try start(partition, at: offset)
         defer { stop(partition) }
@@ -146,7 +147,7 @@ extension OffsetReader {
             }
         }
         if let error { throw error }
-        guard hasCome else { throw KafkaError(.timedOut, "\(partition) tells no record") }
+        guard hasCome else { throw KafkaError(.timedOut, "no record received from \(partition)") }
         return isRetry
     }
 }

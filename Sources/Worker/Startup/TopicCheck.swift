@@ -1,13 +1,13 @@
 internal import Configuration
 internal import Kafka
 
-/// Compares the topics of a configuration with those of the cluster, and names what would lose records.
+/// Compares the configured topics with those of the cluster, and reports settings that would lose records.
 struct TopicCheck {
     private let configuration: WorkerConfiguration
 
     init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
 
-    /// Topics named in the configuration, with the key that names each; patterns name none.
+    /// The topics named in the configuration, except for patterns, with the configuration key of each.
     var expected: [(path: String, name: String)] {
         configuration.requestTopics.filter { !$0.isPattern }.map { ("requests.topics", $0.name) }
             + configuration.outputTopics
@@ -22,14 +22,14 @@ struct TopicCheck {
         let missing = missing(in: topics)
         guard !missing.isEmpty else { return nil }
         return
-            "topics do not exist at \(configuration.kafka.bootstrapServers), or may not be described by this worker: "
+            "topics do not exist at \(configuration.kafka.bootstrapServers), or this worker may not describe them: "
             + "create them, set kafka.create_topics: true (on a cluster of one broker "
             + "{partitions: 8, replication_factor: 1}), or allow Describe on them: "
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
-    /// Returns the topics that `kafka.create_topics` creates. Dead tokens are compacted; a retry topic keeps its
-    /// records for its delay and a week.
+    /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. The retention of a
+    /// retry topic is its delay plus a week.
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
@@ -43,16 +43,17 @@ struct TopicCheck {
         }
     }
 
-    /// Returns a line for each reason for which brokers do not make topics.
+    /// Returns a line for each reason why the brokers did not create topics.
     func uncreatedLines(_ results: [String: KafkaError]) -> [String] {
         let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
         let alike = Dictionary(grouping: failed.keys.sorted()) { failed[$0] }
         return alike.compactMap { error, names in
             guard let error else { return nil }
-            // Brokers end some of their sentences with a full stop.
+            // Some brokers' messages end with a full stop.
             let text = error.text.hasSuffix(".") ? String(error.text.dropLast()) : error.text
             let advice = Self.advice(error.code)
-            return "the brokers do not make \(names.count == 1 ? "topic" : "topics") \(names.joined(separator: ", ")) "
+            return
+                "the brokers did not create \(names.count == 1 ? "topic" : "topics") \(names.joined(separator: ", ")) "
                 + "(kafka.create_topics): \(text) (\(error.code.name)): \(advice)"
         }.sorted()
     }
@@ -60,18 +61,17 @@ struct TopicCheck {
     private static func advice(_ code: KafkaCode) -> String {
         switch code {
         case .invalidReplicationFactor:
-            "set kafka.create_topics.replication_factor to the number of brokers at most (for one broker: "
-                + "{partitions: 8, replication_factor: 1}), or start more of them"
+            "set kafka.create_topics.replication_factor to at most the number of brokers (for one broker: "
+                + "{partitions: 8, replication_factor: 1}), or start more brokers"
         case .invalidPartitions: "set kafka.create_topics.partitions to another number"
         case .topicAuthorizationFailed, .clusterAuthorizationFailed:
-            "allow Create on the cluster, or on these topics, to the worker's user, or make them yourself"
-        case .policyViolation: "look which policy of the brokers that breaks, or make them yourself"
-        default: "look at the brokers' logs, or make them yourself"
+            "allow Create on the cluster, or on these topics, to the worker's user, or create them yourself"
+        case .policyViolation: "check which policy of the brokers rejects them, or create them yourself"
+        default: "check the brokers' logs, or create them yourself"
         }
     }
 
-    /// Returns lines about what may lose records one day, or cannot be known to be safe. The worker starts all the
-    /// same.
+    /// Returns lines about settings that may lose records later, or that cannot be checked. The worker starts anyway.
     func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
         var lines: [String] = []
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
@@ -88,7 +88,7 @@ struct TopicCheck {
                     "\(name) unclean.leader.election.enable=true, so a new leader may lack its last records and reuse "
                         + "their offsets: set it to false")
             }
-            // Many do well with such a limit, as long as few records wait.
+            // This is only a warning, because such a limit is harmless as long as few records wait.
             if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "

@@ -4,25 +4,25 @@ internal import Delivery
 internal import EventLoop
 internal import Network
 
-/// One transport of an app, and how to give it other settings. Net thread.
+/// One transport of an app, with a function that changes its settings. Net thread.
 struct AppTransport {
     let isBinary: Bool
     let handle: (TransportCommand) -> Void
-    /// Makes the next connections as the app says: with another credential, host or trust. Present connections finish
-    /// what is on them. The app speaks the same protocol.
+    /// Opens new connections with the settings of this app, such as another credential, host or CA. Existing
+    /// connections finish their requests. The protocol must stay the same.
     let replace: (LoadedApp) -> Void
 
     typealias Emit = ([TransportEvent]) -> Void
     typealias Maker = (LoadedApp, AppIndex, @escaping Emit) -> AppTransport
 
-    /// Makes transports over HTTP/2 or the binary protocol, as each app says. Apps with the same key share its provider
-    /// token.
+    /// Returns a function that creates transports over HTTP/2 or the binary protocol, according to each app. Apps with
+    /// the same key share a provider token.
     ///
     /// - Parameters:
     ///   - responseTimeoutNs: the time without a response after which a request is in doubt.
-    ///   - longestWindowNs: the longest window of the binary protocol. A rebalance waits no longer for open
-    ///     notifications.
-    ///   - tracesFrames: whether an HTTP/2 connection that is made now reports its frame headers.
+    ///   - longestWindowNs: the longest resend window of the binary protocol, which is the time that a rebalance waits
+    ///     for open notifications.
+    ///   - tracesFrames: whether new HTTP/2 connections report their frame headers.
     static func maker(
         loop: Loop, responseTimeoutNs: Int64, longestWindowNs: Int64, tracesFrames: @escaping @Sendable () -> Bool
     ) -> Maker {

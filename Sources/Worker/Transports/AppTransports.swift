@@ -1,16 +1,17 @@
 internal import Delivery
 internal import EventLoop
 
-/// The core's side of the transports of all apps, and their reports about each app. Core thread.
+/// The core thread's interface to the transports of all apps, and the last reports about each app. Core thread.
 final class AppTransports: Transports {
     struct Standing: Sendable {
         var connections = ConnectionCounts()
-        /// Whether requests can be sent, over a connection that is open or dialed on demand.
+        /// Whether requests can be sent, over an open connection or one that is dialed on demand.
         var takesRequests = false
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
         var unreachable: TransportNote?
-        /// The transport's last report. A host that takes connections and answers nothing has capacity now and then.
+        /// Whether the transport last reported its host as unreachable. Capacity does not show this: a host that
+        /// accepts connections but does not answer has capacity at times.
         var isOutOfReach = false
         var unanswered: Unanswered?
         var window = WindowFaults()
@@ -18,19 +19,19 @@ final class AppTransports: Transports {
         var isClosed = false
         fileprivate var isRemoved = false
 
-        /// The host whose connections all allow no stream.
+        /// The app's host if all its connections allow no streams, otherwise `nil`.
         var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// Errors of the binary protocol that came after their window had closed, since the start.
+    /// The errors of the binary protocol that arrived after their resend window had closed, since the start.
     struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
-        /// Notifications whose results say accepted, and that were not delivered.
+        /// The maximum number of notifications with the result `accepted` that were not delivered.
         var lostAtMost = 0
         var lastNs: Int64 = 0
     }
 
-    /// Connections that ended while something on them had no answer, in quick succession.
+    /// Connections that ended in quick succession while notifications on them had no answer.
     struct DoubtfulEnds: Equatable, Sendable {
         private(set) var connections = 0
         private(set) var notifications = 0
@@ -54,11 +55,11 @@ final class AppTransports: Transports {
     private let link: TransportLink
     private var standings: [Standing]
     private let inbox = Inbox()
-    /// Apps for which a connection could not be made, since the last turn.
+    /// The apps with a failed connection attempt since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex) -> Void
 
-    /// Starts the transports of so many apps.
+    /// Starts the transports of `count` apps.
     init(
         _ count: Int, loop: Loop, onNote: @escaping (TransportNote, AppIndex) -> Void,
         start: (Mailbox<TransportEvent>) throws -> TransportLink
@@ -89,7 +90,7 @@ final class AppTransports: Transports {
         link.replace(index, with: app)
     }
 
-    /// Closes the transport of a removed app, which finishes what it has, and forgets what was wrong with it.
+    /// Closes the transport of a removed app, which finishes its requests, and clears the app's connection problems.
     func remove(_ app: AppIndex) {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil
@@ -101,7 +102,7 @@ final class AppTransports: Transports {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
     }
 
-    /// Ends the net thread. Whatever transports still hold is given up. Any thread, as the last call.
+    /// Ends the net thread, and drops requests that transports still have. Any thread may call it, as the last call.
     func stop() { link.stop() }
 
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
@@ -111,7 +112,7 @@ final class AppTransports: Transports {
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in inbox.events { take(event, &machine, now) }
         inbox.events.removeAll(keepingCapacity: true)
-        // The same turn of the transport reported its connections. Where some take requests, only one more failed.
+        // The transport reports its connections in the same turn. If some are open, only an additional one failed.
         for app in failed where standings[app].connections.open > 0 && !standings[app].isOutOfReach {
             standings[app].unreachable = nil
         }
@@ -146,7 +147,7 @@ final class AppTransports: Transports {
                 standings[app.value].unreachable = note
                 failed.append(app.value)
             case .noStreams: standings[app.value].unreachable = note
-            // Each app reports it, also where apps share a key's token.
+            // Each app reports the renewal, even if apps share a token.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
             case .windowTooShort(_, _, let lostAtMost, _):
                 standings[app.value].window.tooShort += 1

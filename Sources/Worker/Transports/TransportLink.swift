@@ -3,7 +3,7 @@ internal import Configuration
 internal import Delivery
 internal import EventLoop
 
-/// Connects the core with the transports, which live on the net thread: batches through two mailboxes.
+/// Connects the core thread with the transports on the net thread, through a mailbox in each direction.
 final class TransportLink: Sendable {
     private enum Order: Sendable {
         case command(AppIndex, TransportCommand)
@@ -20,7 +20,7 @@ final class TransportLink: Sendable {
     ) throws {
         let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
         let make = maker(thread.loop)
-        // Only the net thread touches them, because the handler runs there.
+        // Only the net thread uses `transports`, because the mailbox's handler runs there.
         var transports: [SwitchingTransport] = []
         self.thread = thread
         orders = Mailbox(loop: thread.loop) { batch in
@@ -38,22 +38,21 @@ final class TransportLink: Sendable {
         orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    /// Hands a command to an app's transport. Core thread.
+    /// Sends a command to an app's transport. Core thread.
     ///
-    /// What is posted is bounded: requests by the capacity that the transport reports and the few suspects beside it,
-    /// recalls by the requests that were sent, and there is one close.
+    /// The number of queued commands is bounded: requests by the transport's reported capacity plus a few suspects,
+    /// recalls by the requests sent, and there is one close.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }
 
-    /// Makes an app's next connections with another credential, host, trust or protocol. Present connections finish
-    /// what is on them. Emits `TransportNote.certificate` for what Apple will refuse about its certificate. Core
-    /// thread.
+    /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
+    /// requests. Emits `TransportNote.certificate` for each reason why Apple will refuse the certificate. Core thread.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         orders.post(.replace(index, app))
     }
 
-    /// Starts a transport for one more app, with the index one past the last. Core thread.
+    /// Starts a transport for one more app, which gets the next index. Core thread.
     func add(_ app: LoadedApp) { orders.post(.add(app)) }
 
     func stop() {
@@ -62,8 +61,8 @@ final class TransportLink: Sendable {
     }
 }
 
-/// An app's transport. After a reload that changes the app's protocol another transport takes over; the former one
-/// finishes what is on its connections, and only its completions and notes are passed on. Net thread.
+/// An app's transport. If a reload changes the app's protocol, another transport replaces it. The former one finishes
+/// its requests, and only its completions and notes are forwarded. Net thread.
 private final class SwitchingTransport {
     private let index: AppIndex
     private let make: AppTransport.Maker
@@ -72,7 +71,7 @@ private final class SwitchingTransport {
     private var number = 0
     /// The current and former transports by their numbers, until they are closed.
     private var transports: [Int: AppTransport] = [:]
-    /// Whether the app's credential could not be loaded.
+    /// Whether the app's credential failed to load.
     private var lacksCredential = false
 
     init(_ index: AppIndex, _ make: @escaping AppTransport.Maker, _ events: Mailbox<TransportEvent>) {
@@ -83,7 +82,7 @@ private final class SwitchingTransport {
 
     func handle(_ command: TransportCommand) {
         switch command {
-        // Each transport knows which of the recalled requests it has.
+        // A recall goes to all transports, because each ignores requests that it does not have.
         case .recall: for transport in transports.values { transport.handle(command) }
         case .close where transports.isEmpty: events.post(.closed(app: index))
         case .send, .close: transports[number]?.handle(command)
@@ -110,8 +109,8 @@ private final class SwitchingTransport {
         if let former {
             guard former.isBinary != (app.settings.binary != nil) else { return former.replace(app) }
             number += 1
-            // The former transport's reports are void. As with a new app, the host counts as reachable until the first
-            // dial fails.
+            // These events replace the former transport's reports. As for a new app, the host counts as reachable until
+            // the first dial fails.
             events.post(contentsOf: [
                 .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
                 .unanswered(app: index, nil), .reachable(app: index, true),

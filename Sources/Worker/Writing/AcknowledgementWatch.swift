@@ -1,11 +1,12 @@
-/// How long the records of one topic have been waiting without any acknowledgement. Decides only; no clock, no I/O.
+/// The time for which a topic with outstanding records has received no delivery report. A value type without a clock or
+/// I/O.
 struct AcknowledgementWatch {
     private var outstanding = 0
-    /// When the last report came, or a record was handed over while none was outstanding (monotonic).
+    /// The time of the last report, or of a record produced while none was outstanding (monotonic).
     private var quietSinceNs: Int64 = 0
 
-    /// How long a topic may acknowledge nothing before that is a problem. A broker that takes records acknowledges them
-    /// in milliseconds, or in a few seconds while a leader moves.
+    /// The time without a report after which a topic has a problem. A broker normally acknowledges records in
+    /// milliseconds, or in a few seconds while a leader moves.
     static let namedNs: Int64 = 10_000_000_000
 
     @inline(__always)
@@ -14,10 +15,10 @@ struct AcknowledgementWatch {
         outstanding += 1
     }
 
-    /// Notes a record's report, whatever it says.
+    /// Registers a delivery report, successful or not.
     @inline(__always)
     mutating func reported(nowNs: Int64) {
-        precondition(outstanding > 0, "what is reported was handed over")
+        precondition(outstanding > 0, "a report belongs to an outstanding record")
         outstanding -= 1
         quietSinceNs = nowNs
     }
@@ -25,16 +26,16 @@ struct AcknowledgementWatch {
     func isOverdue(nowNs: Int64) -> Bool { outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs }
 }
 
-/// The memory that unacknowledged dead letters take. Decides only; no clock, no I/O.
+/// The memory that unacknowledged dead letters use. A value type without a clock or I/O.
 struct InFlightDeadLetters {
-    /// In bytes, by tag.
+    /// The size of each dead letter in bytes, by tag.
     private var sizes: [UInt64: Int] = [:]
     private var bytes = 0
 
-    /// Above this many bytes a partition whose next record is a dead letter waits.
+    /// The limit in bytes. Above it, a partition whose next record becomes a dead letter is not read further.
     static let limit = 8 << 20
 
-    /// Bytes that the next dead letter may have. One of any size may go alone.
+    /// The maximum size of the next dead letter in bytes. It is unlimited if none is unacknowledged.
     var budget: Int { bytes == 0 ? .max : max(0, Self.limit - bytes) }
 
     mutating func add(_ tag: UInt64, bytes size: Int) {

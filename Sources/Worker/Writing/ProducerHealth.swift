@@ -1,33 +1,33 @@
 internal import Kafka
 internal import Observability
 
-/// When a producer is made anew, with growing pauses. Decides only; no clock, no I/O.
+/// Decides when a failed producer is replaced, with growing pauses. A value type without a clock or I/O.
 struct ProducerHealth {
     private var mustRenew = false
     private var pause = GrowingPause()
 
-    /// Notes that the producer cannot go on: a fatal error, or the system had no thread for one of its brokers, which
-    /// librdkafka never tries again.
+    /// Marks the producer as unusable: it had a fatal error, or no thread could be started for one of its brokers,
+    /// which librdkafka does not retry.
     mutating func noteFatal() { mustRenew = true }
 
-    /// Takes an event of the producer's client, and logs it.
+    /// Handles an event of the producer's client, and logs it.
     ///
-    /// - Parameter client: its name in log lines.
+    /// - Parameter client: the client's name in log lines.
     mutating func take(_ event: ClientEvent, of client: String, _ logger: Logger) {
         if case .error(let error) = event, error.code == .noResources { noteFatal() }
         guard case .fatal(let error) = event else { return EventLog.write(event, of: client, to: logger) }
         noteFatal()
-        logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
+        logger.error(.kafka, "fatal error of the producer, replacing it", ["error": "\(error.text)"])
     }
 
-    /// Makes the producer anew where it must be.
+    /// Replaces the producer's client if it is unusable.
     mutating func renew(_ producer: Producer, nowNs: Int64, _ logger: Logger) {
         renew(nowNs: nowNs) {
             do throws(KafkaError) {
                 try producer.rebuild()
                 return true
             } catch {
-                logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
+                logger.error(.kafka, "producer cannot be replaced, retrying", ["error": "\(error.text)"])
                 return false
             }
         }

@@ -4,25 +4,25 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes the machine's records to Kafka, and brings the acknowledgements back. Core thread.
+/// Produces the machine's records to Kafka, and passes the acknowledgements to the machine. Core thread.
 ///
-/// A record that could not be written is written again until it is: a failed report never settles anything. What a
-/// topic refuses waits in its `TargetTopic` and is written by a second producer: after a refusal librdkafka drains an
-/// idempotent producer and begins a new epoch, which pauses all its topics.
+/// A record that was not written is produced again until it is: a failed delivery report never settles a notification.
+/// Refused records wait in their `TargetTopic` and are produced by a second producer, because after a refusal
+/// librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
-    /// Writes refused records, each alone. Made when it is needed, with the same topics.
+    /// Produces refused records, one record per batch. Created on demand, with the same topics.
     private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
     private let logger: Logger
-    /// By the index of the producers' topics.
+    /// The state of each output topic, by `ProducerTopic.index`.
     private var targets: [TargetTopic] = []
     let results: ProducerTopic
     private let unregistered: ProducerTopic
     let deadLetters: ProducerTopic
     let tiers: [ProducerTopic]
-    /// A record that was written is handed over before the next is: nothing else has access meanwhile.
+    /// Each encoded record is produced before the next is encoded, so accesses to the writers never overlap.
     @exclusivity(unchecked) private var resultWriter: ResultWriter
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
@@ -33,8 +33,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
-    /// Unacknowledged records above which nothing more is read: two for each notification that may be open. The others
-    /// are from assignments that are gone.
+    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open.
+    /// More than that can only come from earlier assignments.
     private let outstandingLimit: Int
 
     init(
@@ -60,7 +60,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
-    /// The apps that records name from now on, by `AppIndex`.
+    /// Sets the apps to name in records, by `AppIndex`.
     func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
@@ -69,12 +69,12 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     // MARK: State
 
-    /// Whether nothing more should be read, until records of lost partitions are written.
+    /// Whether reading should pause until records of lost partitions are acknowledged.
     var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
-    /// Records that producers have and that are not acknowledged.
+    /// The number of records that the producers have accepted and that are not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
 
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -94,12 +94,12 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 return Problem(
                     .topic(target.name), isClosed ? .writing : .refusingSingle, code, Advice.writing(target.name, code))
             }
-            // librdkafka retries for as long as it takes, and says why at debug level only.
+            // librdkafka retries without a limit, and logs the reason only at debug level.
             guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
             return Problem(
                 .topic(target.name), .unacknowledged, .timedOut,
-                "look at the brokers' logs and at the replicas of topic \(target.name): a partition with fewer replicas in "
-                    + "sync than min.insync.replicas takes nothing; nothing is lost meanwhile")
+                "check the brokers' logs and the replicas of topic \(target.name): a partition with fewer replicas in "
+                    + "sync than min.insync.replicas accepts no records; no record is lost meanwhile")
         }
     }
 
@@ -114,8 +114,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     // MARK: Writing
 
-    /// Produces what the machine has for topics that can be written, until it has no more or the producer's queue is
-    /// full.
+    /// Produces the machine's records for writable topics, until there are no more or the producer's queue is full.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         publish(.results, of: &machine, now)
         publish(.unregistered, of: &machine, now)
@@ -166,10 +165,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Hands a record to the producer. What the topic refuses at once is kept.
+    /// Passes a record to the producer. A copy is kept if the producer refuses it immediately.
     ///
-    /// - Parameter isKept: nothing else has the record, so it is kept in any case.
-    /// - Returns: false when the record is neither with the producer nor kept.
+    /// - Parameter isKept: whether to keep a copy whatever the reason, because there is no other.
+    /// - Returns: false if the record was neither accepted by the producer nor kept.
     @inline(__always) @discardableResult
     private func hand(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
@@ -210,15 +209,15 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 machine.setWritable(target, targets[index].isKnownOpen, now: now)
             }
             if targets[index].isOpen {
-                logger.info(.kafka, "the topic is written again", ["topic": "\(targets[index].name)"])
+                logger.info(.kafka, "topic is writable again", ["topic": "\(targets[index].name)"])
             }
         }
     }
 
     // MARK: Acknowledgements
 
-    /// Brings reports to the machine, and writes again what is due. Call after every wake-up, once a second, and when
-    /// `nextDeadlineNs` has come.
+    /// Passes delivery reports to the machine, and produces refused records again when due. Call it after every
+    /// wake-up, once a second, and at `nextDeadlineNs`.
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         producer.serve(
             report: { take($0, wasSingle: false, &machine, now) },
@@ -253,17 +252,17 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
         let partition = report.partition
         let record = report.detach()
-        // It may be there twice then, and be sent twice: the second one says so.
+        // The record may then exist twice, and its notification may be sent twice. The second copy is marked in doubt.
         if record.mayBeWritten, tiers.contains(record.topic) {
             record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
             record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
         }
         if code == .inconsistent {
             logger.warning(
-                .kafka, "a record is said to be written, but not where; it is written again, and may be there twice",
+                .kafka, "a record was acknowledged without an offset and is written again; it may exist twice",
                 about: targets[index].name, ["topic": "\(targets[index].name)"])
         }
-        // None of these is a refusal.
+        // With these codes the broker has not refused the record.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
             if isPurged { return targets[index].writeAgain(record) }
@@ -275,9 +274,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Decides about a record that was refused alone: it is tried again, or what there is in its place is written.
+    /// Handles a refusal of a record that was alone in its batch: tries it again, or produces its replacement.
     ///
-    /// - Parameter partition: the partition that refused it, or a negative number if no broker was asked.
+    /// - Parameter partition: the partition that refused the record, or a negative number if it was not sent to a
+    ///   broker.
     private func refuseAlone(
         _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
     ) {
@@ -288,7 +288,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             targets[index].tooLargeCount += 1
             if targets[index].tooLargeCount == 1 {
                 logger.warning(
-                    .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
+                    .kafka, "record too large for its topic, writing a reduced one; further ones are only counted",
                     about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
             }
         }
@@ -297,7 +297,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 record, code, partition: partition, isReplaceable: isReplaceable, nowNs: now.ns)
             guard isGivenUp else { return }
             logger.warning(
-                .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
+                .kafka, "record refused by its topic, writing a replacement",
                 about: name,
                 ["topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))"])
         }
@@ -317,7 +317,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             do throws(KafkaError) {
                 writer = isSingle ? try singleProducer() : producer
             } catch {
-                logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
+                logger.error(.kafka, "producer cannot be created, retrying", ["error": "\(error.text)"])
                 targets[index].putBack(refused, nowNs: now.ns)
                 return targets[index].close(error.code, nowNs: now.ns)
             }
@@ -327,7 +327,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 targets[index].acknowledgements.handedOver(nowNs: now.ns)
                 targets[index].wrote(refused, isSingle: isSingle, nowNs: now.ns)
             case .messageTooLarge:
-                // As if a broker had refused it alone.
+                // Handled as if a broker had refused the record alone.
                 targets[index].wrote(refused, isSingle: true, nowNs: now.ns)
                 refuseAlone(record, max(refused.form, .alone), code, partition: -1, now)
             default:
@@ -343,18 +343,18 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         if let single { return single }
         let made = try Producer(
             ProducerSettings(cluster: cluster, sendsSingly: true), wakeUpDescriptor: wakeUpDescriptor)
-        // In the order of the other's, so that a record's topic names the same here.
+        // Created in the same order as in the other producer, so that topic indexes agree.
         for name in producer.topicNames { _ = try made.topic(name) }
         single = made
         return made
     }
 
-    /// When a refused record is to be tried again (monotonic), or `nil` for none before a report comes.
+    /// The time at which the next refused record is due (monotonic), or `nil` if none is due before a report.
     var nextDeadlineNs: Int64? { targets.lazy.compactMap(\.nextTryNs).min() }
 }
 
 extension UnsafeBufferPointer<RecordHeader> {
-    /// The same headers as the Kafka module names them: both are a pair of lent ranges.
+    /// The same memory as headers of the Kafka module. Both types are pairs of borrowed byte ranges.
     var asMessageHeaders: UnsafeBufferPointer<MessageHeader> {
         UnsafeBufferPointer<MessageHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: MessageHeader.self), count: count)
@@ -362,7 +362,7 @@ extension UnsafeBufferPointer<RecordHeader> {
 }
 
 extension UnsafeBufferPointer<MessageHeader> {
-    /// The same headers as the PushRecords module names them, back again.
+    /// The same memory as headers of the PushRecords module.
     var asRecordHeaders: UnsafeBufferPointer<RecordHeader> {
         UnsafeBufferPointer<RecordHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: RecordHeader.self), count: count)

@@ -2,12 +2,13 @@ internal import Kafka
 internal import PushRecords
 
 extension RecordPublisher {
-    /// Returns the record in the place of one that its topic refuses alone, for the topic that it names, under the same
-    /// tag.
+    /// Returns the replacement of a record that its topic refuses even alone. It names its own target topic and has the
+    /// same tag.
     ///
-    /// - A dead letter has a reduced form, which nothing replaces.
-    /// - A result that is too large has a reduced form; then, and otherwise, a dead letter.
-    /// - The notification of a retry record is abandoned, since there is no place where it could wait.
+    /// - A dead letter has a reduced form, which has no further replacement.
+    /// - A result that is too large has a reduced form. Any other refused result, and a refused reduced form, becomes a
+    ///   dead letter.
+    /// - The notification of a retry record is abandoned, because there is no other topic where it could wait.
     /// - A dead token becomes a dead letter.
     func replacement(
         of record: UndeliveredRecord, _ form: TargetTopic.Form, because code: KafkaCode, nowMs: Int64

@@ -1,20 +1,20 @@
 internal import Kafka
 
-/// What happens to the records that one output topic refuses. Decides only; no clock, no I/O.
+/// The records that one output topic has refused, and when to produce them again. A value type without a clock or I/O.
 ///
-/// 1. A topic that refuses a record for a reason of the topic's own is closed and reported as a problem. New records
-///    wait. The refused ones are written alone, one at a time with growing pauses, until the topic takes one; the
-///    others follow in order, then new ones.
-/// 2. A record that is too large is written alone, then in its reduced form.
-/// 3. A record whose refusal may be its own fault is written alone, with growing pauses. It becomes a dead letter after
-///    `KafkaCode.ownRefusals`, each after the topic took others. The topic stays open, since new records show whether
-///    it works.
+/// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
+///   ones are produced one at a time with growing pauses until the topic accepts one. The others follow in order, then
+///   new ones.
+/// 2. A record that is too large is produced alone in its batch, then in its reduced form.
+/// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
+///   `KafkaCode.ownRefusals` such refusals, each after the topic has accepted others, it becomes a dead letter. The
+///   topic stays open, because new records show whether it works.
 ///
-/// A record may stay without a report for long, because its partition has no leader. Others are tried meanwhile, and
-/// after `silentNs` the topic opens without waiting for it: a new record may overtake it then.
+/// A record may have no delivery report for a long time, because its partition has no leader. Others are tried
+/// meanwhile. After `silentNs` the topic opens without waiting for the report, so that a new record may overtake it.
 struct TargetTopic {
     enum Form: Comparable {
-        /// Among others: a batch may be refused as too large because of another record.
+        /// In a batch with other records. The batch may be refused as too large because of another record.
         case together
         case alone
         case reduced
@@ -24,26 +24,26 @@ struct TargetTopic {
         fileprivate(set) var record: UndeliveredRecord
         fileprivate(set) var form: Form
         fileprivate let order: UInt64
-        /// Refusals of the record alone after each of which the topic took others.
+        /// The number of refusals of the record alone, each after the topic had accepted other records.
         fileprivate var ownRefusals = 0
-        /// How many records the topic had taken at the last refusal.
+        /// The number of records that the topic had accepted at the last refusal.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// Has begun once the record was refused alone, perhaps for its own fault.
+        /// The pause before the next attempt. It has begun if the record was refused alone and may be the cause.
         fileprivate var pause = GrowingPause()
     }
 
     let name: String
-    /// What the machine was last told of `isOpen`.
+    /// The value of `isOpen` that was last passed to the machine.
     var isKnownOpen = true
     var acknowledgements = AcknowledgementWatch()
-    /// Why the topic is closed, and the pause before it is tried again.
+    /// The reason why the topic is closed and the pause before the next attempt, or `nil` if it is not closed.
     private(set) var cause: (code: KafkaCode, pause: GrowingPause)?
-    /// The topic took a record after it was closed, and the other refused ones are being written.
+    /// Whether the closed topic has accepted a record again, and the other refused records are being produced.
     private var isReturning = false
     private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
-    /// Records written alone that have no report yet, by tag.
+    /// Records produced alone that have no report yet, by tag.
     private var underWay: [UInt64: Refused] = [:]
     private var lastTryNs: Int64 = 0
     private var takenCount: UInt64 = 0
@@ -51,7 +51,7 @@ struct TargetTopic {
     var tooLargeCount = 0
     private(set) var rejectedCount = 0
 
-    /// With this many refused records, new ones wait. It also limits how many are written alone at once.
+    /// The number of refused records at which new ones wait, and the limit of records produced alone at once.
     static let limit = 1_000
     static let silentNs: Int64 = 2_000_000_000
 
@@ -59,7 +59,7 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// Why it refuses single records, and whether it has taken none since.
+    /// The reason why the topic refuses single records, and whether it has accepted no record since then.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
             ($0.code, $0.takenBefore == takenCount)
@@ -70,7 +70,7 @@ struct TargetTopic {
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
-    /// When `next` has something without any report (monotonic), or `nil`.
+    /// The time at which `next` returns a record even without another report (monotonic), or `nil`.
     var nextTryNs: Int64? {
         if waiting.count == 0, cause != nil || isReturning { return lastTryNs + Self.silentNs }
         guard hasRoom else { return nil }
@@ -80,13 +80,13 @@ struct TargetTopic {
 
     // MARK: Refusals
 
-    /// Keeps a record that was refused among others, or that was not written yet.
+    /// Stores a record that was refused in a batch with others, or that was not produced yet.
     mutating func take(_ record: UndeliveredRecord, _ form: Form) {
         lastOrder += 1
         waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
     }
 
-    /// Notes that the topic refuses records, or that none can be written to it.
+    /// Closes the topic, because it refuses records or cannot be written.
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
@@ -95,12 +95,12 @@ struct TargetTopic {
         isReturning = false
     }
 
-    /// How the record with this tag was written alone, or `nil` if it was not.
+    /// Returns the form in which the record with this tag was produced alone, or `nil` if it was not.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
-    /// Notes that the topic took a record.
+    /// Registers that the topic accepted a record.
     ///
-    /// - Parameter tag: of a record that was written alone.
+    /// - Parameter tag: the tag of a record that was produced alone.
     mutating func written(_ tag: UInt64? = nil) {
         takenCount += 1
         guard let tag, underWay.removeValue(forKey: tag) != nil, cause != nil else { return }
@@ -108,13 +108,13 @@ struct TargetTopic {
         isReturning = true
     }
 
-    /// Notes that a record alone was refused.
+    /// Registers a refusal of a record that was produced alone.
     ///
     /// - Parameters:
-    ///   - partition: the partition that refused it, or a negative number if no broker was asked.
-    ///   - isReplaceable: whether something else can be written in its place.
-    /// - Returns: whether it is given up for its own fault; `writeAgain` or `remove` follows. Otherwise it is tried
-    ///   again.
+    ///   - partition: the partition that refused the record, or a negative number if it was not sent to a broker.
+    ///   - isReplaceable: whether another record can replace it.
+    /// - Returns: whether the record is given up as the cause of its refusals. The caller then calls `writeAgain` or
+    ///   `remove`. Otherwise the record is tried again.
     mutating func refused(
         _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isReplaceable: Bool = true, nowNs: Int64
     ) -> Bool {
@@ -140,8 +140,7 @@ struct TargetTopic {
         return false
     }
 
-    /// Keeps a record alone to write it again: one that the producer dropped when it was made anew, or the reduced form
-    /// of one that was refused.
+    /// Stores a record to produce it alone again: a replaced producer dropped it, or it is the reduced form of another.
     mutating func writeAgain(_ record: UndeliveredRecord, isReduced: Bool = false) {
         guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record
@@ -153,12 +152,13 @@ struct TargetTopic {
         waiting.insert(refused)
     }
 
-    /// Forgets a record alone that another topic takes.
+    /// Removes a record that was produced alone and whose replacement has another topic.
     mutating func remove(_ tag: UInt64) { underWay[tag] = nil }
 
     // MARK: Writing
 
-    /// Returns the next record to write, and whether alone, or `nil` for none now. `wrote` or `putBack` follows.
+    /// Returns the next record to produce now and whether to produce it alone, or `nil`. The caller then calls `wrote`
+    /// or `putBack`.
     mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
         if waiting.count == 0, underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs {
             cause = nil
@@ -177,7 +177,7 @@ struct TargetTopic {
         return (suspects.remove(at: index), true)
     }
 
-    /// Notes that a producer took what `next` returned.
+    /// Registers that a producer accepted the record that `next` returned.
     mutating func wrote(_ refused: Refused, isSingle: Bool, nowNs: Int64) {
         guard isSingle else { return }
         cause?.pause.begin(nowNs)
@@ -186,14 +186,14 @@ struct TargetTopic {
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
     }
 
-    /// Takes back what `next` returned, since no producer has room for it.
+    /// Stores the record that `next` returned again, because the producer has no room for it.
     mutating func putBack(_ refused: Refused, nowNs: Int64) {
         waiting.insert(refused)
         cause?.pause.begin(nowNs)
     }
 }
 
-/// A pause that doubles from one second to thirty.
+/// A pause that doubles from one second to 30 seconds.
 struct GrowingPause {
     private(set) var endNs: Int64 = 0
     private(set) var lengthNs: Int64 = 0
@@ -210,13 +210,13 @@ struct GrowingPause {
 }
 
 extension ArraySlice<TargetTopic.Refused> {
-    /// Inserts a record in the order of production, in which all of them are. It mostly comes last.
+    /// Inserts a record by order of production. The position is usually the end.
     fileprivate mutating func insert(_ refused: TargetTopic.Refused) {
         insert(refused, at: (lastIndex { $0.order < refused.order } ?? startIndex - 1) + 1)
     }
 
     fileprivate mutating func pop() -> TargetTopic.Refused? {
-        // The storage of an empty slice keeps its former elements.
+        // An empty slice would keep the memory of its former elements.
         defer { if isEmpty { self = [] } }
         return popFirst()
     }
@@ -225,16 +225,16 @@ extension ArraySlice<TargetTopic.Refused> {
 extension KafkaCode {
     enum Fault {
         case topic, record
-        /// A leader in trouble answers some records so and takes others.
+        /// The error may come from a leader in trouble, which refuses some records and accepts others.
         case unclear
     }
 
     var fault: Fault {
         switch self {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
-        // Codes below -1 are the client's own: no broker has seen the record.
+        // Codes below -1 are errors of librdkafka: no broker has received the record.
         case _ where rawValue < -1 || isUnknownTopic: .topic
-        // A record gets a new timestamp with each try.
+        // `invalidTimestamp` is not the record's fault, because each attempt sets a new timestamp.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
             .invalidTimestamp, .requestTimedOut:
             .topic
@@ -242,7 +242,7 @@ extension KafkaCode {
         }
     }
 
-    /// How often a record is refused alone, each time after the topic took others, before it is given up. For an
-    /// unclear fault that takes about eight minutes, since the record may be deliverable.
+    /// The number of refusals of a record alone, each after the topic accepted others, after which it is given up. For
+    /// an unclear fault this takes about eight minutes, because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

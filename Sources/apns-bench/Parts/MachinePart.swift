@@ -62,9 +62,9 @@ final class MachinePart: PartRun {
     }
 
     func turn() throws {
+        turns.hasKafkaNews = true
         _ = try turns.run(
-            &machine, requests: self, transports: self, records: self, offsets: self, hasKafkaNews: true,
-            now: now)
+            &machine, requests: self, transports: self, records: self, offsets: self, now: now)
     }
 }
 

@@ -30,7 +30,7 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// The answer for people; the ids of a list are a line each, for `xargs`.
+    /// Returns the answer as text. A list has one channel id per line, for `xargs`.
     fileprivate func text(_ action: ChannelsOptions.Action) -> String {
         let place = "\(channelID ?? "") \(bundleID) app=\(app) environment=\(environment.text)"
         return switch action {

@@ -31,10 +31,10 @@ struct ChannelsOptions {
             "ACTION --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
         ],
         about: [
-            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. A deleted channel never comes back.",
+            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
             "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
-        notes: "Exit codes: 0 done, 1 Apple refused or was not reached, 64 wrong usage, 78 wrong configuration.")
+        notes: "Exit codes: 0 done, 1 refused by Apple or unreachable, 64 wrong usage, 78 wrong configuration.")
 
     private static let options: [OptionTable<Self>.Option] =
         [
@@ -48,22 +48,23 @@ struct ChannelsOptions {
                 "Choose production or development, if an app is configured for both."),
             .init(
                 "channel", value: "ID", to: \.channel, parsedChannel,
-                "Read or delete this channel, as create and list print it."),
+                "Read or delete the channel with this id, as printed by create and list."),
             .init(
                 "storage", value: "POLICY", to: \.storage, { text throws(UsageError) in try OptionValue.choice(text) },
-                "Choose what a new channel keeps for devices that cannot be reached: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change it later."
+                "Choose the messages that a new channel stores for offline devices: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change it later."
             ),
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
             .init(
                 "manage-host", value: "HOST", to: \.flags.manageHost,
                 "Use this server instead of Apple's, such as a simulator."),
             .init(
-                "manage-port", value: "PORT", to: \.flags.managePort, "Its port (default 2196; 2195 in development)."),
+                "manage-port", value: "PORT", to: \.flags.managePort,
+                "The server's port (default 2196, or 2195 in development)."),
             AppFlags.caFileOption.within(\.flags),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
                 "Wait this long for the answer (default 30s)."),
-            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, also for a refusal."),
+            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, even on errors."),
         ]
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {
@@ -73,7 +74,7 @@ struct ChannelsOptions {
         return text
     }
 
-    /// Returns the request to Apple; throws if an option is missing or does not fit.
+    /// Returns the request to Apple. Throws if an option is missing or does not fit the action.
     func operation(_ action: Action) throws -> ManagementRequest.Operation {
         try flags.requireEither(file)
         if action != .create, storage != nil { throw UsageError("--storage is for create") }
@@ -83,7 +84,7 @@ struct ChannelsOptions {
                 throw UsageError("needs --storage none or --storage most-recent, which cannot be changed later")
             }
             return .create(storesMostRecent: storage == .mostRecent)
-        case (.create, _): throw UsageError("--channel is for read and delete: Apple makes a new channel's id")
+        case (.create, _): throw UsageError("--channel is for read and delete: Apple chooses the id of a new channel")
         case (.list, nil): return .list
         case (.list, _): throw UsageError("--channel is for read and delete")
         case (.read, let channel?): return .read(channel: channel)
@@ -104,11 +105,11 @@ struct ChannelsOptions {
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")
-            throw UsageError("which app? Give --app NAME, one of \(names)")
+            throw UsageError("several apps match; choose one with --app NAME: \(names)")
         }
         guard let bundleID = bundleID ?? (settings.bundleIDs.count == 1 ? settings.bundleIDs.first : nil) else {
             let ids = settings.bundleIDs.joined(separator: ", ")
-            throw UsageError("which bundle id? Give --bundle-id ID, one of \(ids)")
+            throw UsageError("the app has several bundle ids; choose one with --bundle-id ID: \(ids)")
         }
         return (settings, bundleID)
     }

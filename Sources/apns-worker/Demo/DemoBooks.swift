@@ -41,18 +41,18 @@ struct DemoBooks {
         }
     }
 
-    /// When the worker had its partitions and the first record was produced (monotonic).
+    /// The time at which the worker had its partitions and production began (monotonic).
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
-    /// Notifications and unreadable records that were produced.
+    /// The number of produced notifications and unreadable records.
     private(set) var produced = 0
-    /// Produced notifications with a result or a dead letter.
+    /// The number of produced notifications with a result or a dead letter.
     private(set) var settled = 0
     private var outcomes: [Outcome: Int] = [:]
     private var deadLetters = 0
     private var deadTokens = 0
-    /// Results or simulator requests with numbers that were not produced.
+    /// The number of results and simulator requests whose notification was not produced.
     private var strangers = 0
 
     init(count: Int) { entries = Array(repeating: nil, count: count) }
@@ -139,11 +139,11 @@ struct DemoBooks {
         let more = totals.requests - simulatedRight
         rows.append(
             "\(grouped(totals.requests)) requests on \(grouped(totals.connections)) connections"
-                + (more > 0 ? ", \(grouped(more)) of them to send again what was sent before" : ""))
+                + (more > 0 ? ", \(grouped(more)) of them resends" : ""))
         let repeated = entries.count { $0.map { $0.accepted > 1 && $0.isSimulatedRight } ?? false }
         if repeated > 0 {
             rows.append(
-                "\(grouped(repeated)) were accepted more than once after a fault; their results say so (in_doubt)")
+                "\(grouped(repeated)) were accepted more than once after a fault; their results have in_doubt above 0")
         }
         let differences = entries.enumerated().compactMap { number, entry in
             entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "  notification \(number): \($0.difference)" }
@@ -152,7 +152,7 @@ struct DemoBooks {
         if count == 0 {
             rows.append("The books agree.")
         } else {
-            let lead = isWhole ? "The books" : "It ended before everything had come back, so the books"
+            let lead = isWhole ? "The books" : "The demo ended early, so the books"
             rows += ["\(lead) differ in \(grouped(count)):"] + differences.prefix(5)
             if strangers > 0 { rows.append("  \(strangers) that were not produced") }
         }

@@ -3,12 +3,12 @@ import Kafka
 import PushRecords
 import Replay
 
-/// Writes the demo's requests: mostly the payload form, some envelopes that fan out. One thread.
+/// Produces the demo's requests: most in payload form, some as envelopes. Not thread-safe.
 final class DemoProducer {
     private let producer: Producer
     private let topic: ProducerTopic
     private var traffic: DemoTraffic
-    /// The next record, which librdkafka has not taken yet; `nil` once all were produced.
+    /// The next record that librdkafka has not accepted yet, or `nil` once all were produced.
     private var next: DemoTraffic.Record?
     private(set) var failure: String?
 
@@ -25,7 +25,8 @@ final class DemoProducer {
 
     var isDone: Bool { next == nil && producer.outstanding == 0 }
 
-    /// Writes records until `limit` notifications are written, or librdkafka's queue is full, and notes them.
+    /// Produces records until `limit` notifications are produced or librdkafka's queue is full, and adds them to the
+    /// books.
     func produce(upTo limit: Int, _ books: inout DemoBooks) {
         var code = KafkaCode.none
         while books.produced < limit, code == .none, let record = next {
@@ -41,12 +42,12 @@ final class DemoProducer {
     }
 }
 
-/// Reads results, dead tokens and dead letters back, as any consumer would. One thread.
+/// Consumes results, dead tokens and dead letters, as any consumer would. Not thread-safe.
 struct DemoReader {
     private let results: TopicReader
     private let unregistered: TopicReader
     private let deadLetters: TopicReader
-    /// The result to leave out, counted from 1; 0 for none.
+    /// The number of the result to leave out, counted from 1, or 0 for none.
     private let withheld: Int
     private var count = 0
 
@@ -64,7 +65,7 @@ struct DemoReader {
 
     var hasWithheld: Bool { withheld > 0 && count >= withheld }
 
-    /// Notes what there is, waiting at most `timeoutMs` when there are no results.
+    /// Adds the available records to the books. Waits up to `timeoutMs` if there are no results.
     mutating func read(into books: inout DemoBooks, timeoutMs: Int32) throws {
         func number(_ key: UnsafeRawBufferPointer) -> Int? {
             DemoTraffic.number(inToken: String(decoding: key, as: UTF8.self))

@@ -20,9 +20,9 @@ private struct DemoOptions {
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
         about: [
-            "Runs everything in one process: a Kafka broker in memory (librdkafka's), an APNs simulator, a producer, the worker, and a consumer of its results. It shows its progress every second and ends with three counts that have to agree: produced, accepted by the simulator, and read back.",
+            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of its results. It shows its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
             "Example: apns-worker demo --count 10000 --faults goaway@5000",
-            "One record in twenty does not simply end as accepted: some have dead or wrong device tokens, some are invalid or expired, some are no requests, and some are accepted on the second attempt.",
+            "One record in twenty is not simply accepted: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted on the second attempt.",
         ],
         options: [
             .init(
@@ -30,14 +30,14 @@ private struct DemoOptions {
                 "Send this many notifications (default 100000)."),
             .init(
                 "rate", value: "N", to: \.rate, integer(0...1_000_000),
-                "Send at most this many a second (default 0: no limit)."),
+                "Send at most this many notifications a second (default 0: no limit)."),
             .init(
                 "latency", value: "TIME", to: \.latency, parsedLatency,
                 "Delay the simulator's answers: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
             ),
             .init(
                 "faults", value: "LIST",
-                "Inject faults, with commas between them: goaway@5000,cut-after@2s (apns-worker simulate --help lists them)."
+                "Inject these faults, separated by commas: goaway@5000,cut-after@2s (apns-worker simulate --help lists all)."
             ) { options, text throws(UsageError) in
                 for word in text.split(separator: ",", omittingEmptySubsequences: false) {
                     options.faults.append(try parsedFault(String(word)))
@@ -45,7 +45,7 @@ private struct DemoOptions {
             },
             .init(
                 "withhold", value: "N", to: \.withheld, integer(1...10_000_000),
-                "Ignore the N-th result that is read back, to see the counts differ."),
+                "Ignore the N-th result that is read back, which makes the counts differ."),
         ] + LogFlags.options.map { $0.within(\.log) },
         notes: "Exit codes: 0 the counts agree, 1 they differ or something failed, 64 wrong usage.")
 }
@@ -118,7 +118,7 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
     // The in-process broker delays a group's first assignment by the session timeout less a second.
     result.kafka.sessionTimeout = .seconds(3)
-    // It answers an empty fetch only after this wait, even if records are written meanwhile.
+    // The in-process broker answers an empty fetch only after this wait, even if records are produced meanwhile.
     result.kafka.consumerProperties = [UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")]
     result.kafka.tellsTopicConfigurations = false
     result.retry.tiers = [
@@ -161,7 +161,7 @@ private func drive(
         }
         if isComplete { return nil }
         if let failure = producer.failure ?? failure.withLock({ $0 }) { return failure }
-        if nowNs - lastMove.ns > stallNs { return "nothing moved for 60 s" }
+        if nowNs - lastMove.ns > stallNs { return "no progress for 60 s" }
         if signals.take() { return "interrupted" }
     }
 }

@@ -1,11 +1,12 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications with numbers, which their device tokens contain. The same for each count.
+/// The requests of the demo: numbered notifications whose device tokens contain their number. Each run with the same
+/// count produces the same requests.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// Rejected with 429 first, accepted at the second attempt.
+        /// Answered with 429 first, and accepted at the second attempt.
         case retried
         case unregistered
         case rejected
@@ -32,7 +33,7 @@ struct DemoTraffic {
         var outcome: Outcome? { parts.outcome }
     }
 
-    /// A record of the notifications from `first` on. Several are an envelope with a list of device tokens.
+    /// A record of `count` notifications, starting with number `first`. More than one are sent as an envelope.
     struct Record {
         var first: Int
         var count = 1
@@ -77,7 +78,7 @@ struct DemoTraffic {
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not plainly accepted.
+        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not accepted at once.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {
@@ -93,7 +94,7 @@ struct DemoTraffic {
         return record
     }
 
-    /// Returns 64 hex digits: the simulator's prefix, zeros, the number.
+    /// Returns a device token of 64 hex digits: the simulator's prefix, zeros and the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
         let start = completion.parts.tokenPrefix

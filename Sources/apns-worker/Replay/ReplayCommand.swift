@@ -9,7 +9,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
     var (configuration, cluster) = try loaded(options.file)
     try options.check(configuration)
     cluster.clientID += "-replay"
-    // Before librdkafka's threads, which inherit the mask.
+    // Created before librdkafka's threads, which inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     let began = LoopTime.read()
@@ -37,10 +37,10 @@ func replay(_ arguments: [String]) throws -> ExitCode {
         last = try run.run()
     } catch let error as CommandFailure where error.kind == .stopped {
         complain(
-            "apns-worker replay: \(isStopped ? "stopped" : "--deadline came") before all was \(order.isDryRun ? "looked at" : "done; the same command goes on")"
+            "apns-worker replay: \(isStopped ? "stopped" : "--deadline reached") before all records were \(order.isDryRun ? "read" : "done; run the same command again to continue")"
         )
     }
-    for place in last.unmatched { complain(printable("\(place): nothing of it matches", limit: 600)) }
+    for place in last.unmatched { complain(printable("\(place): no record of this request matches", limit: 600)) }
     say((options.format == .json ? order.json(last, seconds()) : order.summary(last, seconds())) + "\n")
     if options.format == .text, order.isDryRun { say(order.table(last)) }
     return last.isDone && last.counts.missed == 0 && last.unmatched.isEmpty ? .fine : .failed

@@ -4,7 +4,7 @@ import Replay
 
 struct ReplayOptions {
     var file: String?
-    /// What the options say of the order; `order(_:_:nowMs:)` has the rest.
+    /// The members of the `ReplayOrder` that options set. `order(_:_:nowMs:)` sets the others.
     private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?
@@ -21,19 +21,19 @@ struct ReplayOptions {
             "dead-letters --config FILE CONDITION… [OPTIONS]",
         ],
         about: [
-            "Requests failed notifications again. It reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the first request. Of an envelope it writes only the notification that the result is about.",
+            "Requests failed notifications again. It reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the first request. If the request was an envelope, it writes only the notification of the result.",
             "Example: apns-worker replay results --config worker.yaml --reason Shutdown --dry-run",
-            "Every condition has to match; a condition that you repeat matches by any of its values. Accepted notifications are only requested with --outcome accepted. Each request is written once, also if you kill the command and run it again: progress and requests are committed in one transaction. Records that come after the start of the job do not count.",
+            "All conditions must match; a repeated condition matches if any of its values does. Accepted notifications are only requested with --outcome accepted. Each request is written once, even if you kill the command and run it again, because progress and requests are committed in one transaction. Records that arrive after the start of the job are not read.",
         ], options: conditionOptions + otherOptions,
         notes:
-            "Exit codes: 0 every match was requested again, or left out as expired or repeated; 1 some were not, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 every match was requested again, or skipped as expired or repeated; 1 some matches could not be requested, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
     )
 
     private static let conditionOptions: [OptionTable<Self>.Option] =
         [
             .init(
                 "config", "c", value: "FILE", to: \.file,
-                "Take Kafka, the topics and the group from this configuration.")
+                "Read the brokers, the topics and the group from this configuration file.")
         ]
         + [
             condition(
@@ -46,18 +46,18 @@ struct ReplayOptions {
             condition("app", "NAME", \.order.selection.apps, OptionValue.text, "Match results of this app."),
             .init(
                 "since", value: "TIME", to: \.since, OptionValue.moment,
-                "Match what settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
+                "Match results and dead letters from this time on: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
             ),
             .init(
                 "until", value: "TIME", to: \.until, OptionValue.moment,
-                "Match what did so before this time, in the same forms."),
+                "Match results and dead letters before this time, in the same formats."),
             condition(
                 "request", "PLACE", \.order.selection.places, parsedPlace,
-                "Match one request: TOPIC/PARTITION/OFFSET, with /INDEX one notification of an envelope."),
+                "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),
             .init("all", sets: \.isAll, "Match everything."),
             .init(
                 "to", value: "TOPIC", to: \.order.target, OptionValue.topicName,
-                "Write the requests to this topic (default: the topic of each)."),
+                "Write the requests to this topic (default: their original topics)."),
             .init(
                 "expired", sets: \.order.expiredToo,
                 "Also request notifications whose apns-expiration has passed. Their results will say expired."),
@@ -78,10 +78,10 @@ struct ReplayOptions {
             "Write at most this many requests a second (default: no limit)."),
         .init(
             "dry-run", sets: \.order.isDryRun,
-            "Write nothing, and print what would be requested again by topic, app, outcome and reason."),
+            "Write nothing, and print the number of matching requests by topic, app, outcome and reason."),
         .init(
             "name", value: "JOB", to: \.name, name,
-            "Name the job (default: by the conditions as you give them). A job is done once; running it again resumes it."
+            "Name the job (default: a hash of the conditions). A job runs once; running it again resumes it."
         ),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
@@ -101,13 +101,14 @@ struct ReplayOptions {
         let isOpen = order.selection == ReplaySelection() && since == nil && until == nil
         if isOpen, !isAll {
             throw UsageError(
-                "give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or --all")
+                "give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or give --all"
+            )
         }
         if !isOpen, isAll { throw UsageError("give either --all or conditions") }
         if source == .deadLetters,
             !order.selection.outcomes.isEmpty || !order.selection.apps.isEmpty || order.expiredToo
         {
-            throw UsageError("--outcome, --app and --expired are for results: these are not read of dead letters")
+            throw UsageError("--outcome, --app and --expired are for results: dead letters do not have them")
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
@@ -117,10 +118,10 @@ struct ReplayOptions {
     func check(_ configuration: WorkerConfiguration) throws {
         guard let output = configuration.outputTopics.first(where: { $0.name == order.target }) else { return }
         throw UsageError(
-            "--to: the worker writes to topic \(output.name) (\(output.path)), and reads no requests from it")
+            "--to: topic \(output.name) is an output topic (\(output.path)); the worker reads no requests from it")
     }
 
-    /// Returns remarks on unknown reasons, which need not be mistakes: Apple may add reasons.
+    /// Returns remarks on unknown reasons. They are not errors, because Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

@@ -3,29 +3,29 @@ import PushRecords
 import Replay
 
 extension ReplayOrder {
-    /// Returns the outcome in one line, or the progress so far.
+    /// Returns the result or the current progress of the job in one line.
     func summary(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
         var parts = ["\(counts[.produced, default: 0]) requests \(isDryRun ? "would be" : "were") produced again"]
         for (kind, words) in [
-            (.repeated, "were further \(things) of the same"), (.expired, "have expired and were left out"),
-            (.gone, "are gone"), (.unreadable, "cannot be read"), (.refused, "cannot be requested again"),
+            (.repeated, "were further \(things) of the same requests"), (.expired, "have expired and were skipped"),
+            (.gone, "no longer exist"), (.unreadable, "cannot be read"), (.refused, "cannot be requested again"),
         ] as [(ReplayOutcome, String)] {
             if let count = counts[kind] { parts.append("\(count) \(words)") }
         }
-        let (so, end) = report.isDone ? ("", "") : (" so far", "; that is not all: \(report.left) are left to read")
+        let (so, end) = report.isDone ? ("", "") : (" so far", "; \(report.left) are still to be read")
         let sum =
             "of \(counts[.matched, default: 0]) \(things) that matched\(so): \(parts.joined(separator: ", "))\(end)"
         if isDryRun { return "\(sum); nothing was written" }
         if report.wasDone {
-            return "job \(job) was done before, and nothing is produced; \(sum). Another one takes another --name"
+            return "job \(job) was completed before, so nothing is produced; \(sum). Set another --name to run it again"
         }
         return
-            "job \(job) \(report.isDone ? "is done" : "is not done") after \(tenths(seconds)) s\(report.isResumed ? ", going on with it" : ""); \(sum)"
+            "job \(job) \(report.isDone ? "is done" : "is not done") after \(tenths(seconds)) s\(report.isResumed ? ", resumed" : ""); \(sum)"
     }
 
-    /// A line for each topic, app, outcome and reason of the requests.
+    /// Returns a line for each combination of topic, app, outcome and reason of the requests.
     func table(_ report: ReplayReport) -> String {
         report.kinds.map { kind in
             let words = kind.words.map { printable($0 ?? "-", limit: 100) }.joined(separator: "  ")

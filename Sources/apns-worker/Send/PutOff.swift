@@ -4,22 +4,22 @@ import Kafka
 import Observability
 import PushRecords
 
-/// The retry topic to which a worker put off a request that has no result yet.
+/// The retry topic in which a request without a result waits.
 struct PutOff {
     var topic: String
-    /// Apple's reason, or the worker's for a request that was not sent.
+    /// Apple's reason for the retry, or the worker's if the request was not sent.
     var reason: String
-    /// When a worker looks at it again.
+    /// The time at which a worker processes the retry record (wall clock).
     var dueMs: Int64
 
-    /// Whether it only waits for its push-not-before.
+    /// Whether the request only waits for its `push-not-before`.
     var isScheduled: Bool { reason == RetryOrder.scheduled.description }
 
     var text: String {
         let due = Timestamp(wallMs: dueMs).text
-        if isScheduled { return "it waits in \(topic) for its push-not-before, and is looked at again at \(due)" }
-        let word = reason == RetryOrder.held.description ? "held: it was not sent" : printable(reason, limit: 64)
-        return "a worker put it off to \(topic)\(word.isEmpty ? "" : " (\(word))"), to be sent again at \(due)"
+        if isScheduled { return "it waits in \(topic) for its push-not-before, and is checked again at \(due)" }
+        let word = reason == RetryOrder.held.description ? "deferred, not sent" : printable(reason, limit: 64)
+        return "it waits in retry topic \(topic)\(word.isEmpty ? "" : " (\(word))") until \(due)"
     }
 
     func json(of request: DeliveryResult.Request, dueMs: Int64) -> String {
@@ -37,7 +37,7 @@ struct PutOff {
         return json.text
     }
 
-    /// Finds the last retry record of a request. `unread` has a line for each tier that cannot be read.
+    /// Finds the last retry record of a request. `unread` has a line for each retry topic that cannot be read.
     static func find(
         _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration,
         _ cluster: ClusterSettings
@@ -48,7 +48,7 @@ struct PutOff {
             do {
                 let limit = Deadline(after: .seconds(3))
                 let reader = try TopicReader(cluster, topic: tier.topic, BrokerWait(cluster, until: limit))
-                // A minute earlier: brokers find records by their own clocks.
+                // Starts a minute earlier, because the clocks of brokers and of this machine may differ.
                 try reader.start(at: .time(max(0, sentMs - 60_000)))
                 while !reader.isCaughtUp, !limit.hasPassed {
                     try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { _, message in
@@ -64,7 +64,7 @@ struct PutOff {
                     }
                 }
             } catch {
-                unread.append("whether it was put off is not known: \(error)")
+                unread.append("a retry topic cannot be read: \(error)")
             }
         }
         return (last, unread)

@@ -34,7 +34,7 @@ extension SendOptions {
             var bytes = try readFile(payload == "-" ? "/dev/stdin" : String(payload.dropFirst())) {
                 limit.awaitInput(of: $0)
             }
-            // Editors and `echo` end a file with a newline.
+            // Editors and `echo` end a file with a newline, which is not part of the payload.
             while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
             return bytes
         } catch {
@@ -59,7 +59,7 @@ private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ optio
 }
 
 extension DeliveryResult {
-    /// The members of a result except `request`, and the advice.
+    /// Returns the members of a result, without `request` and with the advice.
     fileprivate func json(_ token: String, advice: String?) -> String {
         var json = JSONWriter()
         json.beginObject()

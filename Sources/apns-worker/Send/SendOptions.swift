@@ -12,7 +12,7 @@ struct SendOptions {
     var alert: String?
     var app: String?
     var topic: String?
-    /// `nil`: by the topic's suffix.
+    /// The push type, or `nil` to derive it from the topic's suffix.
     var pushType: PushType?
     var priority: PushPriority?
     var expiration = PushExpiration.appleDefault
@@ -33,11 +33,11 @@ struct SendOptions {
             "--direct --key-file FILE --key-id ID --team-id ID --bundle-id ID --token HEX --alert TEXT [OPTIONS]",
         ],
         about: [
-            "Sends one notification and prints its result. It writes a request to Kafka, as any producer would, and waits for the worker's result. With --direct it sends the notification to APNs itself and publishes nothing. It explains a refusal.",
+            "Sends one notification and prints its result. It writes a request to Kafka, as any producer would, and waits for the worker's result. With --direct it sends the notification to APNs itself and publishes nothing. If Apple refuses the notification, it explains why.",
             "Example: apns-worker send --config worker.yaml --token 0123abcd… --alert Hello",
         ], options: options + moreOptions + AppFlags.options.map { $0.within(\.flags) },
         notes:
-            "Exit codes: 0 accepted, or waiting for --not-before; 1 anything else, also no result before the deadline; 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 accepted, or waiting for --not-before; 1 another outcome, or no result before the deadline; 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
@@ -52,15 +52,15 @@ struct SendOptions {
         .init(
             "payload", "p", value: "JSON", to: \.payload,
             "Send this payload; @FILE reads a file, - reads standard input."),
-        .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of a payload.") { $0.alert = $1 },
-        .init("title", value: "TEXT", "The alert's title.") { $0.title = $1 },
+        .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of --payload.") { $0.alert = $1 },
+        .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
         .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
-        .init("app", value: "NAME", to: \.app, "Choose the app, if the topic does not say which."),
+        .init("app", value: "NAME", to: \.app, "Choose the app, if several have the topic."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
             "Choose production or development, if an app is configured for both (with --key-file default production)."),
         .init(
-            "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, else alert)."
+            "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, or alert)."
         ) {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
@@ -87,19 +87,19 @@ struct SendOptions {
         .init("collapse-id", value: "ID", to: \.collapseID, "Set apns-collapse-id."),
         .init(
             "apns-id", value: "UUID", to: \.id, parsedUUID,
-            "Set apns-id (default: derived from the request's place; with --direct random)."),
-        .init("direct", sets: \.isDirect, "Send straight to APNs, without Kafka and without a worker."),
+            "Set apns-id (default: derived from the request's topic, partition and offset; random with --direct)."),
+        .init("direct", sets: \.isDirect, "Send directly to APNs, without Kafka and without a worker."),
         .init(
             "request-topic", value: "NAME", to: \.requests,
             "Write the request to this topic (default: the first of requests.topics)."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "Wait this long for the result (default 30s), and for a payload that comes through a pipe."
+            "Wait this long for the result, and for a payload from a pipe (default 30s)."
         ),
         .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
         .init(
             "format", value: "NAME", choice: \.format,
-            "text (default) prints a line; json prints the result as it is published, and the advice after a refusal. With --direct there is no member request."
+            "text (default) prints a line; json prints the published result, with advice after a refusal. With --direct it has no member request."
         ),
     ]
 
@@ -115,25 +115,29 @@ struct SendOptions {
     private static func parsedNotBefore(_ text: String) throws(UsageError) -> UnixTime {
         let expected = "expected a delay such as 90s, or seconds since 1970"
         if let seconds = Int64(text) {
-            // A time before September 2001 is a delay that lacks its unit, and would be sent at once.
+            // A time before September 2001 is probably a delay without a unit. It would be sent immediately.
             if 1..<1_000_000_000 ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
             return UnixTime(secondsSinceEpoch: seconds)
         }
         guard let delay = try? OptionValue.duration(text) else { throw UsageError(expected) }
-        // Rounded up: not before the whole delay is over.
+        // Rounded up, so that the notification is not sent before the whole delay has passed.
         return UnixTime(secondsSinceEpoch: (LoopTime.read().wallMs + delay.milliseconds + 999) / 1_000)
     }
 
     func checkedToken() throws -> DeviceToken {
         try flags.requireEither(file)
-        if file == nil, !isDirect { throw UsageError("needs --config FILE, or --direct: a key alone reaches no Kafka") }
+        if file == nil, !isDirect {
+            throw UsageError("needs --config FILE, or --direct: options for one app name no Kafka brokers")
+        }
         guard let token else { throw UsageError("needs --token HEX") }
         let hasAlert = alert != nil || title != nil
         if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
         if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
         if isDirect, requests != nil { throw UsageError("--request-topic is for Kafka: leave out --direct") }
-        if isDirect, notBefore != nil { throw UsageError("--not-before waits in Kafka: --direct sends at once") }
-        if !isDirect, keyLog != nil { throw UsageError("--keylog is for --direct; for the worker, give it to run") }
+        if isDirect, notBefore != nil { throw UsageError("--not-before needs Kafka: leave out --direct") }
+        if !isDirect, keyLog != nil {
+            throw UsageError("--keylog needs --direct; the worker's connections need it as an option of run")
+        }
         return token
     }
 }

@@ -7,7 +7,7 @@ import PushRecords
 import Replay
 import Worker
 
-/// Writes a request for a worker, as any producer would, and waits for its result.
+/// Produces a request, as any producer would, and waits for the worker's result.
 func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
     let (configuration, cluster) = try loaded(options.file)
     guard configuration.results.publish == .all else {
@@ -22,7 +22,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     }
     let deadline = Deadline(after: options.deadline)
     let wait = BrokerWait(cluster, until: deadline)
-    // Reading starts first, so that the result cannot have come before.
+    // The reader starts before the request is produced, so that it cannot miss the result.
     let results = try TopicReader(cluster, topic: configuration.results.topic, wait)
     try results.start(at: .end)
     _ = try wait.partitions(of: topic, from: results.client) { Denial.writing([$0], $1) }
@@ -30,7 +30,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     let request = try produce(record, to: topic, cluster, until: deadline)
     let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
     let command = "apns-worker tail results --config \(options.file ?? "") --apns-id \(id)"
-    // A notification that is due after the deadline is followed until a worker has put it off.
+    // If the notification is due after the deadline, this command ends once a worker has moved it to a retry topic.
     let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
         .map { $0.overflow ? .max : $0.partialValue }
     let isLater = dueMs ?? 0 > sentMs + options.deadline.milliseconds
@@ -45,7 +45,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
         if isLater, let place, let dueMs, place.isScheduled {
             let due = Timestamp(wallMs: dueMs).text
             switch options.format {
-            case .text: say("\(request) waits in \(place.topic), to be sent at \(due); its result: \(command)\n")
+            case .text: say("\(request) waits in \(place.topic) until \(due); to see its result: \(command)\n")
             case .json: say(place.json(of: request, dueMs: dueMs) + "\n")
             }
             return .fine
@@ -53,7 +53,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     } while place == nil && !deadline.hasPassed
     complain(
         "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
-            + (place.map { "\($0.text); its result will come:" } ?? "is a worker running? It may still come:")
+            + (place.map { "\($0.text); to see its result:" } ?? "check that a worker is running; to see a late result:")
             + " \(command)")
     for line in unread + workerProblems(configuration) { complain("apns-worker send: \(line)") }
     return .failed
@@ -66,7 +66,7 @@ private func report(
     let advice = advice(on: result, configuration)
     switch format {
     case .json:
-        // The result as it was published, with the advice as its last member.
+        // Prints the published result, with the advice as an additional last member.
         let text = String(decoding: value, as: UTF8.self)
         var json = JSONWriter()
         json.value(advice ?? "")
@@ -79,7 +79,7 @@ private func report(
     return result.outcome == .accepted ? .fine : .failed
 }
 
-/// Returns the meaning of Apple's refusal. The detail of other results explains them.
+/// Returns an explanation of Apple's refusal. Other results explain themselves in `detail`.
 private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
     switch result.outcome {
     case .accepted, .invalid, .expired: return nil
@@ -123,8 +123,8 @@ private func produce(
 }
 
 extension TopicReader {
-    /// Returns the value of the request's result, or `nil` if it did not come in time. Reports after five seconds that
-    /// it is waited for: a gateway's silence takes two.
+    /// Returns the value of the request's result, or `nil` on timeout. Prints a notice after five seconds, because
+    /// results of the binary protocol normally take two.
     fileprivate func result(
         of request: DeliveryResult.Request, key: [UInt8], until deadline: Deadline
     ) throws -> [UInt8]? {
@@ -133,7 +133,7 @@ extension TopicReader {
         while found == nil, !deadline.hasPassed {
             try followTopic()
             try read(timeoutMs: deadline.leftMs(atMost: 200)) { _, message in
-                // A result's key is its device token: others need not be parsed.
+                // A result's key is its device token, so results with other keys are not parsed.
                 guard message.key.elementsEqual(key), let result = try? DeliveryResult(json: message.value),
                     result.request.description == request.description
                 else { return true }

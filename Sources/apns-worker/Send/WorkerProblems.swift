@@ -2,19 +2,19 @@ import Configuration
 import Glibc
 import JSON
 
-/// Returns what may delay a result: paused apps, and the problems on the worker's `/status` page.
+/// Returns the possible causes of a missing result: paused apps, and the problems on the worker's `/status` page.
 func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     let paused = configuration.apps.filter(\.isPaused).map {
-        "app \($0.name) is paused in this configuration: nothing of it is sent until its paused: true goes"
+        "app \($0.name) is paused in this configuration: none of its notifications are sent until you remove paused: true"
     }
     guard let listen = configuration.admin.listen, listen.port > 0 else { return paused }
     guard let answer = page("/status", of: listen), let start = answer.firstRange(of: Array("\r\n\r\n".utf8)),
         let problems = try? Array(answer[start.upperBound...]).withUnsafeBytes({ try problems(JSONReader($0)) })
     else {
-        return paused + ["no worker answers at \(listen) (admin.listen); where one runs, its /status names problems"]
+        return paused + ["no worker answers at \(listen) (admin.listen); check /status of the running workers"]
     }
-    if problems.isEmpty { return paused + ["the worker at \(listen) names no problem"] }
-    return paused + problems.prefix(5).map { "the worker at \(listen) says: \(printable($0, limit: 1_200))" }
+    if problems.isEmpty { return paused + ["the worker at \(listen) reports no problems"] }
+    return paused + problems.prefix(5).map { "the worker at \(listen) reports: \(printable($0, limit: 1_200))" }
 }
 
 private func problems(_ status: consuming JSONReader) throws -> [String] {
@@ -39,18 +39,18 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
     return lines
 }
 
-/// Requests a page; returns the whole answer, or `nil` if nothing came for two seconds.
+/// Requests a page. Returns the whole answer, or `nil` on an error or after two seconds without data.
 private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     var found: UnsafeMutablePointer<addrinfo>?
-    // A server that listens on all addresses is reached on the loopback.
+    // A server that listens on all addresses is reachable on the loopback address.
     let host = listen.host == "0.0.0.0" ? "127.0.0.1" : listen.host == "::" ? "::1" : listen.host
     guard getaddrinfo(host, "\(listen.port)", &hints, &found) == 0, let address = found else { return nil }
     defer { freeaddrinfo(found) }
     let descriptor = socket(address.pointee.ai_family, hints.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
     defer { close(descriptor) }
-    // These limits are connect's, too (socket(7)).
+    // These timeouts also apply to connect(2), see socket(7).
     var limit = timeval(tv_sec: 2, tv_usec: 0)
     for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
         setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))

@@ -2,15 +2,15 @@ import Glibc
 import Kafka
 import PushRecords
 
-/// Reads a topic as a member of a group and hands its records to a command, one batch after the other. Commits the
-/// batches that the command took, and hands the others over again. One thread.
+/// Reads a topic as a member of a consumer group, and passes its records to a shell command in batches. Commits a batch
+/// if the command succeeds, and otherwise passes it again. Not thread-safe.
 ///
-/// A crash between the command's end and the commit hands a batch over once more, so the command must bear that.
+/// A crash between the end of the command and the commit passes a batch twice, so the command must be idempotent.
 final class GroupFeeder {
     private struct Batch {
         var lines: [UInt8] = []
         var records = 0
-        /// The next offset to read of each partition.
+        /// The offset to commit for each partition.
         var ends: [TopicPartition: Int64] = [:]
     }
 
@@ -19,24 +19,25 @@ final class GroupFeeder {
     private let kind: TailKind
     private let topic: String
     private let group: String
-    /// Where partitions begin for which the group has no commit. Partitions that are added later begin at their start.
+    /// The start offsets of partitions without a committed offset. Partitions added later are read from their
+    /// beginning.
     private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
-    /// Partitions that are read from their beginning, since the committed offset is out of range.
+    /// Partitions whose committed offset is out of range, and which are read from their beginning.
     private var outOfRange: Set<TopicPartition> = []
-    /// A revocation that waits for the command to end.
+    /// A revocation that is pending until the command ends.
     private var revocation: Revocation?
     private var batch = Batch()
     private var taken = 0
     private var commits: UInt64 = 0
     private var commitReply: KafkaCode?
-    /// The last commit was refused or not answered, so that its records may come again.
+    /// Whether the last commit was refused or not answered, so that its records may be read again.
     private var isInDoubt = false
     private let troubles = Troubles()
     private var failure: CommandFailure?
 
-    /// The most bytes at a time; one record may be larger.
+    /// The size in bytes at which a batch is full. A single record may be larger.
     private static let byteLimit = 1 << 20
 
     init(
@@ -48,13 +49,13 @@ final class GroupFeeder {
         self.group = group
         starts = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: deadline)).starts(at: start)
         consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
-        // A name that begins with ^ would be a pattern, and no topic has such a name.
+        // librdkafka would treat a name that begins with ^ as a pattern, but no topic has such a name.
         try consumer.subscribe(to: [topic])
     }
 
-    /// Runs until the deadline, the total or a signal, leaves the group, and returns whether everything that was handed
-    /// over is committed. After a signal the command may end, and its batch is committed. At the deadline, or after a
-    /// second signal, the command is ended, and its batch is not committed.
+    /// Runs until the deadline, the total or a signal, then leaves the group. Returns whether all passed records are
+    /// committed. After a signal the command may finish, and its batch is committed. At the deadline or after a second
+    /// signal, the command is killed and its batch is not committed.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
     ) throws -> Bool {
@@ -66,11 +67,11 @@ final class GroupFeeder {
             isStopping = signals.take() || deadline.hasPassed
             guard !isStopping, fill(min(limit, total - taken)) else { continue }
             if let problem = try hand(to: command, deadline, signals, &isStopping) {
-                let fate = isStopping ? "not committed" : "handed over again in \(pauseMs / 1_000) s"
+                let fate = isStopping ? "not committed" : "passed again in \(pauseMs / 1_000) s"
                 complain("the command \(problem); its \(batch.records) records are \(fate)")
                 isStopping = try wait(pauseMs, deadline, signals) || isStopping
                 pauseMs = min(2 * pauseMs, 30_000)
-                // Records that are not committed belong to the next owner.
+                // The next owner of the partition reads records that are not committed.
                 if revocation != nil { batch = Batch() }
             } else {
                 taken += batch.records
@@ -81,16 +82,16 @@ final class GroupFeeder {
         }
         let left = batch.records
         leave()
-        if left > 0 { complain("apns-worker tail: \(left) records were not taken before the end") }
+        if left > 0 { complain("apns-worker tail: \(left) records were not processed before the end") }
         if total != .max, taken < total {
-            complain("apns-worker tail: \(taken) of \(total) records were taken before the end")
+            complain("apns-worker tail: \(taken) of \(total) records were processed before the end")
         }
         return !isInDoubt && left == 0 && (total == .max || taken >= total)
     }
 
     // MARK: Batches
 
-    /// Returns whether there is something to hand over. Records that cannot be read are only committed.
+    /// Fills the batch, and returns whether it has records. Unreadable records are not passed, but committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -110,11 +111,11 @@ final class GroupFeeder {
             batch.lines += (record.json + "\n").utf8
             batch.records += 1
         } catch {
-            complain("\(partition)/\(message.offset) cannot be read and is left out: \(error)")
+            complain("\(partition)/\(message.offset) cannot be read and is skipped: \(error)")
         }
     }
 
-    /// Runs the command with the batch while the group is served; returns why it did not take it, or `nil` if it did.
+    /// Runs the command with the batch while handling the consumer's events. Returns the error, or `nil` on success.
     private func hand(
         to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
     ) throws -> String? {
@@ -122,8 +123,8 @@ final class GroupFeeder {
         var cut: (reason: String, grace: Deadline)?
         while true {
             if let ending = process.ending() {
-                // Whether a command that was ended had taken its records is not known.
-                if let cut { return "was ended \(cut.reason)" }
+                // A killed command may have processed some records, so the batch does not count as processed.
+                if let cut { return "was stopped \(cut.reason)" }
                 if case .failure(let problem) = ending { return "\(problem)" }
                 return nil
             }
@@ -149,11 +150,12 @@ final class GroupFeeder {
         try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
         while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        // A commit that a rebalance refuses belongs to another member now.
+        // If a rebalance refuses the commit, another member owns the records now.
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(
-                "the commit was not acknowledged, so its records may come again: \(commitReply?.text ?? "no answer")")
+                "the commit was not acknowledged, so its records may be read again: \(commitReply?.text ?? "no answer")"
+            )
         }
     }
 
@@ -207,10 +209,10 @@ final class GroupFeeder {
         try consumer.unassign()
     }
 
-    /// Waits before the batch is handed over again; returns whether the command is to stop.
+    /// Waits before the batch is passed again. Returns whether this process should stop.
     private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) throws -> Bool {
         let pause = Deadline(after: .milliseconds(milliseconds))
-        // A revocation ends the wait: another member gets the records.
+        // A revocation ends the wait, because another member gets the records.
         while !pause.hasPassed, revocation == nil {
             if signals.take() || deadline.hasPassed { return true }
             try serve(timeoutMs: pause.leftMs(atMost: 100))
@@ -218,7 +220,7 @@ final class GroupFeeder {
         return false
     }
 
-    /// Leaves the group, so that other members need not wait for the session's timeout.
+    /// Leaves the group, so that other members do not have to wait for the session timeout.
     private func leave() {
         batch = Batch()
         guard (try? consumer.startClosing()) != nil else { return }

@@ -4,7 +4,7 @@ import Kafka
 import Observability
 import PushRecords
 
-/// A record of one of the topics that `tail` follows.
+/// A record of a topic that `tail` can read.
 struct PublishedRecord {
     enum Content {
         case result(DeliveryResult)
@@ -15,7 +15,8 @@ struct PublishedRecord {
     let content: Content
     private let value: [UInt8]
 
-    /// Returns `nil` for a record without a value, as compacted topics have them. Throws if it cannot be read.
+    /// Parses a record. Returns `nil` for one without a value (a tombstone of a compacted topic), and throws if it is
+    /// unreadable.
     init?(_ kind: TailKind, _ message: borrowing Message) throws(RecordError) {
         let value = message.value
         self.value = Array(value)
@@ -37,7 +38,7 @@ struct PublishedRecord {
     /// The record as one line of JSON.
     var json: String {
         if case .deadLetter(let letter) = content { return letter.json }
-        // JSON has line ends as white space only.
+        // In valid JSON, line breaks are only whitespace between tokens.
         return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
     }
 
@@ -72,7 +73,7 @@ extension DeadLetter {
         return words.joined(separator: " ")
     }
 
-    /// Bytes that are not UTF-8 stand in base64 under a name of their own.
+    /// The dead letter as one JSON object. Bytes that are not UTF-8 are in base64 under a separate name.
     fileprivate var json: String {
         var json = JSONWriter()
         json.beginObject()
@@ -101,7 +102,7 @@ extension DeadLetter {
 }
 
 extension JSONWriter {
-    /// Writes bytes as text, or else in base64 under the name with `_base64`.
+    /// Writes bytes as text if they are UTF-8, otherwise as base64 with `_base64` appended to the name.
     fileprivate mutating func member(_ name: String, bytes: [UInt8]?) {
         guard let bytes else { return member(name, nil as String?) }
         if let text = String(validating: bytes, as: UTF8.self) {

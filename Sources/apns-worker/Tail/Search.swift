@@ -2,13 +2,13 @@ import Kafka
 import PushRecords
 import Replay
 
-/// The records that `tail` looks for.
+/// The search condition of `tail`.
 enum Search: Equatable {
     /// A notification, by its `apns-id`.
     case id(NotificationUUID)
-    /// A request record's notifications, or one of them.
+    /// All notifications of a request record, or one of them.
     case request(ReplaySelection.Place)
-    /// A device's records, by the first digits of its token, in lower case.
+    /// The records of a device, by the first digits of its token in lower case.
     case device(String)
 
     var option: String {
@@ -31,7 +31,7 @@ enum Search: Equatable {
         case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
         case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
-        // A dead letter has no notification of its own: one of its record would have had this id or token.
+        // A dead letter contains no notification. It matches if a notification of it would have had this id.
         case (.deadLetter(let letter), .id(let id)):
             return DerivedID.decode(id).map {
                 derivedID(letter.topic, letter.partition, letter.offset, $0.index) == id
@@ -41,15 +41,15 @@ enum Search: Equatable {
         case (.deadLetter(let letter), .device(let start)):
             let named = letter.headers.first { $0.name == "push-device-token" }?.value
             func lowercased(_ bytes: [UInt8]?) -> String { String(decoding: bytes ?? [], as: UTF8.self).lowercased() }
-            // The value of an envelope has its tokens, whatever else is wrong with it.
+            // Even an invalid envelope may contain the token.
             return lowercased(letter.key).hasPrefix(start) || lowercased(named).hasPrefix(start)
                 || lowercased(letter.value).contains("\"\(start)")
         }
     }
 
-    /// Returns the place of the request, if it is known.
+    /// Returns the partition and offset of the request, if they are known.
     ///
-    /// - Parameter topics: the topics that a derived id, which has only the hash of its topic, may mean.
+    /// - Parameter topics: the candidates for the topic of a derived id, which contains only the topic's hash.
     private func request(among topics: [String]) -> (log: TopicPartition, offset: Int64)? {
         switch self {
         case .request(let place): return (TopicPartition(place.topic, place.partition), place.offset)
@@ -62,7 +62,7 @@ enum Search: Equatable {
         }
     }
 
-    /// Returns the place that a derived id stands for, as text for people.
+    /// Returns a sentence with the origin of a derived id (topic, partition, offset), or `nil` for other searches.
     func explanation(_ topics: [String]) -> String? {
         guard case .id(let id) = self, let derived = DerivedID.decode(id) else { return nil }
         let topic = request(among: topics)?.log.topic ?? "a topic that the configuration does not name"
@@ -70,14 +70,14 @@ enum Search: Equatable {
             "\(id) was derived for partition \(derived.partition), offset \(derived.offset), index \(derived.index) of \(topic)"
     }
 
-    /// Returns where reading begins, and how many records there are to find if that is known. No record is older than
-    /// the request, if that can be read.
+    /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
+    /// the search starts at its timestamp, because its records are not older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
         var found: (timestampMs: Int64, tokens: Int)?
         if let (log, offset) = request(among: requestTopics) { found = try? readRequest(at: offset, of: log, cluster) }
-        // Clocks may differ by a minute.
+        // Starts a minute earlier, because clocks may differ.
         let fromMs = (found?.timestampMs ?? 0) - 60_000
         let wanted: Int? =
             switch self {

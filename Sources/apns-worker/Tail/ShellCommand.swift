@@ -4,20 +4,20 @@ import Kafka
 
 /// A shell command that runs with bytes as its standard input.
 struct ShellCommand: ~Copyable {
-    /// How long it may take to end after SIGTERM.
+    /// The time that the command has to end after SIGTERM.
     static let grace = Duration.seconds(5)
 
     private let processID: pid_t
 
-    /// Starts `/bin/sh -c text`; it shares standard output and error.
+    /// Starts `/bin/sh -c text`, which shares this process's standard output and error.
     ///
-    /// The input is a file in memory, so that a command that reads slowly, or not at all, does not block.
+    /// The input is a file in memory, so that a command that reads slowly, or not at all, does not block this process.
     init(_ text: String, input: [UInt8]) throws(CommandFailure) {
         let file = linux_memory_file("batch")
         defer { if file >= 0 { close(file) } }
-        // A file in memory takes all of a write, or there is no memory.
+        // A short write means that there is not enough memory.
         guard file >= 0, write(file, input, input.count) == input.count, lseek(file, 0, SEEK_SET) == 0 else {
-            throw CommandFailure("there is no memory for the command's input: \(String(cString: strerror(errno)))")
+            throw CommandFailure("no memory for the command's input: \(String(cString: strerror(errno)))")
         }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
@@ -33,7 +33,8 @@ struct ShellCommand: ~Copyable {
         for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &ignored)
-        // A process group of its own: the shell's children end with it, and a terminal's Ctrl-C does not reach it.
+        // A separate process group, so that signals reach the shell's children as well, and Ctrl-C in a terminal does
+        // not reach it.
         posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
@@ -46,12 +47,12 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    /// Reaps processes that earlier commands left behind to process 1 in a container. Call it while no command runs.
+    /// Reaps orphans of earlier commands, which process 1 of a container inherits. Call it while no command runs.
     static func reapOrphans() {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }
 
-    /// Returns how it ended, or `nil` while it runs.
+    /// Returns how the command ended, or `nil` while it runs.
     func ending() -> Result<Void, CommandFailure>? {
         var status: Int32 = 0
         guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
@@ -62,6 +63,6 @@ struct ShellCommand: ~Copyable {
             CommandFailure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)"))
     }
 
-    /// Sends a signal to it and to the processes that it started.
+    /// Sends a signal to the shell and to the processes that it started.
     func send(_ signal: Int32) { kill(-processID, signal) }
 }

@@ -14,7 +14,7 @@ func tail(_ arguments: [String]) throws -> ExitCode {
         topic = options.topic ?? kind.topic(in: configuration)
         requestTopics = configuration.requestTopics.map(\.name)
     }
-    // Before librdkafka's threads, which inherit the mask.
+    // Created before librdkafka's threads, which inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     guard let group = options.group, let command = options.command else {
@@ -42,10 +42,10 @@ private func follow(
     while isRead, printed < wanted ?? .max {
         if signals.take() { return wanted == nil ? .fine : .failed }
         if deadline.hasPassed {
-            // The number of a request's notifications is not always known.
+            // `Int.max` means that the number of the request's notifications is unknown.
             guard let wanted, wanted != .max || printed == 0 else { return .fine }
             let count = printed == 0 ? "no records" : "\(printed) of \(wanted) records"
-            complain("apns-worker tail: \(count) \(search == nil ? "came" : "were found") before the deadline")
+            complain("apns-worker tail: \(count) \(search == nil ? "arrived" : "were found") before the deadline")
             return .failed
         }
         try reader.followTopic()
@@ -62,7 +62,7 @@ private func follow(
             return isRead && printed < wanted ?? .max
         }
         if search != nil, !hasReported, reader.isCaughtUp, isRead, printed < wanted ?? .max {
-            complain("\(printed == 0 ? "no" : "\(printed)") records were found so far; waiting for what comes")
+            complain("\(printed == 0 ? "no" : "\(printed)") records were found so far; waiting for new records")
             hasReported = true
         }
     }

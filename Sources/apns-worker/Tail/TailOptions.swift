@@ -37,40 +37,40 @@ struct TailOptions {
             "... --group ID --exec COMMAND",
         ],
         about: [
-            "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. Device tokens are printed in full: take care where the output goes.",
+            "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. It prints device tokens in full, so protect the output.",
             "Example: apns-worker tail results --config worker.yaml --format text",
-            "With --group and --exec it passes batches of JSON lines to a shell command. It commits a batch when the command exits with 0, and otherwise passes the same batch again after a pause. Several processes may share a group. SIGTERM or Ctrl-C waits for the command and commits its batch. A second one, or --deadline, ends the command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
+            "With --group and --exec it passes batches of JSON lines to a shell command. It commits a batch when the command exits with 0, and otherwise passes the same batch again after a pause. Several processes may share a group. SIGTERM or Ctrl-C waits for the command and commits its batch. A second signal, or --deadline, stops the command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
-            "Exit codes: 0 done, 1 failed, or the records were not found, taken or committed before --deadline, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 done, 1 failed, or records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", to: \.file, "Take Kafka and the topic from this configuration."),
+        .init("config", "c", value: "FILE", to: \.file, "Read the brokers and the topic from this configuration file."),
         .init(
             "bootstrap-servers", value: "LIST", to: \.servers,
-            "Connect to these brokers, instead of --config: host:port, with commas between them."),
+            "Connect to these brokers (a comma-separated list of host:port), instead of --config."),
         .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the configuration's."),
         .init(
             "format", value: "NAME", choice: \.format,
-            "json (default) prints an object on each line, text a line to read."),
+            "json (default) prints one JSON object per line, text one readable line per record."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
-            "Start at beginning, end, or a duration ago such as 15m. Default: end; beginning with --device or --group (a group resumes where it was); the request's time with --request or --apns-id."
+            "Start at beginning, end, or a duration ago such as 15m. Default: end; with --device or --group beginning (a group resumes at its committed offsets); with --request or --apns-id the request's time."
         ),
         .init(
             "count", "n", value: "N", to: \.count,
             { text throws(UsageError) in try OptionValue.integer(text, 1...Int.max) }, "End after this many records."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "End after this time, such as 30s (default: never), and end a command of --exec."),
+            "End after this time, such as 30s (default: never), and stop the command of --exec."),
         search(
             "apns-id", "UUID",
-            "Find one notification by its apns-id, and end."
+            "Print the records of the notification with this apns-id, then end."
         ) { text throws(UsageError) in .id(try parsedUUID(text)) },
         search(
             "request", "PLACE",
-            "Find the notifications of the request record TOPIC/PARTITION/OFFSET, or one of them with /INDEX, and end."
+            "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX of one of its notifications, then end."
         ) { text throws(UsageError) in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",
@@ -83,7 +83,7 @@ struct TailOptions {
         },
         .init("group", "g", value: "ID", to: \.group, "Join this consumer group; needs --exec."),
         .init(
-            "exec", value: "COMMAND", to: \.command, "Run this with /bin/sh for each batch of records; needs --group."),
+            "exec", value: "COMMAND", to: \.command, "Run this shell command for each batch of records; needs --group."),
         .init(
             "batch", value: "N", to: \.batch, integer(1...100_000),
             "Pass at most this many records to --exec at a time (default 500)."),
@@ -116,11 +116,11 @@ struct TailOptions {
             throw UsageError("needs --config FILE, or --bootstrap-servers with --topic")
         }
         if file != nil, servers != nil { throw UsageError("give either --config or --bootstrap-servers, not both") }
-        if (group == nil) != (command == nil) { throw UsageError("--group and --exec belong together") }
-        if group != nil, format == .text { throw UsageError("--exec gets JSON lines: leave out --format text") }
+        if (group == nil) != (command == nil) { throw UsageError("--group and --exec need each other") }
+        if group != nil, format == .text { throw UsageError("--exec passes JSON lines: leave out --format text") }
         guard let search else { return }
         if group != nil {
-            throw UsageError("give either \(search.option) or --exec, which gets all records")
+            throw UsageError("give either \(search.option) or --exec, which passes all records")
         }
         switch search {
         case .device: break

@@ -158,7 +158,7 @@ class Simulator(Program):
 
 
 class Worker(Program):
-    LATE = re.compile(r"an error came after its window had closed.* lost_at_most=(\d+)")
+    LATE = re.compile(r"error arrived after its resend window closed.* lost_at_most=(\d+)")
 
     def __init__(self, name, program, folder, names, port, gateway, is_static):
         super().__init__("worker-" + name, folder)
