@@ -1,46 +1,48 @@
 package import Network
 package import TLS
 
-/// How one app reaches APNs. Checked before it comes here: the key is loaded, names and ids are printable ASCII.
+/// The settings with which one app reaches APNs. They are already checked: the key is loaded, and names and ids are
+/// printable ASCII.
 package struct APNsConfiguration: Sendable {
     package var host: String
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
-    /// Trust, ALPN `h2`, and the client certificate when there is no provider token.
+    /// The trusted certificates, ALPN `h2`, and the client certificate if there is no provider token.
     package var tls: ClientContext
     package var minimumConnections = 1
     package var maximumConnections = 8
-    /// A request that has no response so long after END_STREAM was sent is in doubt.
+    /// The time after END_STREAM at which a request without a response is in doubt.
     package var responseTimeoutNs: Int64 = 30_000_000_000
-    /// A host that was asked and answered nothing for so long is told of (`TransportEvent.unanswered`). Above what a
-    /// slow answer takes, and below the 10 s within which what is wrong is named.
+    /// The time without any answer after which an asked host is reported (`TransportEvent.unanswered`). It is longer
+    /// than a slow answer takes, and shorter than the 10 s within which every problem is reported.
     package var unansweredNs: Int64 = 9_000_000_000
-    /// See `AuthorizationIndexing`: 155 bytes less a request.
+    /// Whether HPACK indexes the `authorization` field, which saves 155 bytes a request (`AuthorizationIndexing`).
     package var indexAuthorization = true
     package var keepalive = Keepalive.Limits()
     package var backOff = BackOff.Limits()
     package var channel = ChannelOptions()
-    /// Whether a connection that is made now notes the head of each frame (`TransportNote.frame`).
+    /// Whether new connections report the head of each frame (`TransportNote.frame`).
     package var tracesFrames: @Sendable () -> Bool = { false }
-    /// A connection beyond the minimum that was unused for so long closes.
+    /// The idle time after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
-    /// A connection that was open for three to four quarters of this is renewed: another one is dialled, and takes its
-    /// place once it is ready. 0 keeps connections for as long as they last.
+    /// The age limit of connections. At three to four quarters of it the transport dials another connection, which
+    /// replaces the old one once it is ready. 0 means no limit.
     package var maxAgeNs: Int64 = 0
-    /// The quarantine connection closes when it was unused for so long.
+    /// The idle time after which the quarantine connection is closed.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// How long a connection may answer only server errors before it is replaced. What APNs mends within it was not the
-    /// connection's fault.
+    /// The time for which a connection may answer only server errors before it is replaced. APNs may recover within
+    /// this time, and then the connection was not the cause.
     package var errorSpanNs: Int64 = 5_000_000_000
-    /// Between two such replacements while other connections answer well...
+    /// The minimum time between two such replacements while other connections answer without errors.
     package var errorPauseNs: Int64 = 30_000_000_000
-    /// ... and while none does: where a new connection did not help, the next would not either.
+    /// The minimum time between two such replacements while no connection answers without errors. If one new connection
+    /// did not help, another would not either.
     package var errorTrialPauseNs: Int64 = 900_000_000_000
-    /// TopicDisallowed over a connection of at least this age makes all connections anew...
+    /// The age at which a connection with the answer TopicDisallowed makes the transport replace all connections.
     package var topicAgeNs: Int64 = 60_000_000_000
-    /// ... no more than once in so long.
+    /// The minimum time between two such replacements.
     package var topicPauseNs: Int64 = 900_000_000_000
-    /// A connection retires when its next stream id reaches this (they end at 2^31).
+    /// The next stream id at which a connection retires. Stream ids end at 2^31.
     package var retirementStreamID: UInt32 = 1 << 30
 
     package init(host: String, port: UInt16 = 443, tls: ClientContext) {
@@ -49,7 +51,7 @@ package struct APNsConfiguration: Sendable {
         self.tls = tls
     }
 
-    /// `:authority`; RFC 9113, 8.3.1: without the scheme's own port.
+    /// The `:authority` field, without the scheme's default port (RFC 9113, section 8.3.1).
     var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host
         return port == 443 ? name : "\(name):\(port)"

@@ -3,12 +3,12 @@ internal import HTTP2
 package import Network
 package import PushTransport
 
-/// Sends one app's notifications to APNs over HTTP/2. Loop's thread.
+/// Sends one app's notifications to APNs over HTTP/2. Used on the loop's thread only.
 package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var configuration: APNsConfiguration
     private var token: ProviderToken?
     private var headers: RequestHeaders
-    /// The generation of the token that `headers` carry; 0 before the first one.
+    /// The generation of the token in `headers`, or 0 before the first token.
     private var seenToken: UInt32 = 0
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
@@ -19,7 +19,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
 
-    /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
+    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
     ///
     /// - Parameter token: shared by the apps of one key on this loop, or `nil` if the client certificate authenticates.
     package init(
@@ -69,7 +69,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
     }
 
-    /// Apple knows a bundle id that is new on new connections only. Where they do not help, others would not either.
+    /// Replaces all connections, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
+    /// connections only. If new connections get the same answer, further ones would too.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -77,13 +78,14 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         else { return }
         topicRenewalNs = nowNs
         outbox.note(
-            .replacing("Apple refuses one of the app's topics on connections that are open; they are made anew"))
+            .replacing("APNs refused one of the app's topics (TopicDisallowed); all connections are replaced"))
         replaceConnections()
     }
 
     // MARK: Sending
 
-    /// Hands waiting requests to connections, the first one that can take each: so few connections carry full writes.
+    /// Hands waiting requests to the first connection that accepts each. The worker then fills few connections and
+    /// writes large blocks.
     override func dispatch() {
         dispatchSuspects()
         guard !queue.isEmpty else { return }
@@ -92,7 +94,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         for connection in connections where !queue.isEmpty { connection.fill(from: &queue, headers: &headers) }
     }
 
-    /// Suspects go over their own connection, which is dialled for them.
+    /// Hands suspects to the quarantine connection, which is dialed for them.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         wantQuarantineConnection()
@@ -115,7 +117,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Reports of connections
 
-    /// Responses with a status came, whatever they say: the host answers.
+    /// Records responses with a status. Any status shows that the host answers.
     func hostAnswered() { answers.answered() }
 
     func hostEnded(_ code: ErrorCode) { answers.ended(code, nowNs: loop.now.monotonicNs) }
@@ -124,7 +126,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         for other in connections where other !== silent { other.askForSign() }
     }
 
-    /// Whether another connection of the same credential lived since then, by bytes or by `answers`.
+    /// Whether another connection with the same credential received bytes (or, with `answers`, responses) after
+    /// `sinceNs`.
     func othersLived(than silent: HTTP2Connection, sinceNs: Int64, answers: Bool) -> Bool {
         allConnections.contains { other in
             other !== silent && other.order.replacements == silent.order.replacements
@@ -132,7 +135,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         }
     }
 
-    /// Leaves to others what they can take, which shows whether it is the connection. Then that one is replaced.
+    /// Moves connections that return only server errors to the end of the order, to see whether other connections
+    /// answer without errors. Then replaces the worst one.
     private func replaceErring() {
         let erring = connections.filter { $0.isReady && $0.answers.isErring }
         hasErring = !erring.isEmpty
@@ -145,11 +149,11 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             let worst = erring.first(where: { nowNs - $0.answers.erringSinceNs >= configuration.errorSpanNs })
         else { return }
         errorReplacementNs = nowNs
-        let others = isAnotherGood ? ", while other connections answer well" : ""
+        let others = isAnotherGood ? ", while other connections answer without errors" : ""
         outbox.note(
             .replacing(
                 "\(worst.address): the last \(worst.answers.errors) answers were server errors (5xx, or without a "
-                    + "reason)\(others); the connection is replaced"))
+                    + "reason)\(others); replacing the connection"))
         retired(worst, isFault: false)
     }
 
@@ -164,7 +168,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         updateStreamsAndReach(streams)
-        // The quarantine connection is of the same host.
+        // The quarantine connection leads to the same host.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
@@ -190,20 +194,20 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
-    /// Whether something was handed over that a host could have answered by now.
+    /// Whether a request is in flight that the host could have answered by now.
     private var isAsked: Bool {
-        // What waits for its first connection is not asked yet.
+        // Requests that wait for the first connection were not sent yet.
         if !queue.isEmpty, isAnyReady { return true }
         func isAsked(_ connection: HTTP2Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
     }
 
-    /// How many requests may be unanswered at once.
+    /// Returns how many requests may be unanswered at once.
     private func capacity(streams: Int) -> Int {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // Between two connections there is no more to hand over, and no less: the next one is being made.
+        // Without a ready connection the capacity stays as reported while the next connection is dialed.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

@@ -2,13 +2,14 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents: their hashes are compared every ten seconds on a thread of `FileReading`.
+/// Reports when files have new contents. It compares their hashes every ten seconds on a thread of `FileReading`. Used
+/// on the loop's thread only.
 ///
-/// It follows symbolic links, since Kubernetes replaces mounted secrets by swapping one; inotify would miss that, and
-/// network file systems. A file that cannot be opened for a while is not reported; new contents afterwards are, and so
-/// is something that is no regular file. Loop's thread.
+/// It follows symbolic links, because Kubernetes updates mounted secrets by replacing one. inotify would miss such
+/// updates, and those on network file systems. A file that temporarily cannot be opened is not reported. New contents
+/// and non-regular files are.
 package final class FileWatch {
-    /// Only so many bytes of a file are compared.
+    /// The number of bytes of a file that are compared.
     static let hashedLimit = 1 << 20
 
     private var files: [File]
@@ -20,12 +21,12 @@ package final class FileWatch {
     private struct File: Sendable {
         var path: String
         var hash: UInt64?
-        /// How often the hash was set by `remember`. A hash that was read before is outdated afterwards.
+        /// The number of calls of `remember`. A hash that was computed before the last call is outdated.
         var remembered = 0
     }
 
-    /// Reports, on the loop's thread, the paths of files whose contents differ from the given hash, which is that of
-    /// the bytes in use (the file may have been replaced since), or `nil` to report any contents.
+    /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. The
+    /// hash is that of the bytes in use, because the file may have been replaced since. `nil` reports any contents.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
@@ -38,14 +39,14 @@ package final class FileWatch {
         alarm?.set(afterNs: intervalNs)
     }
 
-    /// Sets the hash of the bytes that were read from a file and are in use.
+    /// Sets the hash of the bytes that were read from a file and are now in use.
     package func remember(_ path: String, hash: UInt64?) {
         guard let index = files.firstIndex(where: { $0.path == path }) else { return }
         files[index].hash = hash
         files[index].remembered += 1
     }
 
-    /// Compares the files now, or within a second if they are being read already.
+    /// Compares the files now, or within a second if they are already being read.
     package func look() {
         let files = files
         let hasBegun = reading.begin({ files.map { Self.hash($0.path) } }) { [weak self] in
@@ -64,14 +65,14 @@ package final class FileWatch {
         if !changed.isEmpty { onChange(changed) }
     }
 
-    /// Returns the hash by which a file's contents are known (FNV-1a, 64 bits).
+    /// Returns the hash of a file's contents (FNV-1a, 64 bits).
     package static func hash(of bytes: some Sequence<UInt8>) -> UInt64 {
         var hash = FNV1a()
         hash.add(bytes.prefix(hashedLimit))
         return hash.value
     }
 
-    /// Returns `nil` if the file cannot be opened, and 0 if it cannot be read (a folder).
+    /// Returns the hash of a file, `nil` if it cannot be opened, or 0 if it cannot be read (such as a folder).
     private static func hash(_ path: String) -> UInt64? {
         unsafe linux_tell_path(path)
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
@@ -92,14 +93,14 @@ package final class FileWatch {
     }
 }
 
-/// Reads regular files on a thread of its own, one body after the other, because a network file system may hang in
-/// open(2) or read(2) without any deadline. Such a body keeps its thread. Loop's thread.
+/// Reads regular files on a separate thread, one body at a time, because open(2) and read(2) on a network file system
+/// may block forever. A blocked body occupies the thread. Used on the loop's thread only.
 package final class FileReading {
     private let loop: Loop
     private var work: Work?
     private var startedNs: Int64 = 0
 
-    /// Shared by the thread and the loop.
+    /// The state shared by the thread and the loop.
     private final class Work: Sendable {
         let path = Guarded("")
         let body: @Sendable () -> Void
@@ -123,13 +124,14 @@ package final class FileReading {
 
     package var isBusy: Bool { work != nil }
 
-    /// The file that is being read (empty before the first), and when the body began (monotonic). `nil` if none runs.
+    /// The file that is being read (empty before the first one) and the monotonic start time of the running body, or
+    /// `nil` if none runs.
     package var underWay: (path: String, sinceNs: Int64)? {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
-    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's thread. Returns false, and
-    /// calls neither, if another body runs or no thread could be started.
+    /// Runs a body on the separate thread, and passes its result to `then` on the loop's thread. Returns `false`, and
+    /// calls neither, if another body is running or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

@@ -1,18 +1,18 @@
 internal import CLinux
 internal import Glibc
 
-/// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
+/// One thread's event loop over epoll(7) with descriptors (level-triggered), timers and mailboxes.
 ///
-/// A turn waits, reads both clocks, and delivers ready descriptors, then what other threads posted, in that order, then
-/// due timers. At its end it runs the `onTurnEnd` bodies in the order given, then the objects that asked with
-/// `atTurnEnd`.
+/// A turn waits and reads both clocks. It delivers first ready descriptors, then posts of other threads in order, then
+/// due timers. At its end it runs the `onTurnEnd` bodies in order, then the objects that called `atTurnEnd`.
 ///
-/// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
-/// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.
+/// Use it on the loop's thread only: the one in `run` or, before that, the one that sets it up. `stop`, `perform` and
+/// mailboxes are thread-safe. This is why the class is `@unchecked Sendable`.
 @safe package final class Loop: @unchecked Sendable {
-    /// The time of this turn. Loop's thread.
+    /// The time of this turn. Use on the loop's thread only.
     package private(set) var now: LoopTime
-    /// For reading: 64 KiB for what comes from a descriptor, 96 KiB for what is made of it. Valid inside one callback.
+    /// Buffers for reading: 64 KiB for bytes of a descriptor, and 96 KiB for the decoded result. Valid inside one
+    /// callback.
     package let scratch = (
         raw: UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 64),
         cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)
@@ -31,7 +31,7 @@ internal import Glibc
     private var wantsAnotherTurn = false
     private var owner: pthread_t?
 
-    /// What other threads may touch.
+    /// The state that other threads may access.
     private let inbound = Guarded(Inbound())
     private var performing: [@Sendable () -> Void] = []
 
@@ -43,7 +43,7 @@ internal import Glibc
 
     private struct Inbound {
         var bodies: [@Sendable () -> Void] = []
-        /// True while the thread waits, or is about to: only then a post needs a system call.
+        /// Whether the thread is waiting or about to wait. Only then does a post need a system call.
         var isAsleep = false
         var isStopping = false
         var wakeUps: UInt64 = 0
@@ -51,12 +51,12 @@ internal import Glibc
         var isEmpty: Bool { bodies.isEmpty && !isStopping }
     }
 
-    /// The most ready descriptors taken per turn; the rest come in the next.
+    /// The maximum number of ready descriptors handled per turn. The others follow in the next turn.
     private static let readyLimit = 256
-    /// The wake-up descriptor's name among the ready ones.
+    /// The wake-up descriptor's identifier among the ready ones.
     private static let wakeUpName = UInt64.max
 
-    /// A `clock` other than the machine's is for tests that turn the loop by `runOnce`, without waiting.
+    /// Creates a loop. A `clock` other than the machine's is for tests that run single turns with `runOnce`.
     package init(clock: @escaping () -> LoopTime = { LoopTime.read() }) throws(SystemError) {
         self.clock = clock
         now = clock()
@@ -65,8 +65,8 @@ internal import Glibc
         wakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         unsafe ready = .allocate(capacity: Self.readyLimit)
         guard wakeUp >= 0 else { throw SystemError(call: "eventfd", code: errno) }
-        // Edge-triggered: every write to the eventfd is an edge, so it never needs to be read (eventfd(2): the
-        // counter would overflow after 2^64 - 2 of them).
+        // Edge-triggered: every write to the eventfd is an edge, so it is never read (eventfd(2): its counter would
+        // overflow after 2^64 - 2 writes).
         var event = unsafe epoll_event(
             events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: Self.wakeUpName))
         guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, wakeUp, &event) == 0 else {
@@ -82,18 +82,18 @@ internal import Glibc
         unsafe scratch.cooked.deallocate()
     }
 
-    /// The loop's clock at this moment, which is later than `now`. Loop's thread.
+    /// Returns the current time, which is later than `now`. Use on the loop's thread only.
     package func readClock() -> LoopTime { clock() }
 
-    /// When the next timer is due, by the monotonic clock, or `nil` if none is set. Loop's thread.
+    /// The monotonic time of the next timer, or `nil` if there is none. Use on the loop's thread only.
     package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
 
-    /// How often another thread woke this one, with a system call each. Any thread.
+    /// The number of times that another thread woke this one with a system call. Thread-safe.
     var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
 
     // MARK: Running
 
-    /// Turns until `stop`. The calling thread becomes the loop's.
+    /// Runs turns until `stop`. The calling thread becomes the loop's thread.
     package func run() {
         owner = pthread_self()
         while turn(waitAtMostNs: .max) {}
@@ -101,7 +101,8 @@ internal import Glibc
         inbound.withLock { $0.isStopping = false }
     }
 
-    /// One turn that waits at most `timeoutNs`, for tests and set-up. The calling thread is the loop's meanwhile.
+    /// Runs one turn that waits at most `timeoutNs`, for tests and set-up. The calling thread is the loop's thread
+    /// meanwhile.
     package func runOnce(timeoutNs: Int64 = 0) {
         let former = owner
         owner = pthread_self()
@@ -109,38 +110,38 @@ internal import Glibc
         owner = former
     }
 
-    /// Makes `run` return after the turn it is in, or at once when called before. Any thread.
+    /// Makes `run` return after the current turn, or at once if called before `run`. Thread-safe.
     package func stop() { post { $0.isStopping = true } }
 
-    /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Any thread.
+    /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Thread-safe.
     package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
 
     private func post(_ change: (inout Inbound) -> Void) {
         let mustWake = inbound.withLock { inbound in
             change(&inbound)
-            // Later posts of the same sleep need no system call.
+            // Until the loop sleeps again, later posts need no system call.
             defer { inbound.isAsleep = false }
             if inbound.isAsleep { inbound.wakeUps += 1 }
             return inbound.isAsleep
         }
         guard mustWake else { return }
         var one: UInt64 = 1
-        // eventfd(2): EAGAIN only when the counter is full, and then it is readable anyway.
+        // eventfd(2) returns EAGAIN only if the counter is full. The descriptor is then readable anyway.
         _ = unsafe write(wakeUp, &one, 8)
     }
 
-    /// Whether the calling thread may touch the loop: true on its thread, and before it runs.
+    /// Whether the calling thread may use the loop: on the loop's thread, and on any thread before it runs.
     package var isOnThread: Bool { owner.map { pthread_equal($0, pthread_self()) != 0 } ?? true }
 
-    /// Traps when called from another thread than the loop's.
+    /// Traps if called on a thread other than the loop's.
     package func assertOnThread() {
-        precondition(isOnThread, "a loop's things are used on the loop's thread only")
+        precondition(isOnThread, "a loop must be used on its own thread only")
     }
 
     // MARK: Descriptors
 
-    /// Watches a descriptor, level-triggered; the handler gets what it is ready for, on the loop's thread.
-    /// The descriptor stays the caller's, who unregisters before closing it.
+    /// Watches a descriptor, level-triggered. The handler is called on the loop's thread with the ready events. The
+    /// caller keeps the descriptor and must unregister it before closing it.
     package func register(
         _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {
@@ -158,17 +159,18 @@ internal import Glibc
         return registration
     }
 
-    /// Changes what a descriptor is watched for. Hang-up and failure are always told, also where `events` is empty.
+    /// Changes the watched events. Hang-ups and failures are always reported, even if `events` is empty.
     package func update(_ registration: Registration, for events: Readiness) {
         assertOnThread()
         precondition(isCurrent(registration), "update of a descriptor that is not registered")
         var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
         let result = unsafe epoll_ctl(epoll, EPOLL_CTL_MOD, watched[Int(registration.slot)].descriptor, &event)
-        // epoll_ctl(2), MOD: EBADF and ENOENT are ours (closed before unregistering), ENOMEM has no answer.
+        // epoll_ctl(2), MOD: EBADF and ENOENT are programming errors (closed before unregistering). ENOMEM cannot be
+        // handled.
         precondition(result == 0, "epoll_ctl failed: was the descriptor closed before it was unregistered?")
     }
 
-    /// Stops watching; events of this turn that were not delivered yet are dropped. Twice is harmless.
+    /// Stops watching. Events of this turn that were not delivered yet are dropped. A second call has no effect.
     package func unregister(_ registration: Registration) {
         assertOnThread()
         guard isCurrent(registration) else { return }
@@ -188,8 +190,8 @@ internal import Glibc
 
     // MARK: Timers
 
-    /// Runs a body once, in the first turn at or after `afterNs` from this turn's time, to the millisecond, never
-    /// early.
+    /// Runs a body once, in the first turn at least `afterNs` after this turn's time. The delay is rounded up to a
+    /// millisecond.
     package func schedule(afterNs: Int64, _ body: @escaping () -> Void) {
         assertOnThread()
         timers.arm(LoopTimer(body), deadlineNs: deadline(afterNs))
@@ -202,18 +204,19 @@ internal import Glibc
 
     // MARK: The turn's end
 
-    /// Runs a body at the end of every turn, for good; bodies run in the order given.
+    /// Runs a body at the end of every turn from now on. Bodies run in the order of these calls.
     package func onTurnEnd(_ body: @escaping () -> Void) {
         assertOnThread()
         turnEndBodies.append(body)
     }
 
-    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. The caller must not ask twice.
+    /// Calls `turnEnded()` once at the end of this turn, after all `onTurnEnd` bodies. The object must not be added
+    /// twice in a turn.
     package func atTurnEnd(_ ender: any TurnEnder) {
         turnEnders.append(ender)
     }
 
-    /// The next turn does not wait.
+    /// Makes the next turn start without waiting.
     package func wantAnotherTurn() { wantsAnotherTurn = true }
 
     // MARK: One turn
@@ -240,7 +243,7 @@ internal import Glibc
             waitNs = min(waitNs, max(0, deadlineNs - clock().monotonicNs))
         }
         if waitNs == .max { return -1 }
-        // Rounded up: a timer is never early.
+        // Round up, so that no timer is early.
         return Int32(clamping: (max(0, waitNs - 1) / 1_000_000) + (waitNs > 0 ? 1 : 0))
     }
 
@@ -249,7 +252,7 @@ internal import Glibc
         guard let events = unsafe ready.baseAddress else { preconditionFailure("a loop has room for events") }
         let count = unsafe epoll_wait(epoll, events, Int32(Self.readyLimit), timeoutMs)
         if count >= 0 { return Int(count) }
-        // epoll_wait(2): EINTR is a signal handler's; EBADF, EFAULT and EINVAL are ours.
+        // epoll_wait(2): EINTR is caused by a signal handler. EBADF, EFAULT and EINVAL are programming errors.
         precondition(errno == EINTR, "epoll_wait failed")
         return 0
     }
@@ -260,7 +263,7 @@ internal import Glibc
             let name = unsafe event.data.u64
             if name == Self.wakeUpName { continue }
             let slot = Int(UInt32(truncatingIfNeeded: name))
-            // Unregistered earlier in this turn, perhaps taken by another since.
+            // The descriptor was unregistered earlier in this turn, and its slot may be in use again.
             guard watched[slot].generation == UInt32(truncatingIfNeeded: name >> 32) else { continue }
             watched[slot].handler?(Readiness(rawValue: unsafe event.events))
         }
@@ -293,7 +296,7 @@ internal import Glibc
 }
 
 package protocol TurnEnder: AnyObject {
-    /// Loop's thread.
+    /// Called on the loop's thread.
     func turnEnded()
 }
 

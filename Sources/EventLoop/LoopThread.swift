@@ -2,7 +2,7 @@ internal import CLinux
 internal import Glibc
 internal import Synchronization
 
-/// A thread that runs a loop. A thread that was not joined is detached, so that its resources are freed when it ends.
+/// A thread that runs a loop. If it is not joined, it is detached, so that its resources are freed when it ends.
 package final class LoopThread: Sendable {
     /// The thread's loop: for mailboxes, `perform` and `stop`.
     package let loop: Loop

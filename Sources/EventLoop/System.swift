@@ -9,9 +9,9 @@ package struct Readiness: OptionSet, Sendable {
 
     @inlinable package static var readable: Readiness { Readiness(rawValue: 0x001) }
     @inlinable package static var writable: Readiness { Readiness(rawValue: 0x004) }
-    /// Always reported.
+    /// The peer has closed its side (EPOLLHUP). This event is always reported.
     @inlinable package static var hangUp: Readiness { Readiness(rawValue: 0x010) }
-    /// Always reported.
+    /// The descriptor has an error (EPOLLERR). This event is always reported.
     @inlinable package static var failed: Readiness { Readiness(rawValue: 0x008) }
 
     /// Whether only a read can clear the event: hang-ups and failures are reported repeatedly.

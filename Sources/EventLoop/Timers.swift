@@ -1,15 +1,16 @@
-/// A body that runs once its deadline has come, unless it is disarmed before.
+/// A body that runs once after its deadline, unless the timer is disarmed before.
 final class LoopTimer {
     fileprivate let body: () -> Void
-    /// `nil` while the timer is not armed.
+    /// The deadline and order, or `nil` while the timer is not armed.
     fileprivate var key: Timers.Key?
 
     init(_ body: @escaping () -> Void) { self.body = body }
 }
 
-/// Timers by deadline. Equal deadlines fire in the order in which they were armed.
+/// Timers by deadline. Timers with equal deadlines fire in the order in which they were armed.
 ///
-/// A sorted array: a loop has some hundred timers, mostly armed for later than all others or cancelled early.
+/// A sorted array suffices: a loop has a few hundred timers, and most are armed for later than all others or cancelled
+/// early.
 struct Timers {
     fileprivate struct Key {
         var deadlineNs: Int64
@@ -60,10 +61,9 @@ struct Timers {
     }
 }
 
-/// A timer that can be set again and again without allocating.
+/// A timer that can be set repeatedly without allocating. Used on the loop's thread only.
 ///
-/// Loop's thread. The body must not keep the alarm's owner alive (capture it weakly or unowned). Dropping the alarm
-/// disarms it.
+/// The body must not keep the alarm's owner alive (capture it weakly or unowned). Releasing the alarm disarms it.
 package final class Alarm {
     private let loop: Loop
     private let timer: LoopTimer
@@ -81,8 +81,8 @@ package final class Alarm {
     /// Fires once at or after the monotonic time `atNs`. Replaces an earlier time.
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
-    /// Fires at or after `atNs`, unless it is set to fire before. Where deadlines mostly move away, this moves nothing,
-    /// and what the alarm calls finds out.
+    /// Fires at or after `atNs`, unless it is already set to fire earlier. If deadlines mostly become later, this
+    /// avoids moving the timer; the body must then check the time.
     package func set(noLaterThanNs atNs: Int64) { if atNs < timer.key?.deadlineNs ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.timers.disarm(timer) }

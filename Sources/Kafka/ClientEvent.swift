@@ -1,14 +1,14 @@
 import CRdkafka
 
 package enum ClientEvent: Sendable, Hashable {
-    /// A line of librdkafka's log: syslog's severity (0 emergency … 7 debug), and `facility`, its short name for the
-    /// place.
+    /// A line of librdkafka's log. `severity` is syslog's (0 emergency … 7 debug). `facility` is librdkafka's short
+    /// name for the place in its code.
     case log(severity: Int32, facility: String, text: String)
-    /// Brokers cannot be reached, authentication failed and the like. librdkafka keeps trying.
+    /// An error from which librdkafka recovers by itself, such as unreachable brokers or a failed authentication.
     case error(KafkaError)
-    /// The client cannot be used any more.
+    /// An error after which the client cannot be used any more.
     case fatal(KafkaError)
-    /// librdkafka's statistics, a JSON object (librdkafka's manual, "Statistics").
+    /// librdkafka's statistics as a JSON object (librdkafka's manual, "Statistics").
     case statistics(String)
 }
 
@@ -28,14 +28,14 @@ package enum ClientEvent: Sendable, Hashable {
 
     var error: KafkaError { unsafe KafkaError(code, string(rd_kafka_event_error_string(raw))) }
 
-    /// The tag that was given to the request which this event answers.
+    /// The tag given to the request that this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
 
     var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
         unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
     }
 
-    /// The event in the form that every client has, or `nil` if it is of another type.
+    /// Returns the event as one that every client has, or `nil` if it is of another type.
     func clientEvent(of client: ClientHandle) -> ClientEvent? {
         switch type {
         case RD_KAFKA_EVENT_LOG:
@@ -45,10 +45,11 @@ package enum ClientEvent: Sendable, Hashable {
             guard unsafe rd_kafka_event_log(raw, &facility, &text, &severity) == 0 else { return nil }
             return unsafe .log(severity: severity, facility: string(facility), text: string(text))
         case RD_KAFKA_EVENT_ERROR:
-            // A fatal error comes as _FATAL, or as its cause with a mark (rdkafka_event.c, rd_kafka_event_setup).
+            // A fatal error has either the code _FATAL, or its cause's code and a flag (rdkafka_event.c,
+            // rd_kafka_event_setup).
             let error = error
-            // Each broker's own error comes by itself. This one counts brokers twice that are named in
-            // `bootstrap.servers` and tell other names, and comes whenever no connection is up for a moment.
+            // Each broker's error is reported separately. This summary counts a broker twice if `bootstrap.servers` has
+            // another name for it, and it is sent whenever no connection is open for a moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }

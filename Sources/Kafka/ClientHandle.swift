@@ -3,24 +3,25 @@ import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
-    /// librdkafka's sentence, which names the property or the one that it is an alias of.
+    /// librdkafka's error text, which names the property or the property of which it is an alias.
     package let text: String
 
     package var description: String { text }
 }
 
-/// The one owner of an `rd_kafka_t` and of the queue to which its log and events come. Code that keeps something else
-/// of the client (a queue, a topic) keeps the handle, so that the client is destroyed last.
+/// The only owner of an `rd_kafka_t` and of the queue of its log lines and events. Code that uses another object of the
+/// client (a queue, a topic) also holds the handle, so that the client is destroyed last.
 @safe final class ClientHandle {
     let raw: OpaquePointer
-    /// The queue of events: the group's for a consumer with a group, else the client's main queue.
+    /// The queue of events: the consumer group's queue, or the client's main queue if there is no group.
     let queue: OpaquePointer
     private let username: String
     private let password: String
 
     /// - Parameters:
-    ///   - events: the events to get besides errors and the log.
-    ///   - wakeUpDescriptor: an eventfd(2) that gets 1 added when the queue of events is no longer empty; -1 for none.
+    /// - events: the events to receive besides errors and the log.
+    /// - wakeUpDescriptor: an eventfd(2) to which 1 is added when the queue of events is no longer empty, or -1 for
+    ///   none.
     init(
         _ kind: rd_kafka_type_t, _ properties: [KafkaProperty], events: Int32 = 0, wakeUpDescriptor: Int32 = -1
     ) throws(KafkaError) {
@@ -33,32 +34,33 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         unsafe rd_kafka_conf_set_events(configuration, RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | events)
         var text = [CChar](repeating: 0, count: 512)
         // The client owns the configuration only on success (rdkafka.h, rd_kafka_new). After a failure these 10 KB
-        // leak: a part may be freed already, and rd_kafka_conf_destroy would free it twice (librdkafka's issue 4142).
+        // leak: librdkafka may have freed a part, and rd_kafka_conf_destroy would free it twice (librdkafka's issue
+        // 4142).
         guard let raw = unsafe rd_kafka_new(kind, configuration, &text, text.count) else {
             let code = KafkaCode(rd_kafka_last_error())
             throw KafkaError(
                 code, code == .noResources ? "\(Self.string(text)); \(KafkaCode.roomForThreads)" : Self.string(text))
         }
         unsafe self.raw = raw
-        // A consumer without a group has no queue of its own, and this fails.
+        // This fails for a consumer without a group, which has no queue of its own.
         let hasGroup = unsafe kind == RD_KAFKA_CONSUMER && rd_kafka_poll_set_consumer(raw) == RD_KAFKA_RESP_ERR_NO_ERROR
         unsafe queue = hasGroup ? rd_kafka_queue_get_consumer(raw) : rd_kafka_queue_get_main(raw)
         username = properties.value("sasl.username") ?? ""
         password = properties.value("sasl.password") ?? ""
-        // Fails for the mock brokers' client, which logs nothing.
+        // This fails for the client of the mock brokers, which logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
     }
 
-    /// Neither leaves the group nor commits. Waits up to a second for librdkafka's threads. Every other queue and topic
-    /// of the client must be gone.
+    /// Destroys the client without leaving the group and without a commit. Waits up to a second for librdkafka's
+    /// threads. All other queues and topics of the client must be destroyed before.
     deinit {
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)
         unsafe ClientReaper.destroy(raw)
     }
 
-    /// Hands out the events that have come, waiting at most `timeoutMs` for the first.
+    /// Calls `body` for each event in the queue. Waits up to `timeoutMs` for the first one.
     func poll(timeoutMs: Int32, _ body: (borrowing QueueEvent) -> Void) {
         var timeoutMs = timeoutMs
         while let event = unsafe QueueEvent(polling: queue, timeoutMs: timeoutMs) {
@@ -79,12 +81,12 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         return code == .none ? nil : KafkaError(code, Self.string(text))
     }
 
-    /// Wakes the threads of all brokers, which before librdkafka 2.2.0 sleep for up to a second when they have nothing
-    /// to fetch. Of all calls that wake them, setting the SASL credentials is the one that asks a broker for nothing
-    /// and drops nothing that was fetched (rdkafka.h: "will not disconnect existing connections").
+    /// Wakes the threads of all brokers. Before librdkafka 2.2.0 they sleep for up to a second when they have nothing
+    /// to fetch. Of all calls that wake them, only setting the SASL credentials sends no request and drops no fetched
+    /// records (rdkafka.h: "will not disconnect existing connections").
     func wakeFetchers() { try? unsafe check(rd_kafka_sasl_set_credentials(raw, username, password)) }
 
-    /// Returns a topic's handle, which the caller owns. Takes over `configuration`, also when it throws.
+    /// Returns a topic's handle, which the caller owns. Takes ownership of `configuration` even if it throws.
     func makeTopic(_ name: String, _ configuration: OpaquePointer? = nil) throws(KafkaError) -> OpaquePointer {
         guard let topic = unsafe rd_kafka_topic_new(raw, name, configuration) else {
             throw KafkaError.last("topic \(name)")
@@ -115,39 +117,40 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     }
 }
 
-/// Has a queue write the number 1 to an eventfd(2) when it is no longer empty.
+/// Makes librdkafka add 1 to an eventfd(2) when the queue is no longer empty.
 func enableWakeUps(of queue: OpaquePointer, descriptor: Int32) {
     var one: UInt64 = 1
-    // The payload is copied; it must be one that the descriptor takes whole (rdkafka.h).
+    // librdkafka copies the payload and writes it in one call, so the descriptor must accept all of it (rdkafka.h).
     unsafe rd_kafka_queue_io_event_enable(queue, descriptor, &one, MemoryLayout<UInt64>.size)
 }
 
 extension KafkaProperties {
-    /// Throws for the first of the user's properties that librdkafka does not know, or whose value it refuses.
+    /// Throws for the first of the user's properties that librdkafka does not know, or whose value it rejects.
     package func validate() throws(InvalidProperty) {
         for list in [common, consumer, producer] { try ClientHandle.validate(list) }
     }
 }
 
-/// The librdkafka that runs, which may be newer than the headers.
+/// The loaded librdkafka, which may be newer than the headers.
 package enum KafkaLibrary {
-    /// The version in the form of `RD_KAFKA_VERSION`: 0xMMmmrrff.
+    /// The version in the format of `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
-    /// Whether the library fetches OAUTHBEARER tokens by itself. It refuses the property where it was built without.
+    /// Whether the library can fetch OAUTHBEARER tokens. A build without this feature rejects the property.
     static var hasOIDC: Bool {
         (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
     }
 
-    /// Whether a fetcher above its limits checks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps
-    /// until it is woken (`FetchWaker`).
+    /// Whether a fetcher whose queues are full checks them again by itself (`fetch.queue.backoff.ms`, since 2.2.0).
+    /// Otherwise it sleeps until it is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
-    /// Whether the header has the request for topic ids (`crdkafka_topic_ids`).
+    /// Whether the headers declare the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
-    /// The library's properties and their aliases: the first and the third column of the table that it prints. `range`
-    /// has the values as they stand there: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`. Empty for any text.
+    /// The library's properties and their aliases, from the first and third columns of the table that it prints.
+    /// `range` is the third column's text, such as `none, gzip, snappy, lz4, zstd` or `0 .. 900000`. It is empty for
+    /// free text.
     package static var knownProperties: [(name: String, range: String)] {
         var text: UnsafeMutablePointer<CChar>?
         var size = 0
@@ -158,7 +161,7 @@ package enum KafkaLibrary {
         defer { unsafe free(text) }
         return unsafe String(cString: text).split(separator: "\n").compactMap { row in
             let columns = row.split(separator: "|", maxSplits: 3)
-            // Headings and rules have no such names.
+            // Headings and separator lines have no name in the first column.
             guard columns.count == 4, let name = columns[0].split(separator: " ").first, name.first?.isLowercase == true
             else { return nil }
             return (String(name), columns[2].split(separator: " ").joined(separator: " "))

@@ -1,9 +1,9 @@
 package struct ClusterSettings: Sendable, Equatable {
-    /// `host:port`, comma separated.
+    /// The brokers as `host:port`, separated by commas.
     package var bootstrapServers: String
     package var clientID: String
     package var properties: KafkaProperties
-    /// How often a client reports statistics (`ClientEvent.statistics`), in milliseconds; 0 for never.
+    /// The interval in milliseconds at which a client reports statistics (`ClientEvent.statistics`), or 0 for never.
     package var statisticsIntervalMs: Int
 
     package init(
@@ -27,33 +27,35 @@ package struct ClusterSettings: Sendable, Equatable {
         return defaults + ours + properties.common + users + clusters + fixed
     }
 
-    /// How long a connection may leave requests unanswered. librdkafka's 60 s would delay all its partitions. What a
-    /// broker answers late is asked for again, and the group's own requests have their limits besides.
+    /// The limit for unanswered requests of a connection. librdkafka's default of 60 s would block all partitions of
+    /// the connection. A request without an answer is repeated. Requests of the consumer group have their own limits.
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
 package struct ConsumerSettings: Sendable, Equatable {
-    /// Request topics are read ahead. Retry topics have a group of their own (`<group>.retry`) and small queues.
+    /// The kind of topics to read. Request topics are read ahead. Retry topics have their own group (`<group>.retry`)
+    /// and small queues.
     package enum Role: Sendable { case requests, retries }
 
-    /// How partitions move at a rebalance. The whole group must agree.
+    /// The way in which partitions move at a rebalance. All members of the group must use the same.
     package enum Assignment: Sendable { case eager, cooperative }
 
     package var cluster: ClusterSettings
     package var role: Role
-    /// The group of the configuration; `.retries` reads as `<groupID>.retry`.
+    /// The configured group. A consumer of `.retries` joins `<groupID>.retry`.
     package var groupID: String
-    /// Static membership; empty for dynamic.
+    /// The id for static membership, or empty for dynamic membership.
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
-    /// The known number of partitions of all request topics, which share `readAheadKilobytes`.
+    /// The number of partitions of all request topics. They share `readAheadKilobytes`.
     package var partitions: Int
-    /// Topics that neither a pattern nor their own name subscribes to.
+    /// Topics to which the consumer never subscribes, neither by a pattern nor by name.
     package var ignoredTopics: [String] = []
 
-    /// Keys and values read ahead by a consumer of request topics that has all partitions: at least 64 for each, and
-    /// one response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
+    /// The size of the keys and values that a consumer of all partitions of the request topics reads ahead: at least 64
+    /// KB for each partition, and one more fetch response. A record of 200 bytes takes three times as much memory
+    /// (<doc:KafkaFacts>).
     private static let readAheadKilobytes = 1_024
 
     package init(
@@ -72,7 +74,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
-        // Limits are per partition, because each has a queue of its own (KafkaFacts, Reading).
+        // The limits are per partition, because each has its own queue (KafkaFacts, Reading).
         let (messages, kilobytes, fetchBytes) =
             switch role {
             case .requests: (100_000, max(64, Self.readAheadKilobytes / max(1, partitions)), 131_072)
@@ -92,7 +94,7 @@ package struct ConsumerSettings: Sendable, Equatable {
             "isolation.level": "read_committed", "enable.partition.eof": "true",
         ])
         if !ignoredTopics.isEmpty {
-            // Regular expressions, which match whole names.
+            // These are regular expressions. They must match whole names.
             let patterns = ignoredTopics.map { "^\($0.replacing(".", with: "\\."))$" }
             fixed.append(KafkaProperty("topic.blacklist", patterns.joined(separator: ",")))
         }
@@ -103,14 +105,14 @@ package struct ConsumerSettings: Sendable, Equatable {
 
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
-    /// Whether each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all its
-    /// records.
+    /// Whether each record is sent at once in its own batch. A broker that rejects a batch as too large rejects all
+    /// records in it.
     package var sendsSingly: Bool
-    /// Of the producers with the same id, only the last that began may write.
+    /// The transactional id. Of all producers with this id, only the one that started last may write.
     package var transactionalID: String?
 
-    /// The time after which the brokers abort a transaction. It delays readers of committed records for so long when
-    /// the producer dies.
+    /// The time after which brokers abort an open transaction. If the producer dies, readers of committed records wait
+    /// for this time.
     package static let transactionTimeoutMs = 20_000
     static let (queueKilobytes, recordBytes) = (65_536, 10_000_000)
 
@@ -123,10 +125,10 @@ package struct ProducerSettings: Sendable, Equatable {
     package var all: [KafkaProperty] {
         let ours = KafkaProperty.list([
             "linger.ms": "10", "compression.type": "lz4",
-            // The same as Java's producer. librdkafka's own, a CRC-32, took 4 % of the core thread.
+            // This is the partitioner of the Java client. librdkafka's default, CRC-32, took 4 % of the core thread.
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": "1000000",
-            // The default is a gigabyte. The worker stops reading when the queue is full.
+            // The default is a gigabyte. When this queue is full, the worker stops reading.
             "queue.buffering.max.kbytes": "\(Self.queueKilobytes)",
             "message.max.bytes": "\(Self.recordBytes)",
         ])
@@ -135,14 +137,15 @@ package struct ProducerSettings: Sendable, Equatable {
             "delivery.report.only.error": "false",
         ])
         if sendsSingly {
-            // The first requests are likely to be refused. One in flight behind them could be taken as the first of a
-            // new producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
+            // After a retriable error of the first request, a second request in flight could be accepted as the first
+            // one of a new producer. librdkafka would then count the earlier records as written (KafkaFacts,
+            // Producing).
             fixed += KafkaProperty.list([
                 "batch.num.messages": "1", "linger.ms": "0", "max.in.flight.requests.per.connection": "1",
             ])
         }
         if let transactionalID {
-            // librdkafka demands that a record waits no longer than its transaction.
+            // librdkafka requires that a record's timeout is not longer than its transaction's.
             fixed += KafkaProperty.list([
                 "transactional.id": transactionalID, "transaction.timeout.ms": "\(Self.transactionTimeoutMs)",
                 "message.timeout.ms": "\(Self.transactionTimeoutMs)",

@@ -1,23 +1,23 @@
 import CRdkafka
 import Glibc
 
-/// A member of a consumer group that splits its assignment into one queue for each partition.
+/// A member of a consumer group. It has one queue for each assigned partition.
 ///
-/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning and pausing run
-/// concurrently. Call `serve` after every wake-up and at least once a second: rebalances and errors arrive there, and
-/// it feeds `max.poll.interval.ms`.
+/// Use it on one thread only: librdkafka 2.0.2 may lose messages if reading, assigning and pausing run concurrently.
+/// Call `serve` after every wake-up and at least once a second. It delivers rebalances and errors, and resets the timer
+/// of `max.poll.interval.ms`.
 @safe package final class Consumer: OffsetClient {
     private let shared: SharedQueueState
     private var queues: [TopicPartition: PartitionQueue] = [:]
-    /// Whether partitions move one by one (cooperative) and not all at once (eager).
+    /// Whether partitions move one by one (cooperative) or all at once (eager).
     package let isCooperative: Bool
-    /// The partitions that `revoked` named and `unassign` gives up.
+    /// The partitions of the last `revoked` event, which `unassign` releases.
     private var revoked: [TopicPartition] = []
 
-    /// Makes a client. Nothing is sent before `subscribe`, and no broker needs to be there.
+    /// Creates a client. Nothing is sent before `subscribe`, and no broker needs to be reachable.
     ///
-    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever the queue of events or a
-    ///   partition's queue is no longer empty. Keep it open until the consumer is gone. -1 for none.
+    /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) to which 1 is added when the queue of events or a
+    ///   partition's queue is no longer empty, or -1 for none. Keep it open until the consumer is gone.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         let properties = settings.all
         isCooperative = settings.assignment == .cooperative
@@ -29,7 +29,7 @@ import Glibc
         super.init(client)
     }
 
-    /// Without a completed `startClosing`, the group notices after the session timeout, as after a crash.
+    /// Without a completed `startClosing`, the group notices the loss after the session timeout, as after a crash.
     deinit { for queue in queues.values { queue.close() } }
 
     /// Joins the group for these topics. A name that begins with `^` is a pattern.
@@ -38,7 +38,7 @@ import Glibc
         try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
     }
 
-    /// Leaves the group and joins it again, so that partitions are assigned anew. They are revoked by an event first.
+    /// Leaves and rejoins the group to get a new assignment. A `revoked` event is delivered first.
     package func rejoin(_ topics: [String]) throws(KafkaError) {
         try check(unsafe rd_kafka_unsubscribe(client.raw))
         try subscribe(to: topics)
@@ -46,7 +46,7 @@ import Glibc
 
     // MARK: Events
 
-    /// Hands events to `handler`, waiting at most `timeoutMs` for the first. Returns how many there were.
+    /// Passes events to `handler`, and waits up to `timeoutMs` for the first one. Returns the number of events.
     @discardableResult
     package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) -> Int {
         var count = 0
@@ -70,8 +70,8 @@ import Glibc
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
-            // Every partition's queue is split off before it is read.
-            return .client(.fatal(KafkaError(.inconsistent, "a record came over the consumer's queue")))
+            // No record should arrive here, because every partition's queue is split off before the partition is read.
+            return .client(.fatal(KafkaError(.inconsistent, "a record arrived outside its partition's queue")))
         default:
             return event.clientEvent(of: client).map { .client($0) }
         }
@@ -82,11 +82,11 @@ import Glibc
     /// The offset with which `assign` reads from the log's end.
     package static let end = Int64(RD_KAFKA_OFFSET_END)
 
-    /// Whether the assignment was lost: another member may own it, and commits are refused.
+    /// Whether the assignment was lost. Another member may then own the partitions, and commits are refused.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
-    /// Answers `assigned`: starts reading the partitions at these offsets, each into its own queue, in the order given.
-    /// A partition without an offset is read from its oldest record.
+    /// Answers an `assigned` event. Starts reading the partitions at these offsets in this order, each into its own
+    /// queue. A partition without an offset is read from its oldest record.
     package func assign(
         _ starts: [(partition: TopicPartition, offset: Int64?)]
     ) throws(KafkaError) -> [PartitionQueue] {
@@ -108,11 +108,11 @@ import Glibc
         return added
     }
 
-    /// Answers `revoked`: gives the partitions up and closes their queues. Call it again if it throws.
+    /// Answers a `revoked` event. Releases the partitions and closes their queues. Call it again if it throws.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // The group may revoke partitions that were never assigned here. librdkafka gives up none while one of
-            // those is in the list (rdkafka_assignment.c).
+            // The group may revoke partitions that were never assigned here. If the list contains one of these,
+            // librdkafka releases none (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)
@@ -128,8 +128,8 @@ import Glibc
 
     // MARK: Offsets
 
-    /// Returns the ids of these topics, which a recreated topic does not keep, as far as brokers tell them. librdkafka
-    /// older than 2.3.0 tells none.
+    /// Returns the ids of these topics, without those that no broker returned. A recreated topic has another id.
+    /// librdkafka before 2.3.0 returns none.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
         guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
         final class Found { var ids: [String: TopicID] = [:] }
@@ -147,10 +147,10 @@ import Glibc
         return found.ids
     }
 
-    /// Sends a commit. The answer comes as `committed` with this tag. Throws if nothing could be sent.
+    /// Sends a commit. A `committed` event with this tag delivers the result. Throws if nothing could be sent.
     package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
         let list = PartitionList(entries)
-        // Not through rd_kafka_offsets_store, which drops metadata before 2.2.0.
+        // rd_kafka_offsets_store is not used, because it drops metadata before librdkafka 2.2.0.
         try check(
             unsafe rd_kafka_commit_queue(
                 client.raw, list.raw, client.queue, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag))))
@@ -160,13 +160,14 @@ import Glibc
         let whole = event.code
         var codes: [TopicPartition: KafkaCode] = [:]
         unsafe event.partitions?.forEach { element in unsafe codes[element.identity] = KafkaCode(element.err) }
-        // librdkafka may put an error of the whole request on no partition.
+        // librdkafka may report an error of the whole request for none of the partitions.
         if whole != .none, codes.values.allSatisfy({ $0 == .none }) { codes = codes.mapValues { _ in whole } }
         let code = whole != .none ? whole : codes.values.first { $0 != .none } ?? .none
         return CommitReply(tag: event.tag, code: code, codes: codes)
     }
 
-    /// Returns the next offset that will be written, as the last fetch told it, or `nil` before that. Asks no broker.
+    /// Returns the next offset that will be written according to the last fetch, or `nil` before the first one. Sends
+    /// no request.
     package func logEnd(of partition: TopicPartition) -> Int64? {
         var (low, high): (Int64, Int64) = (-1, -1)
         let code = unsafe rd_kafka_get_watermark_offsets(
@@ -176,8 +177,8 @@ import Glibc
 
     // MARK: Leaving
 
-    /// Begins to leave: the assignment is revoked once more by an event, and after its answer `isClosed` becomes true
-    /// while `serve` is called. A static member leaves its group only by its session timeout.
+    /// Begins to leave the group. A `revoked` event is delivered once more. After its answer, further calls of `serve`
+    /// complete the leave and set `isClosed`. A static member leaves the group only by its session timeout.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }

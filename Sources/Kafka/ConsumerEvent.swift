@@ -1,29 +1,29 @@
 package enum ConsumerEvent: Sendable {
-    /// The group gave us partitions: to be answered, now or later, by `Consumer.assign`.
+    /// The group has assigned these partitions. Answer now or later with `Consumer.assign`.
     case assigned([TopicPartition])
-    /// The group takes partitions away: to be answered, now or later, by `Consumer.unassign`. Heartbeats go on
-    /// meanwhile; until an assignment or revocation is answered, librdkafka pauses all partitions and drops what was
-    /// not read (rdkafka_cgrp.c, rd_kafka_rebalance_op), so nothing new arrives on their queues. `lost`: another member
-    /// may own them already; nothing can be committed.
+    /// The group has revoked these partitions. Answer now or later with `Consumer.unassign`. Heartbeats continue
+    /// meanwhile. Until an assignment or revocation is answered, librdkafka pauses all partitions and drops unread
+    /// records (rdkafka_cgrp.c, rd_kafka_rebalance_op), so no new records arrive on their queues. If `lost`, another
+    /// member may own the partitions already, and nothing can be committed.
     case revoked([TopicPartition], lost: Bool)
     case committed(CommitReply)
-    /// Reading a partition failed, and librdkafka tries again. After `.autoOffsetReset` it does not: retention
-    /// overtook the group, or the topic was recreated. Only a new assignment reads the partition then.
+    /// Reading a partition failed, and librdkafka retries. Exception: after `.autoOffsetReset` only a new assignment
+    /// reads the partition again. Retention has then deleted the group's offset, or the topic was recreated.
     case partitionFailed(TopicPartition, KafkaError)
     case client(ClientEvent)
 }
 
 package struct CommitReply: Sendable, Hashable {
     package let tag: UInt64
-    /// Something that went wrong; `.none`: every partition was committed.
+    /// The first error, or `.none` if every partition was committed.
     package let code: KafkaCode
-    /// The code of each partition of the commit, `.none` if it was committed. When one partition is refused (its
-    /// metadata is too large), librdkafka gives the others its code, although they may have been committed: commit them
-    /// again.
+    /// The code of each partition in the commit, `.none` if it was committed. If a broker rejects one partition (its
+    /// metadata is too large), librdkafka gives the same code to the others, although they may have been committed.
+    /// Commit those again.
     package let codes: [TopicPartition: KafkaCode]
 }
 
-/// The id of a topic. A topic that is deleted and created again has another one.
+/// The id of a topic. A recreated topic has another id.
 package struct TopicID: Sendable, Hashable {
     let high: Int64
     let low: Int64

@@ -1,25 +1,25 @@
 import CRdkafka
 
-/// The report of one produced record, lent for a call.
+/// The delivery report of one produced record, valid during a call.
 @safe package struct DeliveryReport: ~Copyable {
     private let raw: UnsafePointer<rd_kafka_message_t>
 
-    /// - Parameter raw: belongs to the event it came with.
+    /// - Parameter raw: the message, which the event owns.
     init(of raw: UnsafePointer<rd_kafka_message_t>) { unsafe self.raw = raw }
 
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
-    /// `.none` if all replicas have the record. After any other code it is produced again.
+    /// `.none` if all replicas have the record. After any other code, produce the record again.
     ///
-    /// `.inconsistent` means that librdkafka only concludes that the record was written, because a later one was. The
-    /// conclusion may be wrong: a broker that does not know a producer accepts any first sequence number, and so the
-    /// second of two requests after it has refused the first.
+    /// `.inconsistent` means that librdkafka only infers that the record was written, because a later one was. This may
+    /// be wrong: a broker that does not know a producer accepts any first sequence number. It accepts the second of two
+    /// requests after it has rejected the first.
     package var code: KafkaCode {
         let code = unsafe KafkaCode(raw.pointee.err)
         return code == .none && offset < 0 ? .inconsistent : code
     }
 
-    /// Whether a broker may have the record nevertheless: it was sent, and no answer refused it.
+    /// Whether a broker may have the record although the report is an error: it was sent and not rejected.
     package var mayBeWritten: Bool { unsafe rd_kafka_message_status(raw) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED }
 
     package var topic: ProducerTopic {
@@ -30,7 +30,7 @@ import CRdkafka
 
     package var offset: Int64 { unsafe raw.pointee.offset }
 
-    /// A `nil` base address means null.
+    /// The value. A `nil` base address means null.
     package var value: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
@@ -39,10 +39,10 @@ import CRdkafka
         unsafe UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len)
     }
 
-    /// Copies the record, so that it can be produced again later, and takes the headers out of the report.
+    /// Copies the record so that it can be produced again, and takes the headers from the report.
     package func detach() -> UndeliveredRecord {
         var headers: OpaquePointer?
-        // The caller owns the headers then (rdkafka.h).
+        // The caller now owns the headers (rdkafka.h).
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
             topic: topic, tag: tag, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
@@ -50,13 +50,13 @@ import CRdkafka
     }
 }
 
-/// A copy of a record that could not be written.
+/// A copy of a record that was not written.
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    /// Whether a broker may have the record nevertheless.
+    /// Whether a broker may have the record.
     package let mayBeWritten: Bool
-    /// `nil` for null.
+    /// The key, or `nil` if it is null.
     package let key: [UInt8]?
     package let value: [UInt8]?
     private(set) var headers: OpaquePointer?
@@ -83,7 +83,7 @@ import CRdkafka
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
 
-    /// Lends key, value and headers to `body`. A `nil` base address means null.
+    /// Calls `body` with the key, value and headers, valid during the call. A `nil` base address means null.
     package func withParts<Result>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<MessageHeader>) -> Result
     ) -> Result {
@@ -98,7 +98,7 @@ import CRdkafka
 
     static func withBytes<Result>(of bytes: [UInt8]?, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         guard let bytes else { return unsafe body(UnsafeRawBufferPointer(start: nil, count: 0)) }
-        // An empty array may have no address, which would turn an empty value into null.
+        // An empty array may have a null base address, which would turn an empty value into null.
         if bytes.isEmpty {
             return unsafe Swift.withUnsafeBytes(of: 0 as UInt8) {
                 unsafe body(UnsafeRawBufferPointer(rebasing: $0[..<0]))
@@ -107,19 +107,19 @@ import CRdkafka
         return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
-    /// Adds one to the number in a header, up to `limit`. Does nothing without such a header or number.
+    /// Adds 1 to the number in a header, up to `limit`. Does nothing if there is no such header or number.
     package func raiseHeader(_ name: String, limit: Int64) {
         var bytes: UnsafeRawPointer?
         var size = 0
         guard let headers = unsafe headers,
             unsafe rd_kafka_header_get_last(headers, name, &bytes, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
-            // Valid only as long as the header (rdkafka.h).
+            // The pointer is valid as long as the header (rdkafka.h).
             let number = unsafe Int64(
                 String(decoding: UnsafeRawBufferPointer(start: bytes, count: size), as: UTF8.self))
         else { return }
         let raised = number < limit ? number + 1 : limit
         _ = unsafe rd_kafka_header_remove(headers, name)
-        // Name and value are copied; -1 stands for strlen (rdkafka.h).
+        // Name and value are copied. A size of -1 makes librdkafka use strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
     }
 

@@ -1,17 +1,17 @@
-/// Wakes the fetchers of a librdkafka older than 2.2.0 while records are taken out of their queues.
+/// Wakes the fetch threads of a librdkafka before 2.2.0 while records are taken from their queues.
 ///
-/// A broker's thread that finds the queues of all its partitions above their limits sleeps for up to a second, however
-/// soon they are read. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Consumer's thread.
+/// A broker's thread that finds all its partitions' queues full sleeps for up to a second, even if they are read
+/// sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
 struct FetchWaker {
-    /// How much is taken between two calls: less than the queues of all partitions hold, so that they never run dry,
-    /// and enough that waking each broker's thread a few hundred times a second at full load costs little.
+    /// The number of bytes taken between two wake-ups. It is less than the size of all queues, which therefore never
+    /// run empty. It is large enough that waking each thread a few hundred times a second at full load costs little.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle
     private let portionBytes: Int
     private var takenBytes = 0
 
-    /// Returns `nil` where librdkafka does not need it. `properties` are the client's.
+    /// Returns `nil` if this librdkafka needs no wake-ups. `properties` are the client's.
     init?(_ client: ClientHandle, _ properties: [KafkaProperty]) {
         guard !KafkaLibrary.hasFetchQueueBackOff else { return nil }
         self.client = client
@@ -19,7 +19,7 @@ struct FetchWaker {
         portionBytes = max(1, min(Self.portionBytes, (limit << 10) / 2))
     }
 
-    /// Notes that so many bytes of keys and values were taken out of a partition's queue.
+    /// Records that `bytes` bytes of keys and values were taken from a partition's queue.
     mutating func took(_ bytes: Int) {
         takenBytes += bytes
         guard takenBytes >= portionBytes else { return }

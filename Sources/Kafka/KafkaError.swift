@@ -1,6 +1,6 @@
 import CRdkafka
 
-/// An error code of a broker, or (negative) of librdkafka. Codes of later versions keep their numbers.
+/// An error code of a broker or, if negative, of librdkafka. Codes of later versions keep their numbers.
 package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     package let rawValue: Int32
 
@@ -15,20 +15,22 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let queueFull = KafkaCode(RD_KAFKA_RESP_ERR__QUEUE_FULL)
     package static let purgedInQueue = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_QUEUE)
     package static let purgedInFlight = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
-    /// Of a report (`DeliveryReport.code`): written, says librdkafka, and no broker does.
+    /// The code of a delivery report (`DeliveryReport.code`) of a record that librdkafka infers to be written, without
+    /// a broker's confirmation.
     package static let inconsistent = KafkaCode(RD_KAFKA_RESP_ERR__INCONSISTENT)
     package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
     package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
-    /// Of a partition that is read (`auto.offset.reset: error`): it has no such offset, and is not read any more.
+    /// The error of a partition that has no record at the requested offset (`auto.offset.reset: error`). Its reading
+    /// has stopped.
     package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
     package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-    /// Which librdkafka 2.0.2 does not have yet.
+    /// The code UNKNOWN_TOPIC_ID, which librdkafka 2.0.2 does not define.
     package static let unknownTopicID = KafkaCode(rawValue: 100)
     package static let topicAlreadyExists = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
     package static let topicAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
@@ -43,7 +45,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let unknownTopic = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-    /// `_INVALID_DIFFERENT_RECORD`, which librdkafka 2.0.2 does not have yet: another record of the batch is invalid.
+    /// The code `_INVALID_DIFFERENT_RECORD`: another record of the batch is invalid. librdkafka 2.0.2 does not define
+    /// it.
     package static let batchWithInvalidRecord = KafkaCode(rawValue: -138)
     package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
     package static let invalidReplicationFactor = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR)
@@ -57,29 +60,29 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let timedOutInQueue = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE)
     package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
     package static let notCoordinator = KafkaCode(RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
-    /// The system has no thread left, or no memory for one.
+    /// The code for a thread that could not be created, because of a limit or missing memory.
     package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
     package static let transactionalIDAuthorizationFailed = KafkaCode(
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
-    /// What to do about `noResources`.
+    /// The instruction for users after `noResources`.
     package static let roomForThreads =
         "give the process room for more threads: ulimit -u (RLIMIT_NPROC), the container's pids.max, memory"
 
-    /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
+    /// The name in rdkafka.h without its prefix, such as `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
 
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
-    /// Whether a commit failed because of a rebalance: it is repeated, or not needed any more.
+    /// Whether a commit failed because of a rebalance. It must be repeated, or is no longer needed.
     package var isRebalance: Bool {
         [.rebalanceInProgress, .illegalGeneration, .unknownMember].contains(self)
             || c == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST
     }
 
-    /// Whether another producer with the same transactional id has begun, or the transaction took longer than its time
-    /// limit and the brokers aborted it: which of them they do not tell.
+    /// Whether another producer with the same transactional id has started, or the brokers aborted the transaction
+    /// after its time limit. They do not report which.
     package var isFenced: Bool {
         [RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]
             .contains(c)
@@ -95,9 +98,10 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
 package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
-    /// librdkafka's sentence about this case. Never empty.
+    /// librdkafka's text for this error. Never empty.
     package let text: String
-    /// Whether the same call may be made again after a pause: nothing is lost, it may go on in the background.
+    /// Whether the same call may be repeated after a pause. Nothing is lost, and the operation may continue in the
+    /// background.
     package let isPassing: Bool
 
     package init(_ code: KafkaCode, _ text: String = "", isPassing: Bool = false) {
@@ -106,16 +110,16 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         self.isPassing = isPassing
     }
 
-    /// Returns the error of the last call on this thread, of the functions that return no code.
+    /// Returns the error of the last call on this thread, for functions that return no code.
     static func last(_ subject: String) -> KafkaError {
         let code = KafkaCode(rd_kafka_last_error())
         return KafkaError(code, "\(subject): \(code.text)")
     }
 
-    /// Takes over and frees an error object (rdkafka.h: the caller owns it).
+    /// Copies and frees an error object (rdkafka.h: the caller owns it).
     ///
-    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was
-    /// refused by brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing).
+    /// An error that requires rd_kafka_abort_transaction counts as not passing. After an abort, brokers rejected the
+    /// producer's next requests because of missing sequence numbers (<doc:KafkaFacts>, Producing).
     init(adopting error: OpaquePointer) {
         self.init(
             KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
@@ -126,23 +130,23 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(text) (\(code.name))" }
 }
 
-/// Throws what a function returned as a code.
+/// Throws if the code that a function returned is an error.
 func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") throws(KafkaError) {
     guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
 }
 
-/// Throws what a function returned as an error object, and frees it.
+/// Throws if a function returned an error object, and frees it.
 func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Lines for the user of a command that say which right is missing, or `nil` for codes about something else.
+/// Texts for a command's user that name the missing right, or `nil` for other codes.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil
     }
 
-    /// `topic a`, or `topics a, b`.
+    /// Returns `topic a`, or `topics a, b`.
     package static func naming(_ topics: [String]) -> String {
         "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
     }

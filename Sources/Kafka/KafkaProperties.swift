@@ -1,4 +1,4 @@
-/// A property as librdkafka names it (librdkafka's manual, "Configuration properties"), and its value.
+/// A property with librdkafka's name (librdkafka's manual, "Configuration properties"), and its value.
 package struct KafkaProperty: Hashable, Sendable {
     package let name: String
     package let value: String
@@ -17,7 +17,7 @@ extension [KafkaProperty] {
     func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
-/// A property of the user's that would break the promise, or that has a key of its own.
+/// A user's property that is refused, because it would break the promise or has its own configuration key.
 package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let section: KafkaProperties.Section
     package let name: String
@@ -26,7 +26,7 @@ package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertib
     package var description: String { "\(section.key): \(name) cannot be set: \(reason)" }
 }
 
-/// The librdkafka properties of the user's configuration, none of which breaks the promise.
+/// The user's librdkafka properties. None of them breaks the promise.
 package struct KafkaProperties: Sendable, Equatable {
     package enum Section: Hashable, Sendable, CaseIterable {
         case common, consumer, producer
@@ -35,15 +35,15 @@ package struct KafkaProperties: Sendable, Equatable {
     }
 
     package let common: [KafkaProperty]
-    /// For all consumers, in addition to `common`.
+    /// Properties of all consumers, in addition to `common`.
     package let consumer: [KafkaProperty]
-    /// For all producers, in addition to `common`.
+    /// Properties of all producers, in addition to `common`.
     package let producer: [KafkaProperty]
 
     package static let none = try! KafkaProperties()
 
-    /// Throws for the first property that may not be set. Whether librdkafka knows the others, and takes their values,
-    /// shows when a client is made (`validate()`).
+    /// Throws for the first property that may not be set. librdkafka checks the names and values of the others when a
+    /// client is created (`validate()`).
     package init(
         common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
     ) throws(RefusedProperty) {
@@ -74,20 +74,21 @@ package struct KafkaProperties: Sendable, Equatable {
 
     private static func refusal(of property: KafkaProperty) -> String? {
         if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
-        // librdkafka takes a topic's properties with this prefix, too.
+        // librdkafka also accepts a topic's properties with this prefix.
         let prefix = "topic."
         let plain = property.name.hasPrefix(prefix) ? String(property.name.dropFirst(prefix.count)) : property.name
         if plain == "partitioner", property.value == "random" {
-            return "what is written of one device has to be in one partition; take one that goes by the key"
+            return "all records of one device must be in one partition; use a partitioner that hashes the key"
         }
         if property.name == "coordinator.query.interval.ms", Int(property.value) ?? 0 > Int32.max / 1_000 {
-            return "librdkafka takes no more than \(Int32.max / 1_000)"
+            return "librdkafka's maximum is \(Int32.max / 1_000)"
         }
         return refusals.first { $0.names.contains(property.name) || $0.names.contains(plain) }?.reason
     }
 
-    /// Returns the property that asks for tokens (RFC 7628), and why this library cannot have them; `nil` if it can, or
-    /// no property asks. librdkafka would wait for tokens that nothing makes for ever.
+    /// Returns the property that requires OAUTHBEARER tokens (RFC 7628) and the reason why this library cannot create
+    /// or fetch them. Returns `nil` if it can, or if no property requires tokens. librdkafka would otherwise wait
+    /// forever for tokens.
     static func tokenRefusal(
         _ properties: [KafkaProperty], libraryVersion: Int32 = KafkaLibrary.version,
         hasOIDC: Bool = KafkaLibrary.hasOIDC
@@ -110,7 +111,7 @@ package struct KafkaProperties: Sendable, Equatable {
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (mechanism.name, "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it: the worker makes no tokens")
+        return (mechanism.name, "OAUTHBEARER also needs sasl.oauthbearer.method: oidc: the worker creates no tokens")
     }
 
     private static let refusals: [(reason: String, names: [String])] = [
@@ -142,28 +143,28 @@ package struct KafkaProperties: Sendable, Equatable {
         ),
         ("the worker does not use transactions, and each replay has one of its own", ["transactional.id"]),
         ("records of aborted transactions must not be sent (read_committed)", ["isolation.level"]),
-        ("the worker's own clients report them as often as its health needs", ["statistics.interval.ms"]),
+        ("the worker sets the interval that its health checks need", ["statistics.interval.ms"]),
         ("librdkafka's log goes to the worker's", ["log.queue"]),
         ("the worker reads librdkafka's log; use log.parts (kafka: warning)", ["log_level"]),
         (
-            "its topics would never be read or written; take them out of the configuration (patterns leave out "
-                + "Kafka's own)", ["topic.blacklist"]
+            "the listed topics would never be read or written; remove them from the configuration (patterns exclude "
+                + "Kafka's internal topics)", ["topic.blacklist"]
         ),
         (
-            "no code but librdkafka's own may come between the worker and Kafka",
+            "a plugin could change or drop records",
             ["plugin.library.paths", "interceptors"]
         ),
-        ("signals stop the worker; librdkafka's threads get none", ["internal.termination.signal"]),
-        ("the worker chooses what it is told", ["enabled_events"]),
-        ("the worker asks for the ends of partitions itself", ["enable.partition.eof"]),
+        ("signals stop the worker; librdkafka's threads must not receive them", ["internal.termination.signal"]),
+        ("the worker selects librdkafka's events", ["enabled_events"]),
+        ("the worker enables the events for partition ends where it needs them", ["enable.partition.eof"]),
         (
-            "librdkafka skips records behind a batch whose checksum is wrong; TLS protects batches on their way",
+            "with it, librdkafka skips records after a batch with a wrong checksum; use TLS to protect batches in transit",
             ["check.crcs"]
         ),
-        ("a topic that is gone has to be seen to be; create topics by themselves", ["allow.auto.create.topics"]),
-        ("one record that is refused would stop all that follow it", ["enable.gapless.guarantee"]),
+        ("the worker must detect a missing topic; create topics separately", ["allow.auto.create.topics"]),
+        ("one refused record would stop all later records", ["enable.gapless.guarantee"]),
         (
-            "headers and idempotence need brokers that tell what they know",
+            "headers and idempotence need the brokers' answer about the API versions they support",
             ["api.version.request", "api.version.fallback.ms", "broker.version.fallback"]
         ),
     ]

@@ -1,7 +1,7 @@
 import CRdkafka
 import Glibc
 
-/// A header of a record as lent bytes. A `nil` base address of `value` means null.
+/// A header of a record with borrowed bytes. A `nil` base address of `value` means null.
 @unsafe package struct MessageHeader {
     package var name: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -12,7 +12,7 @@ import Glibc
     }
 }
 
-/// A consumed record. Its bytes are lent for as long as it lives, and it pins the whole fetch buffer they came in.
+/// A consumed record. Its bytes are valid as long as it exists. It keeps the whole fetch buffer in memory.
 @safe package struct Message: ~Copyable {
     private let raw: UnsafeMutablePointer<rd_kafka_message_t>
 
@@ -22,47 +22,49 @@ import Glibc
 
     consuming func release() { discard self }
 
-    /// librdkafka's error where this is no record.
+    /// librdkafka's error if this message is not a record.
     var problem: KafkaError? {
         guard unsafe raw.pointee.err != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
         return unsafe KafkaError(KafkaCode(raw.pointee.err), String(cString: rd_kafka_message_errstr(raw)))
     }
 
-    /// Whether this is no record, but tells that `offset` is the next to be read, behind transaction markers as well.
+    /// Whether this message marks the partition's end: `offset` is the next one to read, and is above transaction
+    /// markers too.
     var isEnd: Bool { unsafe raw.pointee.err == RD_KAFKA_RESP_ERR__PARTITION_EOF }
 
     package var offset: Int64 { unsafe raw.pointee.offset }
 
     package var partition: Int32 { unsafe raw.pointee.partition }
 
-    /// The topic's handle, which stays its owner's.
+    /// The topic's handle, owned elsewhere.
     var topic: OpaquePointer { unsafe raw.pointee.rkt }
 
     /// The record's timestamp in milliseconds since the epoch, or -1 if it has none.
     package var timestampMs: Int64 { unsafe rd_kafka_message_timestamp(raw, nil) }
 
-    /// A `nil` base address means null.
+    /// The key. A `nil` base address means null.
     package var key: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len)
     }
 
-    /// A `nil` base address means null (a tombstone).
+    /// The value. A `nil` base address means null (a tombstone).
     package var value: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
 
-    /// Whether librdkafka cannot read the record's headers (more than 100,000 of them, or damaged). `forEachHeader`
-    /// finds none then.
+    /// Whether librdkafka cannot parse the record's headers, because they are corrupt or more than 100,000.
+    /// `forEachHeader` then finds none.
     package var hasUnreadableHeaders: Bool {
         var headers: OpaquePointer?
         let code = unsafe rd_kafka_message_headers(raw, &headers)
         return code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__NOENT
     }
 
-    /// Calls `body` with name and value of each header, in the record's order. The bytes are lent like the message's.
+    /// Calls `body` with the name and value of each header in the record's order. The bytes are valid as long as the
+    /// message's.
     package func forEachHeader(_ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void) {
         var headers: OpaquePointer?
-        // Parsed and copied by librdkafka on first access; owned by the message (rdkafka.h).
+        // librdkafka parses and copies the headers on first access. The message owns them (rdkafka.h).
         guard unsafe rd_kafka_message_headers(raw, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR else { return }
         unsafe forEach(in: headers, body)
     }
@@ -84,12 +86,12 @@ func forEach(
     }
 }
 
-/// Makes a list of headers, which the caller owns.
+/// Creates a list of headers, which the caller owns.
 func makeHeaders(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer? {
     let list = unsafe rd_kafka_headers_new(headers.count)
     for index in 0..<headers.count {
         let header = unsafe headers[index]
-        // Both are copied (rdkafka.h).
+        // Name and value are copied (rdkafka.h).
         _ = unsafe rd_kafka_header_add(
             list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
     }

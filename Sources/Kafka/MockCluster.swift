@@ -1,13 +1,13 @@
 import CRdkafka
 
-/// librdkafka's in-process brokers: real TCP ports that other processes can use, nothing durable, no scale
-/// (<doc:KafkaFacts>). Topics are made on first use with 4 partitions, or by `create`.
+/// librdkafka's in-process brokers. They listen on real TCP ports for any process, but store nothing durably and do not
+/// scale (<doc:KafkaFacts>). Topics are created by `create`, or on first use with 4 partitions.
 @safe package final class MockCluster {
     private let client: ClientHandle
     package let raw: OpaquePointer
 
     package init() throws(KafkaError) {
-        // The client is only the place the brokers live in; its own connection is never used.
+        // The client only hosts the brokers. Its own connection is never used.
         client = try ClientHandle(RD_KAFKA_PRODUCER, KafkaProperty.list(["client.id": "mock", "log_level": "0"]))
         guard let raw = unsafe rd_kafka_mock_cluster_new(client.raw, 1) else {
             throw KafkaError(.wrongState, "the in-process brokers could not be started")
@@ -17,7 +17,7 @@ import CRdkafka
 
     deinit { unsafe rd_kafka_mock_cluster_destroy(raw) }
 
-    /// `host:port`, comma separated; on loopback.
+    /// The brokers' addresses as `host:port`, separated by commas, on the loopback interface.
     package var bootstrapServers: String { unsafe String(cString: rd_kafka_mock_cluster_bootstraps(raw)) }
 
     package func create(_ topic: String, partitions: Int) throws(KafkaError) {

@@ -1,16 +1,16 @@
 import CRdkafka
 
-/// A client that asks brokers for offsets. Each call waits at most `timeoutMs` for each answer.
+/// A client that requests offsets from brokers. Each call waits up to `timeoutMs` for each answer.
 @safe package class OffsetClient {
     let client: ClientHandle
 
-    /// The special timestamps of ListOffsets (Kafka protocol): the log's end (of read-committed records) and its start.
+    /// The special timestamps of ListOffsets (Kafka protocol) for the log's end (of committed records) and its start.
     package static let (logEnd, logStart): (Int64, Int64) = (-1, -2)
 
     init(_ client: ClientHandle) { self.client = client }
 
-    /// Returns the first offset that each partition holds, and the end of what can be read of it. Leaves out partitions
-    /// whose leaders cannot tell. Throws as `offsets` does.
+    /// Returns the first offset of each partition and the end of its readable records. Omits partitions whose leader
+    /// has no answer. Throws as `offsets` does.
     package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
@@ -21,18 +21,18 @@ import CRdkafka
         return bounds
     }
 
-    /// Returns the offset of the first record with this timestamp (milliseconds since the epoch) or a later one, or of
-    /// the place `logEnd` or `logStart`. Leaves out partitions that have none.
+    /// Returns for each partition the offset of the first record with this timestamp (milliseconds since the epoch) or
+    /// a later one, or the offset of `logEnd` or `logStart`. Omits partitions without such an offset.
     ///
-    /// A leader that cannot tell is an error for a timestamp, and left out for a place. Throws if a leader does not
-    /// answer in time or one partition has no leader: librdkafka drops the answers of all others then (rdkafka.c,
-    /// rd_kafka_offsets_for_times).
+    /// If a leader has no answer, a call with a timestamp throws, and one with `logEnd` or `logStart` omits the
+    /// partition. Throws if a leader does not answer in time or a partition has no leader, because librdkafka then
+    /// drops all other answers (rdkafka.c, rd_kafka_offsets_for_times).
     package func offsets(
         of partitions: [TopicPartition], fromMs time: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
         let list = PartitionList(capacity: partitions.count)
-        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which passes the time
-        // through).
+        // The field `offset` carries the time in the request and the offset in the answer (rdkafka.h,
+        // rd_kafka_offsets_for_times).
         for partition in partitions { list.add(partition, offset: time) }
         try check(unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs))
         var found: [TopicPartition: Int64] = [:]
@@ -49,7 +49,7 @@ import CRdkafka
         return found
     }
 
-    /// Returns what the group has committed. A partition with an unfinished transaction has the code
+    /// Returns the group's committed offsets. A partition in an unfinished transaction has the code
     /// RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         let list = PartitionList(partitions)

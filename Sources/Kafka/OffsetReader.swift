@@ -1,20 +1,18 @@
 import CRdkafka
 
-/// Reads partitions of any topics from any offsets, and moves to others at any time, which a consumer of a group cannot
-/// do reliably (<doc:KafkaFacts>, Reading). It joins no group, commits nothing, and reads committed records only. One
-/// thread.
+/// Reads committed records of any partitions from any offset, and can seek at any time, which a consumer of a group
+/// cannot do reliably (<doc:KafkaFacts>, Reading). It joins no group and commits nothing. Use it on one thread.
 ///
-/// All partitions that are read share one queue, and what librdkafka reads ahead is bounded for all of them together.
-/// With eight partitions at a time 1,000 single records at random places took 0.5 s (librdkafka 2.0.2, one broker
-/// beside it).
+/// All partitions share one queue and one limit for records read ahead. Reading 1,000 single records at random offsets
+/// of eight partitions took 0.5 s (librdkafka 2.0.2, one local broker).
 @safe package final class OffsetReader: OffsetClient {
-    /// What is reported of a partition in the place of a record.
+    /// The event of a partition that is reported instead of a record.
     package enum Trouble: Hashable, Sendable {
-        /// Nothing stands at or behind this offset now. Records that come later are read.
+        /// The partition has no record at this offset or above it now. Later records will be read.
         case end(offset: Int64)
-        /// The log has no such offset, or not any more. Reading stops.
+        /// The partition does not have the requested offset. Reading stops.
         case outOfRange
-        /// A batch that begins here, or the record at this offset, cannot be read. It is fetched again and again.
+        /// The batch or record at this offset cannot be read. librdkafka fetches it again and again.
         case unreadable(offset: Int64, KafkaError)
         case failed(KafkaError)
 
@@ -31,20 +29,22 @@ import CRdkafka
 
     private let queue: OpaquePointer
     private var waker: FetchWaker?
-    /// How long to wait for a record before the brokers' threads are woken, which may sleep a second before they find
-    /// out that there is something else to fetch.
+    /// The wait for a record after which the brokers' threads are woken. They may sleep for a second before they notice
+    /// that another offset must be fetched.
     private let wakeEveryMs: Int32
-    /// The topics that were asked for. They are kept because librdkafka asks for those it knows.
+    /// The topics read so far. They are kept because librdkafka requests metadata of the topics it knows.
     private var topics: [String: OpaquePointer] = unsafe [:]
     private var partitions: Set<TopicPartition> = []
 
-    /// Makes a client. No broker needs to be there.
+    /// Creates a client. No broker needs to be reachable.
     ///
     /// - Parameters:
-    ///   - group: the group whose commits `committed(_:timeoutMs:)` returns, if any. Only that needs a right to it.
-    ///   - fetchKilobytes: how much is fetched of a partition at once (at least one batch): little for single records,
-    ///     much for whole logs.
-    ///   - idleMs: how long a broker keeps a fetch that finds nothing: short if the reader moves to other places.
+    /// - group: the group whose commits `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a right to
+    ///   the group.
+    /// - fetchKilobytes: the size of one fetch of a partition (at least one batch). Use little for single records and
+    ///   much for whole logs.
+    /// - idleMs: how long a broker waits with the answer to a fetch that finds no records. Use little if the reader
+    ///   seeks often.
     package init(
         _ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int, idleMs: Int32 = 10
     ) throws(KafkaError) {
@@ -52,13 +52,14 @@ import CRdkafka
         var fixed = KafkaProperty.list([
             "max.partition.fetch.bytes": "\(fetchKilobytes << 10)", "queued.min.messages": "20000",
             "queued.max.messages.kbytes": "4096",
-            // A request that is not answered yet delays those behind it, also where one waits at its log's end.
+            // An unanswered fetch delays those after it, even if it waits at its partition's end.
             "fetch.min.bytes": "1", "fetch.wait.max.ms": "\(idleMs)", "fetch.error.backoff.ms": "100",
-            // Read from the leader: a follower may not have the records yet, and would report none.
+            // Read from leaders. A follower may lack the newest records and would report the end too early.
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // It has no session. librdkafka would compare the default with the user's `max.poll.interval.ms`.
+            // The reader has no session, but librdkafka would compare the default with the user's
+            // `max.poll.interval.ms`.
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
@@ -77,12 +78,12 @@ import CRdkafka
 
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    // MARK: Questions; each waits at most `timeoutMs`
+    // MARK: Metadata
 
-    /// Describes these topics and creates none. `code` says why one cannot be used, `.topicAuthorizationFailed` among
-    /// others.
+    /// Returns descriptions of these topics without creating any. `code` is the reason why a topic cannot be used, such
+    /// as `.topicAuthorizationFailed`.
     ///
-    /// - Parameter names: some hundred at most. librdkafka keeps them, and searches all that it keeps for each.
+    /// - Parameter names: at most a few hundred. librdkafka keeps them and searches the whole list for each.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
         return try client.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
@@ -90,10 +91,10 @@ import CRdkafka
 
     // MARK: Reading
 
-    /// The offset with which `start` begins at the oldest record.
+    /// The offset with which `start` reads from the oldest record.
     package static let beginning = Int64(RD_KAFKA_OFFSET_BEGINNING)
 
-    /// Reads a partition from this offset on. Records from where it was read before do not come any more.
+    /// Reads a partition from this offset on, and drops records read ahead from elsewhere.
     package func start(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) {
         stop(partition)
         let topic = try unsafe topic(partition.topic)
@@ -104,16 +105,16 @@ import CRdkafka
         client.wakeFetchers()
     }
 
-    /// Stops reading a partition and drops what was read ahead of it.
+    /// Stops reading a partition and drops its records that were read ahead.
     package func stop(_ partition: TopicPartition) {
         guard let topic = unsafe topics[partition.topic], partitions.remove(partition) != nil else { return }
-        // The client's main thread answers, since there is no offset to be stored. What stands in the queue has an
-        // older version then, and librdkafka skips it (rdkafka_queue.c).
+        // The client's main thread answers, because there is no offset to store. Records in the queue then have an
+        // outdated version, and librdkafka skips them (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 
-    /// Lends the next record to `record`, or reports what stands in its place. Returns false if nothing came within
-    /// `timeoutMs`.
+    /// Passes the next record to `record`, or the event in its place to `trouble`. Returns `false` if there was none
+    /// within `timeoutMs`.
     package func next(
         timeoutMs: Int32, record: (TopicPartition, borrowing Message) -> Void,
         trouble: (TopicPartition, Trouble) -> Void
@@ -154,17 +155,18 @@ extension OffsetReader {
         case topics([String])
     }
 
-    /// Returns which rights the client's group lacks, or `nil`: to use the group, or to read some of these topics.
-    /// Joins no group, and changes nothing. Waits at most `timeoutMs`; a right about which no answer came in time is
-    /// not missing.
+    /// Returns which rights the client's group lacks to use the group or to read these topics, or `nil` if none. Joins
+    /// no group and changes nothing. Waits up to `timeoutMs`. A right without an answer in time does not count as
+    /// missing.
     ///
     /// The coordinator is asked to commit a partition that does not exist, which it always refuses. Before that it
-    /// checks the right to read the group, and then the right to read the topic. (Its other answers need the right to
-    /// describe them only.) One commit is sent for each topic: librdkafka 2.0.2 copies one partition's error onto all.
+    /// checks the right to read the group, and then the right to read the topic. (Other requests check only the right
+    /// to describe.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to all
+    /// partitions.
     package func missingRights(to topics: [String], timeoutMs: Int32) -> MissingRights? {
         let replies: OpaquePointer = unsafe rd_kafka_queue_new(client.raw)
         defer { unsafe rd_kafka_queue_destroy(replies) }
-        // Topics whose answer is missing, by the commit's tag.
+        // The unanswered topics by the commit's tag.
         var asked: [UInt64: String] = [:]
         for (topic, tag) in zip(topics, (1 as UInt64)...) {
             let list = PartitionList([CommitEntry(TopicPartition(topic, .max - 1), offset: 0)])
@@ -182,7 +184,7 @@ extension OffsetReader {
                 if event.code == .groupAuthorizationFailed { isGroupDenied = true }
                 if event.code == .topicAuthorizationFailed { denied.append(topic) }
             }
-            // A group that may not even be described has no coordinator to answer. That is an error of the client.
+            // Without the right to describe the group, no coordinator is found, and the client reports the error.
             client.poll(timeoutMs: 0) { if $0.code == .groupAuthorizationFailed { isGroupDenied = true } }
         }
         if isGroupDenied { return .group }

@@ -1,21 +1,21 @@
 import CRdkafka
 
-/// The records of one assigned partition, from its assignment until its revocation. Records that are not read stay in
-/// librdkafka, which stops fetching at its own limits (backpressure). Consumer's thread.
+/// The records of one assigned partition, from its assignment until its revocation. Unread records stay in librdkafka,
+/// which stops fetching at its limits (backpressure). Used on the consumer's thread only.
 @safe package final class PartitionQueue {
     package let partition: TopicPartition
     private let shared: SharedQueueState
-    /// `nil` once the partition was given up.
+    /// librdkafka's queue, or `nil` after `close`.
     private var queue: OpaquePointer?
-    /// Messages that were taken off `queue`. Those from `first` on are owned and not read yet.
+    /// The messages taken from `queue`. Those from `first` on are unread and owned.
     private var taken: [UnsafeMutablePointer<rd_kafka_message_t>] = unsafe []
     private var first = 0
-    /// The offset that is read next, where `read` met the log's end, for its caller to take.
+    /// The next offset to read if `read` has reached the log's end. The caller takes it.
     package var end: Int64?
 
-    /// Splits the partition's queue off the consumer's. Call it before the partition is assigned: the mark that the
-    /// application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
-    /// rd_kafka_toppar_op_fetch_start), so that no record goes to the consumer's queue.
+    /// Splits the partition's queue off the consumer's. Call it before the assignment. The flag that the application
+    /// forwards this queue stops librdkafka from forwarding it to the consumer's queue (rdkafka_partition.c,
+    /// rd_kafka_toppar_op_fetch_start).
     init?(_ partition: TopicPartition, _ shared: SharedQueueState) {
         guard
             let queue = unsafe rd_kafka_queue_get_partition(
@@ -25,7 +25,7 @@ import CRdkafka
         self.shared = shared
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
-        // An error that was not read in an earlier assignment is still there.
+        // Unread errors of an earlier assignment are still in the queue.
         while hasTaken(upTo: .max) { dropTaken() }
         if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
     }
@@ -34,18 +34,18 @@ import CRdkafka
 
     package var isClosed: Bool { unsafe queue == nil }
 
-    /// The most records that can be read without waiting. librdkafka also counts marks of its own (one at each
-    /// assignment). A queue wakes its reader again only after it was read until this was 0.
+    /// The maximum number of records that can be read without waiting. librdkafka also counts control messages (one per
+    /// assignment). A queue wakes its reader again only after it was read until this count was 0.
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe taken.count - first + rd_kafka_queue_length(queue)
     }
 
-    /// Lends at most `max` records to `body` in offset order, each for its call, without waiting. Returns how many it
-    /// took.
+    /// Passes up to `max` records to `body` in offset order without waiting, each valid during its call. Returns how
+    /// many it took.
     ///
-    /// `body` returns false for a record that it does not take. That record comes again with the next call. `body` must
-    /// not consume or assign.
+    /// If `body` returns `false` for a record, the next call starts with that record. `body` must not consume or
+    /// assign.
     @discardableResult
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         var count = 0
@@ -70,7 +70,7 @@ import CRdkafka
         return count
     }
 
-    /// Whether a message can be read. Takes at most `limit` off librdkafka's queue if none is left.
+    /// Whether a message is ready. If none is, takes up to `limit` from librdkafka's queue.
     private func hasTaken(upTo limit: Int) -> Bool {
         if unsafe first < taken.count { return true }
         unsafe taken.removeAll(keepingCapacity: true)
@@ -86,7 +86,7 @@ import CRdkafka
         }
     }
 
-    /// Releases librdkafka's queue. Records that were not read are dropped.
+    /// Releases librdkafka's queue. Unread records are dropped.
     package func close() {
         guard let queue = unsafe queue else { return }
         dropTaken()
@@ -100,9 +100,9 @@ import CRdkafka
     let client: ClientHandle
     let wakeUpDescriptor: Int32
     var waker: FetchWaker?
-    /// Errors of partitions, until the consumer is served.
+    /// Errors of partitions, which the consumer's next `serve` delivers.
     var events: [ConsumerEvent] = []
-    /// Where rd_kafka_consume_batch_queue puts messages.
+    /// The buffer for messages of rd_kafka_consume_batch_queue.
     private var slots: [UnsafeMutablePointer<rd_kafka_message_t>?] = unsafe Array(repeating: nil, count: 512)
 
     init(_ client: ClientHandle, waker: FetchWaker?, wakeUpDescriptor: Int32) {
@@ -111,11 +111,11 @@ import CRdkafka
         self.wakeUpDescriptor = wakeUpDescriptor
     }
 
-    /// Takes messages off a queue without waiting.
+    /// Takes messages from a queue without waiting.
     func take(
         from queue: OpaquePointer, atMost limit: Int, into list: inout [UnsafeMutablePointer<rd_kafka_message_t>]
     ) {
-        // The call waits until the array is full or the timeout is over, and even a timeout of 0 costs a timed wait.
+        // The call waits until the array is full or the timeout ends, and even a timeout of 0 costs a timed wait.
         let size = unsafe min(rd_kafka_queue_length(queue), limit, slots.count)
         guard size > 0 else { return }
         let count = unsafe rd_kafka_consume_batch_queue(queue, 0, &slots, size)

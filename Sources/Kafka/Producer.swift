@@ -1,24 +1,24 @@
 import CRdkafka
 
-/// A topic of a producer. It stays valid when the producer is rebuilt.
+/// A topic of a producer. It stays valid after `rebuild`.
 package struct ProducerTopic: Hashable, Sendable {
     package let index: Int
 }
 
 /// An idempotent producer.
 ///
-/// `produce` and `serve` belong to one thread. A record counts as written only when its report says so. While the queue
-/// is full, read less until reports drain it. After an event of a fatal error, call `rebuild`.
+/// Call `produce` and `serve` on one thread. A record counts as written only when its report says so. While the queue
+/// is full, read less until reports drain it. After a fatal error event, call `rebuild`.
 @safe package final class Producer {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
     private(set) var client: ProducerClient
-    /// Clients that met a fatal error, until their last reports were handed out.
+    /// Clients that failed fatally, until their last reports were delivered.
     private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
-    /// - Parameter wakeUpDescriptor: as of `Consumer`, for reports and events.
+    /// - Parameter wakeUpDescriptor: as for `Consumer`, for reports and events.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
@@ -27,7 +27,7 @@ package struct ProducerTopic: Hashable, Sendable {
 
     deinit { client.purge() }
 
-    /// Returns the topic's handle. The topic should exist: one that the first record creates was seen to block an
+    /// Returns the topic's handle. The topic should exist, because creating it with the first record can block an
     /// idempotent producer.
     package func topic(_ name: String) throws(KafkaError) -> ProducerTopic {
         if let index = topicNames.firstIndex(of: name) { return ProducerTopic(index: index) }
@@ -36,7 +36,7 @@ package struct ProducerTopic: Hashable, Sendable {
         return ProducerTopic(index: topicNames.count - 1)
     }
 
-    /// Fetches the metadata of the topics looked up so far, so that the first record does not wait for it.
+    /// Fetches the metadata of the known topics, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
         let topics = try client.handle.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
         for topic in topics.values where topic.code != .none {
@@ -63,7 +63,7 @@ package struct ProducerTopic: Hashable, Sendable {
             headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
-    /// Queues a record that could not be written again, under its old tag. If it is not queued, it can be tried again.
+    /// Queues an undelivered record again with its old tag. If it could not be queued, call this again later.
     package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
         let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }
         return unsafe UndeliveredRecord.withBytes(of: record.key) { key in
@@ -82,17 +82,17 @@ package struct ProducerTopic: Hashable, Sendable {
         let code = unsafe crdkafka_produce(
             client.handle.raw, client.topics[topic.index], partition, key.baseAddress, key.count, value.baseAddress,
             value.count, headers, timestampMs, tag)
-        // The headers are librdkafka's only when the record was taken (rdkafka.h, RD_KAFKA_V_HEADERS).
+        // librdkafka owns the headers only if it accepted the record (rdkafka.h, RD_KAFKA_V_HEADERS).
         if code != RD_KAFKA_RESP_ERR_NO_ERROR, let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) }
         return KafkaCode(code)
     }
 
     // MARK: Reports
 
-    /// The number of records whose report was not handed out yet, those of replaced clients included.
+    /// The number of records without a delivered report, including those of replaced clients.
     package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
-    /// Hands out reports and events, waiting at most `timeoutMs` for the first. Returns how many reports there were.
+    /// Delivers reports and events, and waits up to `timeoutMs` for the first one. Returns the number of reports.
     /// `report` may produce.
     @discardableResult
     package func serve(
@@ -100,15 +100,15 @@ package struct ProducerTopic: Hashable, Sendable {
     ) -> Int {
         var count = client.serve(timeoutMs: timeoutMs, report: report, event: event)
         guard !former.isEmpty else { return count }
-        // Errors of replaced clients do not matter any more.
+        // Errors of replaced clients are ignored.
         for old in former { count += old.serve(timeoutMs: 0, report: report, event: { _ in }) }
         former.removeAll { $0.outstanding == 0 }
         return count
     }
 
-    /// Replaces a client that met a fatal error. `serve` hands out a report for every record that the old one still
-    /// held, whose code says that it was purged, whether or not a broker has it. Waits for nothing. Throws, and changes
-    /// nothing, if no new client can be made.
+    /// Replaces a client after a fatal error, without waiting. `serve` delivers a report for each record in the old
+    /// client. Its code says that the record was purged, even if a broker has it. If no new client can be created, this
+    /// throws and changes nothing.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }

@@ -1,9 +1,9 @@
 import CRdkafka
 
-/// One `rd_kafka_t` of a producer with its topics.
+/// One `rd_kafka_t` of a producer and its topics.
 @safe final class ProducerClient {
     let handle: ClientHandle
-    /// By `ProducerTopic.index`; owned.
+    /// The topics by `ProducerTopic.index`, owned.
     private(set) var topics: [OpaquePointer] = unsafe []
 
     init(_ settings: ProducerSettings, wakeUpDescriptor: Int32) throws(KafkaError) {
@@ -14,7 +14,7 @@ import CRdkafka
 
     deinit { unsafe topics.forEach { unsafe rd_kafka_topic_destroy($0) } }
 
-    /// Adds a topic. Reports carry its index plus one as the topic's opaque.
+    /// Adds a topic. In reports, the topic's opaque value is its index plus one.
     func add(_ name: String) throws(KafkaError) {
         let configuration: OpaquePointer = unsafe rd_kafka_default_topic_conf_dup(handle.raw)
         unsafe rd_kafka_topic_conf_set_opaque(configuration, UnsafeMutableRawPointer(bitPattern: topics.count + 1))
@@ -23,9 +23,10 @@ import CRdkafka
 
     var outstanding: Int { Int(unsafe rd_kafka_outq_len(handle.raw)) }
 
-    /// Gives up on all records, those in flight too. Each gets its report. Waits for nothing.
+    /// Drops all records, including those in flight, without waiting. Each gets a report.
     func purge() {
-        // Without the last flag it waits without limit for every broker's thread, and one may be looking up a name.
+        // Without the last flag, the call waits without limit for all brokers' threads, one of which may be resolving a
+        // name.
         let flags = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING
         _ = unsafe rd_kafka_purge(handle.raw, flags)
     }

@@ -15,10 +15,10 @@ package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
 
 package struct CommittedOffset: Hashable, Sendable {
     package let partition: TopicPartition
-    /// The next offset to read, or `nil` if nothing is committed.
+    /// The next offset to read, or `nil` if there is no commit.
     package let offset: Int64?
     package let metadata: [UInt8]
-    /// `.none`, or why this partition's offset could not be read.
+    /// `.none`, or the error of reading this partition's offset.
     package let code: KafkaCode
 
     package init(partition: TopicPartition, offset: Int64?, metadata: [UInt8], code: KafkaCode = .none) {
@@ -32,7 +32,8 @@ package struct CommittedOffset: Hashable, Sendable {
 package struct CommitEntry: Hashable, Sendable {
     package let partition: TopicPartition
     package let offset: Int64
-    /// Printable ASCII: a NUL is read back as garbage before librdkafka 2.6.1. A broker refuses more than 4,096 bytes.
+    /// The metadata, in printable ASCII because librdkafka before 2.6.1 reads a NUL back as garbage. A broker rejects
+    /// more than 4,096 bytes.
     package let metadata: [UInt8]
 
     package init(_ partition: TopicPartition, offset: Int64, metadata: [UInt8] = []) {
@@ -62,7 +63,7 @@ package struct CommitEntry: Hashable, Sendable {
     deinit { unsafe rd_kafka_topic_partition_list_destroy(raw) }
 
     func add(_ partition: TopicPartition, offset: Int64? = nil, metadata: [UInt8] = []) {
-        // The topic's name is copied (rdkafka.h).
+        // librdkafka copies the topic's name (rdkafka.h).
         let element = unsafe rd_kafka_topic_partition_list_add(raw, partition.topic, partition.partition)
         guard let element = unsafe element else { return }
         if let offset { unsafe element.pointee.offset = offset }
@@ -89,7 +90,7 @@ extension UnsafePointer<rd_kafka_topic_partition_list_t> {
 extension rd_kafka_topic_partition_t {
     var identity: TopicPartition { unsafe TopicPartition(String(cString: topic), partition) }
 
-    /// The element as an answer about committed offsets. Logical offsets (negative) mean that there is none.
+    /// The element as a committed offset. Negative (logical) offsets mean that there is none.
     var committed: CommittedOffset {
         let bytes = unsafe UnsafeRawBufferPointer(start: metadata, count: metadata == nil ? 0 : metadata_size)
         return unsafe CommittedOffset(

@@ -1,10 +1,10 @@
 internal import Glibc
 
-/// Why a command ends before its work is done: one line that says what to do.
+/// The reason why a command ends before its work is done, in one line that includes what to do.
 package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         case failed
-        /// A signal or `--deadline` ended it, and the same command goes on with what is left.
+        /// A signal or `--deadline` ended the command. The same command continues its work.
         case stopped
         case unknownTopic
     }
@@ -18,7 +18,7 @@ package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertibl
     }
 }
 
-/// How long a command waits for brokers that do not answer, and where it reports them.
+/// The limit of a command's wait for brokers, and the function that reports the wait.
 package struct BrokerWait {
     private let servers: String
     private let limitMs: Int64?
@@ -26,9 +26,9 @@ package struct BrokerWait {
     private let report: (String) -> Void
 
     /// - Parameters:
-    ///   - limitMs: how long brokers may leave one question unanswered; `nil` for as long as the command runs.
-    ///   - leftMs: tells how many milliseconds the command has left, 0 once it is to stop.
-    ///   - report: gets what is wrong and is tried again.
+    /// - limitMs: how long brokers may leave one request unanswered, or `nil` for as long as the command runs.
+    /// - leftMs: returns how many milliseconds the command has left, or 0 if it must stop.
+    /// - report: receives errors that are retried.
     package init(
         _ cluster: ClusterSettings, limitMs: Int64?, leftMs: @escaping () -> Int64, report: @escaping (String) -> Void
     ) {
@@ -64,11 +64,11 @@ package struct BrokerWait {
         }
     }
 
-    /// Repeats a question until it is answered, the limit has passed or the command is to stop.
+    /// Repeats a request until it is answered, the limit has passed or the command must stop.
     ///
     /// - Parameters:
-    ///   - denial: the line for an error that says which right is missing; `nil` for any other error.
-    ///   - question: gets its time limit in milliseconds.
+    /// - denial: returns the text for an error that means a missing right, or `nil` for other errors.
+    /// - question: sends the request. It receives its time limit in milliseconds.
     package func answer<R>(
         about subject: String, from client: OffsetReader, denial: (KafkaCode) -> String? = { _ in nil },
         _ question: (Int32) throws(KafkaError) -> R
@@ -82,7 +82,7 @@ package struct BrokerWait {
             } catch {
                 if let line = denial(error.code) { throw CommandFailure(line) }
                 reason = error.text
-                // The client's own words say why no broker can be reached.
+                // The client's own errors explain why no broker can be reached.
                 for case .error(let error) in client.events() { reason = error.text }
             }
             let silence = "no broker of \(servers) answers"
@@ -108,18 +108,18 @@ package struct BrokerWait {
         return found.all
     }
 
-    /// Returns the first offset of each partition and the end of what can be read of it, also of partitions whose
-    /// leader is just being elected.
+    /// Returns the first offset of each partition and the end of its readable records. Waits for partitions whose
+    /// leader is being elected.
     package func bounds(
         of partitions: [TopicPartition], from client: OffsetReader
     ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
         let topics = Set(partitions.map(\.topic)).sorted()
         return try answer(about: topics.joined(separator: ", "), from: client) { timeoutMs throws(KafkaError) in
-            // A leader that has moved is found by asking for the topics first.
+            // Requesting the topics' metadata first finds the new leader after an election.
             _ = try client.topics(named: topics, timeoutMs: timeoutMs)
             let found = try client.bounds(of: partitions, timeoutMs: timeoutMs)
             guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
-            throw KafkaError(.timedOut, "the leader of \(silent) does not tell which offsets it has")
+            throw KafkaError(.timedOut, "the leader of \(silent) did not return its offsets")
         }
     }
 }
@@ -130,22 +130,22 @@ package enum ReadingStart: Equatable, Sendable {
     case time(Int64)
 }
 
-/// Reads the partitions of one topic for a command, without joining a group. One thread.
+/// Reads the partitions of one topic for a command, without joining a group. Use it on one thread.
 ///
-/// Partitions whose next offset the broker does not have any more are read on from the beginning of their logs.
+/// If a partition's next offset no longer exists, the partition is read from the beginning of its log.
 package final class TopicReader {
     package let topic: String
     package let client: OffsetReader
     private let wait: BrokerWait
-    /// Where the logs began and ended when the reader was made.
+    /// The offsets at which the logs began and ended when the reader was created.
     package let bounds: [TopicPartition: Range<Int64>]
-    /// The next offset to read of each partition that was started.
+    /// The next offset to read of each started partition.
     package private(set) var positions: [TopicPartition: Int64] = [:]
     private var nextLookMs: Int64
 
     private static let lookPauseMs: Int64 = 5_000
 
-    /// - Parameter group: the group whose commits `client` is asked for, if any.
+    /// - Parameter group: the group whose commits the client returns, or `nil`.
     package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
     ) throws {
@@ -153,7 +153,7 @@ package final class TopicReader {
             OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100), topic: topic, wait)
     }
 
-    /// Reads with a client that reads nothing else at the same time.
+    /// - Parameter client: must read nothing else at the same time.
     package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws {
         self.client = client
         self.topic = topic
@@ -171,7 +171,7 @@ package final class TopicReader {
             let found = try wait.answer(about: topic, from: client) { timeoutMs throws(KafkaError) in
                 try client.offsets(of: Array(bounds.keys), fromMs: timestampMs, timeoutMs: timeoutMs)
             }
-            // A partition without such a record has only what comes.
+            // A partition without such a record is read from its end.
             return bounds.reduce(into: [:]) {
                 $0[$1.key] = max($1.value.lowerBound, min(found[$1.key] ?? .max, $1.value.upperBound))
             }
@@ -187,11 +187,11 @@ package final class TopicReader {
         positions[partition] = offset
     }
 
-    /// Whether all has been read that was there when the reader was made.
+    /// Whether all records that existed when the reader was created have been read.
     package var isCaughtUp: Bool { bounds.allSatisfy { positions[$0.key] ?? 0 >= $0.value.upperBound } }
 
-    /// Lends records to `body` until it returns false, waiting at most `timeoutMs` when there is none; throws when
-    /// reading cannot go on.
+    /// Passes records to `body` until it returns `false`. Waits up to `timeoutMs` if there is none. Throws if reading
+    /// cannot continue.
     package func read(timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool) throws {
         var timeoutMs = timeoutMs
         var isWanted = true
@@ -218,10 +218,10 @@ package final class TopicReader {
                 let position = positions[partition]
             else { return }
             if range.lowerBound > position {
-                wait.say("\(range.lowerBound - position) offsets of \(partition) were gone before they were read")
+                wait.say("\(range.lowerBound - position) offsets of \(partition) were deleted before they were read")
             } else {
-                // By now the new log may reach beyond the offset that was out of range a moment ago.
-                wait.say("\(partition): its log was recreated or cut; it is read from its beginning")
+                // The new log may meanwhile have grown beyond the offset that was out of range.
+                wait.say("\(partition): the topic was recreated or truncated; reading from its beginning")
             }
             try start(partition, at: range.lowerBound)
         case .unreadable(let offset, let error):
@@ -232,8 +232,8 @@ package final class TopicReader {
         }
     }
 
-    /// Also reads partitions that were added from the beginning, and all of them where a recreated topic has fewer. To
-    /// be called between reads; asks the brokers every five seconds.
+    /// Reads added partitions from their beginning. If a recreated topic has fewer partitions, reads all of them from
+    /// their beginning. Call it between reads. It asks the brokers every five seconds.
     package func followTopic() throws {
         guard Stopwatch.nowMs >= nextLookMs else { return }
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
@@ -246,11 +246,11 @@ package final class TopicReader {
         let code = found?.code ?? .unknownTopic
         if let denial = Denial.reading(topic, code) { throw CommandFailure(denial) }
         guard code == .none, let found else {
-            return wait.say(code.isUnknownTopic ? "\(topic): there is no such topic now" : "\(topic): \(code.text)")
+            return wait.say(code.isUnknownTopic ? "\(topic): the topic no longer exists" : "\(topic): \(code.text)")
         }
-        // Partitions are never taken away.
+        // Kafka never removes partitions from a topic, so the topic was recreated.
         if found.partitions < positions.count {
-            wait.say("\(topic): the topic was recreated; it is read from its beginning")
+            wait.say("\(topic): the topic was recreated; reading from its beginning")
             for partition in positions.keys { client.stop(partition) }
             positions = [:]
         }

@@ -4,7 +4,7 @@ import Glibc
 package struct TopicDescription: Hashable, Sendable {
     package var name: String
     package var partitions: Int
-    /// `.none`, or why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
+    /// `.none`, or the reason why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
     package var code = KafkaCode.none
 
     package var all: [TopicPartition] { (0..<Int32(clamping: partitions)).map { TopicPartition(name, $0) } }
@@ -24,34 +24,34 @@ package struct NewTopic: Hashable, Sendable {
     }
 }
 
-/// What of a topic's configuration the promise depends on.
+/// The part of a topic's configuration on which the promise depends.
 package struct TopicConfiguration: Hashable, Sendable {
-    /// `cleanup.policy`, split at its commas: `delete`, `compact`.
+    /// The values of `cleanup.policy`: `delete`, `compact`.
     package var cleanupPolicies: [String]
-    /// `retention.ms`, or `nil` for no limit.
+    /// The value of `retention.ms`, or `nil` for no limit.
     package var retentionMs: Int64?
-    /// `retention.bytes` of each partition, or `nil` for no limit.
+    /// The value of `retention.bytes` (per partition), or `nil` for no limit.
     package var retentionBytes: Int64?
-    /// `unclean.leader.election.enable`: a replica that lacks records may become the leader.
+    /// The value of `unclean.leader.election.enable`: whether a replica that lacks records may become the leader.
     package var electsUncleanLeaders = false
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
 
-/// Asks brokers about topics, and creates some: for start-up and `check`. Every call waits for the brokers, at most
-/// `timeoutMs`; not for a thread that does anything else.
+/// Describes and creates topics, for the start and `check`. Every call blocks for up to `timeoutMs`, so it needs a
+/// thread without other work.
 @safe package final class Topics {
     let client: ClientHandle
 
-    /// Makes a client of its own. No broker needs to be there.
+    /// Creates its own client. No broker needs to be reachable.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
         client = try ClientHandle(RD_KAFKA_PRODUCER, cluster.all(users: []))
     }
 
-    /// Returns the client's events since the last call, such as why no broker can be reached.
+    /// Returns the client's events since the last call, such as the reason why no broker can be reached.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    /// All topics of the cluster. Asking for some by name might create them (`auto.create.topics.enable`).
+    /// Returns all topics of the cluster. Requesting them by name might create them (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
@@ -67,9 +67,9 @@ package struct TopicConfiguration: Hashable, Sendable {
         }
     }
 
-    /// Creates topics; for each name what became of it: `.none`, `.topicAlreadyExists`, or an error.
+    /// Creates topics. Returns for each name `.none`, `.topicAlreadyExists`, or an error.
     ///
-    /// - Parameter onlyTries: nothing is created: the brokers say what would become of it.
+    /// - Parameter onlyTries: whether the brokers only validate the request and create nothing.
     package func create(
         _ topics: [NewTopic], onlyTries: Bool = false, timeoutMs: Int32
     ) throws(KafkaError) -> [String: KafkaError] {
@@ -107,7 +107,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         return results
     }
 
-    /// The configuration of existing topics; those the brokers do not tell about are left out.
+    /// Returns the configuration of existing topics. Omits topics for which the brokers return none.
     package func configurations(
         of topics: [String], timeoutMs: Int32
     ) throws(KafkaError) -> [String: TopicConfiguration] {
@@ -152,12 +152,11 @@ package struct TopicConfiguration: Hashable, Sendable {
     }
 }
 
-/// One request to the brokers' administration, with the queue its answer comes to.
+/// One admin request, with the queue for its answer.
 ///
-/// Never one for a group's coordinator (offsets, members): when that is not to be reached within the time limit, the
-/// request is dismantled, and librdkafka 2.0.2 aborts as the coordinator comes back: `rd_kafka_admin_coord_request`
-/// frees what is left of it and fails, and its failure is answered through the same (rdkafka_coord.c,
-/// rd_kafka_coord_req_fsm).
+/// It must not be a request to a group's coordinator (offsets, members). If the coordinator cannot be reached within
+/// the time limit, librdkafka destroys the request, and version 2.0.2 aborts the process when the coordinator comes
+/// back: `rd_kafka_admin_coord_request` answers through the freed request (rdkafka_coord.c, rd_kafka_coord_req_fsm).
 @safe private struct AdminRequest: ~Copyable {
     let queue: OpaquePointer
     let options: OpaquePointer
@@ -166,7 +165,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         unsafe queue = rd_kafka_queue_new(client.raw)
         unsafe options = rd_kafka_AdminOptions_new(client.raw, kind)
         var text = [CChar](repeating: 0, count: 256)
-        // How long the client keeps asking and, for a creation, how long the controller waits for its replicas.
+        // This limits how long the client retries and, for a creation, how long the controller waits for replicas.
         unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
         if kind == RD_KAFKA_ADMIN_OP_CREATETOPICS {
             unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
@@ -189,7 +188,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 extension ClientHandle {
-    /// Asks the brokers about the topics that the client has handles of, which may create them, or about all topics.
+    /// Returns descriptions of the topics that the client has handles of (which may create them), or of all topics.
     func describeTopics(onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         try check(unsafe rd_kafka_metadata(raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))

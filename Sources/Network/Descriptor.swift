@@ -1,14 +1,14 @@
 package import EventLoop
 internal import Glibc
 
-/// A TCP connection that was dialled or accepted.
+/// A TCP connection, either dialed or accepted.
 package struct TCPConnection {
     package var descriptor: Descriptor
-    /// The peer's, or the proxy's.
+    /// The address of the peer or of the proxy.
     package var address: SocketAddress
 }
 
-/// An open descriptor with one owner, closed when the owner goes.
+/// An open file descriptor with one owner. It is closed when the owner is deallocated.
 package final class Descriptor {
     package let raw: Int32
 
@@ -25,8 +25,8 @@ extension Descriptor {
         return Descriptor(adopting: raw)
     }
 
-    /// Binds and listens; port 0 takes any free one. `host` is an IP address, `localhost` (127.0.0.1), or empty for
-    /// every IPv4 address.
+    /// Binds and listens. Port 0 selects any free port. `host` is an IP address, `localhost` (127.0.0.1), or empty for
+    /// all IPv4 addresses.
     package static func listening(
         on host: String, _ port: UInt16
     ) throws(SystemError) -> (descriptor: Descriptor, address: SocketAddress) {
@@ -43,34 +43,34 @@ extension Descriptor {
         return (descriptor, descriptor.localAddress ?? wanted)
     }
 
-    /// Sets an integer option. One that the kernel does not know is no reason to fail.
+    /// Sets an integer option. Ignores options that the kernel does not know.
     func set(_ level: Int32, _ option: Int32, _ value: Int32) {
         var value = value
         _ = unsafe setsockopt(raw, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
     }
 
-    /// tcp(7): small writes leave at once; written data not acknowledged for so long ends the connection.
+    /// Sends small writes at once (TCP_NODELAY), and limits the time that written data may be unacknowledged (tcp(7)).
     func setConnectionOptions(userTimeoutMs: Int32) {
         set(Int32(IPPROTO_TCP), TCP_NODELAY, 1)
         set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, userTimeoutMs)
     }
 
-    /// tcp(7), TCP_NOTSENT_LOWAT: so many bytes are taken beyond what was sent.
+    /// Limits how many unsent bytes the kernel buffers (tcp(7), TCP_NOTSENT_LOWAT).
     func setUnsentLimit(_ bytes: Int32) { set(Int32(IPPROTO_TCP), TCP_NOTSENT_LOWAT, bytes) }
 
-    /// socket(7): closing then sends a reset and drops what is unsent.
+    /// Makes closing send a reset and discard unsent bytes (socket(7), SO_LINGER).
     func setResetOnClose() {
         var value = linger(l_onoff: 1, l_linger: 0)
         _ = unsafe setsockopt(raw, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// tcp(7), SIOCOUTQ: written, and not acknowledged by the peer's kernel.
+    /// The number of bytes written but not acknowledged by the peer's kernel (tcp(7), SIOCOUTQ).
     var unacknowledgedBytes: Int {
         var count: Int32 = 0
         return unsafe ioctl(raw, UInt(TIOCOUTQ), &count) == 0 ? Int(count) : 0
     }
 
-    /// The error of a connect that was under way, or 0 once it is connected.
+    /// Returns the error of a pending connect, or 0 if it is connected.
     func takeError() -> Int32 {
         var code: Int32 = 0
         var count = socklen_t(MemoryLayout<Int32>.size)
@@ -90,7 +90,7 @@ extension Descriptor {
 
     enum Transfer {
         case bytes(Int)
-        /// The peer's end of stream (reading only).
+        /// The peer has ended its stream (reading only).
         case end
         case wouldBlock
         case failed(Int32)
@@ -105,7 +105,7 @@ extension Descriptor {
         }
     }
 
-    /// MSG_NOSIGNAL: EPIPE instead of SIGPIPE.
+    /// Writes bytes with MSG_NOSIGNAL, so that a closed connection returns EPIPE instead of raising SIGPIPE.
     func send(_ bytes: UnsafeRawBufferPointer) -> Transfer {
         while true {
             let count = unsafe Glibc.send(raw, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))

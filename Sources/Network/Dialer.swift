@@ -4,9 +4,10 @@ internal import Glibc
 package struct DialTarget: Hashable, Sendable {
     package var host: String
     package var port: UInt16
-    /// An HTTP proxy to CONNECT through (RFC 9110, 9.3.6).
+    /// The HTTP proxy, which is used with CONNECT (RFC 9110, section 9.3.6).
     package var proxy: Proxy?
-    /// The index (modulo their number) of the name's address to begin with, to spread connections.
+    /// Which of the name's addresses is tried first, as an index modulo their number. Different values spread
+    /// connections over the addresses.
     package var firstAddress: Int
 
     package init(host: String, port: UInt16, proxy: Proxy? = nil, firstAddress: Int = 0) {
@@ -16,14 +17,14 @@ package struct DialTarget: Hashable, Sendable {
         self.firstAddress = firstAddress
     }
 
-    /// `host:port`, with an IPv6 address in brackets (RFC 3986, 3.2.2).
+    /// Returns `host:port`, with an IPv6 address in brackets (RFC 3986, section 3.2.2).
     package static func text(_ host: String, _ port: UInt16) -> String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
     package var text: String { Self.text(host, port) }
 
-    /// Returns the peer for log lines: its address, or the host while there is none or behind a proxy.
+    /// Returns the peer's name for log lines: its address, or the host if no address is known or behind a proxy.
     package func text(reachedAt address: SocketAddress?) -> String {
         guard let address else { return text }
         return proxy == nil ? "\(address)" : "\(text) through the proxy \(address)"
@@ -41,18 +42,19 @@ package struct DialTarget: Hashable, Sendable {
             self.credentials = credentials
         }
 
-        /// Without the credentials.
+        /// The proxy's host and port, without the credentials.
         package var text: String { DialTarget.text(host, port) }
     }
 }
 
-/// Resolves a name and connects to the first of its addresses that answers (RFC 8305, "Happy Eyeballs"): each is tried
-/// 250 ms after the one before or as soon as one fails, and attempts that were begun go on. Loop's thread.
+/// Resolves a name and connects to the first address that answers (RFC 8305, "Happy Eyeballs"). Each address is tried
+/// 250 ms after the previous one, or as soon as one fails. Earlier attempts continue meanwhile. Used on the loop's
+/// thread only.
 package final class Dialer {
     let loop: Loop
     let resolver: Resolver
 
-    /// RFC 8305, 8: the "Connection Attempt Delay".
+    /// The "Connection Attempt Delay" of RFC 8305, section 8.
     static let attemptDelayNs: Int64 = 250_000_000
 
     package init(loop: Loop, resolver: Resolver = .system) {
@@ -60,8 +62,9 @@ package final class Dialer {
         self.resolver = resolver
     }
 
-    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before. IPv6 and IPv4 addresses
-    /// take turns (RFC 8305, 4), the resolver's first family first; faster if the time is too short for all of them.
+    /// Calls `then` once, after this call returns, unless the attempt is cancelled before. IPv6 and IPv4 addresses
+    /// alternate (RFC 8305, section 4), beginning with the family of the resolver's first address. The delay is shorter
+    /// if the timeout would not suffice for all addresses.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
@@ -77,7 +80,7 @@ package final class Dialer {
     }
 }
 
-/// A dial under way. Loop's thread; the resolver's thread only holds it.
+/// A dial in progress. Used on the loop's thread only. The resolver's thread only retains it.
 package final class DialAttempt: @unchecked Sendable {
     private let target: DialTarget
     private let loop: Loop
@@ -96,7 +99,7 @@ package final class DialAttempt: @unchecked Sendable {
     }
 
     private var candidates: [Candidate] = []
-    /// The time at which the next address is tried, too.
+    /// The time at which the next address is also tried.
     private var next: Alarm?
     private var tunnel: ProxyTunnel?
 
@@ -119,14 +122,14 @@ package final class DialAttempt: @unchecked Sendable {
         end()
     }
 
-    /// The dialled end for errors.
+    /// The proxy or host in error texts.
     private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
 
     func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
         switch result {
         case .failure(var end):
-            // The resolver begins with the name.
+            // Errors of the resolver already begin with the host's name.
             if target.proxy != nil { end.text = "proxy \(end.text)" }
             finish(.failure(end))
         case .success(let all):
@@ -136,7 +139,7 @@ package final class DialAttempt: @unchecked Sendable {
         }
     }
 
-    /// Returns the addresses with both families taking turns, each rotated by `first`.
+    /// Returns the addresses with the two families alternating, each rotated by `first`.
     static func order(_ all: [SocketAddress], from first: Int) -> [SocketAddress] {
         func rotated(_ some: [SocketAddress]) -> ArraySlice<SocketAddress> {
             guard !some.isEmpty else { return [] }
@@ -171,7 +174,8 @@ package final class DialAttempt: @unchecked Sendable {
         if candidates.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
     }
 
-    /// Names the address unless it was dialled itself, since every error begins with what was dialled.
+    /// Returns the text of a failure. The address is included only if it differs from the dialed host, which begins
+    /// every error.
     private func failure(_ code: Int32, at address: SocketAddress) -> String {
         let text = SystemError.text(code)
         return name.hasSuffix("\(address)") ? text : "\(address): \(text)"
@@ -181,7 +185,7 @@ package final class DialAttempt: @unchecked Sendable {
         let descriptor = try Descriptor.tcpSocket(family: address.family)
         descriptor.setConnectionOptions(userTimeoutMs: userTimeoutMs)
         let result = unsafe address.withSockaddr { unsafe Glibc.connect(descriptor.raw, $0, $1) }
-        // connect(2): EINPROGRESS completes later, EINTR too (it goes on in the background).
+        // connect(2): EINPROGRESS completes later. EINTR also continues in the background.
         if result != 0, errno != EINPROGRESS, errno != EINTR { throw SystemError(call: "connect", code: errno) }
         let registration = try loop.register(descriptor.raw, for: .writable) { [self, raw = descriptor.raw] _ in
             connected(raw)
@@ -211,13 +215,13 @@ package final class DialAttempt: @unchecked Sendable {
     private func timedOut() {
         let end =
             if isUnresolved {
-                ChannelEnd(.unresolved, "\(name): was not resolved in time")
+                ChannelEnd(.unresolved, "\(name): name resolution timed out")
             } else if tunnel != nil {
-                ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
+                ChannelEnd(.proxyRefused, "\(name): CONNECT \(target.text) timed out")
             } else {
                 ChannelEnd(
                     .unreachable,
-                    "\(name): no connection in time\(lastFailure.isEmpty ? "" : " (last: \(lastFailure))")")
+                    "\(name): connecting timed out\(lastFailure.isEmpty ? "" : " (last: \(lastFailure))")")
             }
         finish(.failure(end))
     }

@@ -1,9 +1,9 @@
 package import EventLoop
 internal import Glibc
 
-/// Accepts TCP connections on a loop. Loop's thread.
+/// Accepts TCP connections on a loop. Used on the loop's thread only.
 package final class Listener {
-    /// Where it listens, with the real port.
+    /// The local address with the actual port.
     package let address: SocketAddress
     package var port: UInt16 { address.port }
 
@@ -12,10 +12,10 @@ package final class Listener {
     private let onAccept: (TCPConnection) -> Void
     private var registration: Registration?
 
-    /// Connections accepted per turn, so that a flood leaves the loop's other descriptors their turn.
+    /// The maximum number of connections accepted per turn, so that many connections do not starve other descriptors.
     private static let acceptsPerTurn = 64
 
-    /// Listens as `Descriptor.listening` does.
+    /// Listens in the same way as `Descriptor.listening`.
     package init(
         host: String, port: UInt16, loop: Loop, onAccept: @escaping (TCPConnection) -> Void
     ) throws(SystemError) {
@@ -27,7 +27,8 @@ package final class Listener {
 
     deinit { close() }
 
-    /// Stops listening; connections not accepted yet are refused once the listener is dropped. Dropping it does both.
+    /// Stops listening. Connections that were not accepted are refused when the listener is deallocated, which also
+    /// stops it.
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil
@@ -47,7 +48,7 @@ package final class Listener {
                     return unsafe SocketAddress(address).map { TCPConnection(descriptor: descriptor, address: $0) }
                 }
             }
-            // accept(2): nothing waits, or a connection died while it did.
+            // accept(2): no connection is waiting, or one failed while it waited.
             guard let accepted else { return }
             onAccept(accepted)
         }

@@ -98,10 +98,10 @@ package final class ProxyTunnel {
         switch status {
         case 401, 407:
             hasCredentials
-                ? "it does not take the user and password it was given"
-                : "it wants a user and a password: http://user:password@host:port"
-        case 403, 405: "its rules allow no CONNECT to port \(target.port), to that host, or from here"
-        case 500...504: "it could not reach that host itself"
+                ? "it rejected the configured user and password"
+                : "it requires a user and a password: http://user:password@host:port"
+        case 403, 405: "its rules forbid CONNECT to port \(target.port), to that host, or from here"
+        case 500...504: "it could not reach that host"
         default: nil
         }
     }

@@ -2,17 +2,17 @@ package import EventLoop
 internal import Glibc
 package import TLS
 
-/// A TCP connection with TLS on one loop, dialled or accepted.
+/// A TCP connection with TLS on one loop, either dialed or accepted. Used on the loop's thread only.
 ///
-/// `send` gathers plaintext into TLS records of 16 KB, which are written at the end of the turn in one system call (or
-/// sooner, each time 64 KB are there). Loop's thread. The channel lives, and keeps its delegate alive, until
-/// `channelClosed`: call `close` or `abort` before dropping it.
+/// `send` collects plaintext into TLS records of 16 KB. They are written at the end of the turn in one system call, or
+/// earlier whenever 64 KB are ready. The channel keeps itself and its delegate alive until `channelClosed`. Call
+/// `close` or `abort` before releasing it.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
-        /// Dialling, or in the TLS handshake.
+        /// Connecting, or in the TLS handshake.
         case opening
         case open
-        /// `close` was called: sent bytes drain, received bytes are dropped.
+        /// `close` was called. Sent bytes are still written, and received bytes are dropped.
         case closing
         case closed
     }
@@ -24,7 +24,7 @@ package import TLS
     package var sentBytes: Int64 { output.sentBytes }
     package var writtenBytes: Int64 { output.writtenBytes }
     package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
-    /// Below this `room`, `channelWritable` follows.
+    /// The `room` below which `channelWritable` will be called.
     package let lowRoom: Int
 
     private let loop: Loop
@@ -36,11 +36,11 @@ package import TLS
     private var descriptor: Descriptor?
     private var registration: Registration?
     private var session: Session?
-    /// The deadline of the handshake, of `close`, or of a peer after a failed write.
+    /// The deadline of the handshake, of `close`, or of the peer after a failed write.
     private var alarm: Alarm?
 
     private var output: RecordOutput
-    /// Whether the kernel takes no more bytes until the socket is writable.
+    /// Whether the kernel accepts no more bytes until the socket is writable.
     private var isBlocked = false
     private var isReadingPaused = false
     private var wantsWritable = false
@@ -49,18 +49,19 @@ package import TLS
     private var hasEndedWriting = false
     private var end: ChannelEnd?
 
-    /// The most plaintext of a TLS record (RFC 8446, 5.1).
+    /// The maximum plaintext size of a TLS record (RFC 8446, section 5.1).
     package static let recordLimit = 16_384
-    /// The ciphertext that is written before the turn ends, so that the peer gets to work and the buffer stays small.
+    /// The ciphertext size that is written before the turn ends, so that the peer starts early and the buffer stays
+    /// small.
     private static let writeThreshold = 64 * 1024
-    /// How long a peer may take to end its side after ours ended.
+    /// The time for which a peer may keep its side open after this side has ended.
     private static let lingerNs: Int64 = 1_000_000_000
-    /// Ciphertext that TLS itself (alerts, key updates) may add for a peer that does not read.
+    /// The ciphertext that TLS itself (alerts, key updates) may add if the peer does not read.
     private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening
 
-    /// Dials. Ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    /// Starts to dial. `channelOpened` or `channelClosed` follows, after this call returns.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         options: ChannelOptions = ChannelOptions(), delegate: any ByteChannelDelegate
@@ -80,7 +81,7 @@ package import TLS
         }
     }
 
-    /// Starts the TLS handshake of an accepted connection. `channelOpened` or `channelClosed` comes later.
+    /// Starts the TLS handshake of an accepted connection. `channelOpened` or `channelClosed` follows.
     package convenience init(
         accepted: TCPConnection, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any ByteChannelDelegate
@@ -109,7 +110,7 @@ package import TLS
             self.session = session
             registration = try loop.register(connection.descriptor.raw, for: .readable) { [self] in ready($0) }
             alarm?.set(afterNs: options.handshakeTimeoutNs)
-            // A client's first message; a server has nothing to say yet.
+            // Creates the client's first message. A server has nothing to send yet.
             _ = try session.handshake()
             askToTurn()
         } catch let error as TLSError {
@@ -150,7 +151,7 @@ package import TLS
         }
     }
 
-    /// Encrypts and writes gathered plaintext now instead of at the end of the turn.
+    /// Encrypts and writes collected plaintext now instead of at the end of the turn.
     package func flush() {
         guard state == .open, end == nil, !isBlocked else { return }
         do throws(TLSError) {
@@ -200,7 +201,8 @@ package import TLS
         delegate?.channelWritable()
     }
 
-    /// Reading goes on and reports the end, since the peer may have sent a reason (a GOAWAY, an error frame) before.
+    /// Handles a failed write. Reading continues and will report the end, because the peer may have sent a reason
+    /// before (a GOAWAY or an error frame).
     private func writeFailed(_ code: Int32) {
         writeFailure = code
         if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
@@ -208,7 +210,7 @@ package import TLS
 
     // MARK: Receiving
 
-    /// Stops reading, so that TCP stops the peer. Bytes that were read already are still delivered.
+    /// Stops reading, so that TCP flow control stops the peer. Bytes that were already read are still delivered.
     package func pauseReading() {
         isReadingPaused = true
         watch()
@@ -258,7 +260,7 @@ package import TLS
         }
         let pending = unsafe session.pendingOutput.count
         if pending > 0 { askToTurn() }
-        if pending > options.outputLimit + Self.ownOutputLimit { lost("the peer does not read") }
+        if pending > options.outputLimit + Self.ownOutputLimit { lost("the peer stopped reading") }
     }
 
     private func opened(_ session: Session) {
@@ -268,7 +270,7 @@ package import TLS
         delegate?.channelOpened(applicationProtocol: session.applicationProtocol)
     }
 
-    /// Decrypts all ciphertext and hands the plaintext over at once.
+    /// Decrypts all ciphertext and delivers the plaintext at once.
     private func deliver(_ session: Session) throws(TLSError) {
         let buffer = unsafe loop.scratch.cooked
         var filled = 0
@@ -282,7 +284,7 @@ package import TLS
             }
             if case .bytes(let count) = result {
                 filled += count
-                // A record always fits whole.
+                // There is always space for a whole record.
                 if buffer.count - filled >= Self.recordLimit { continue }
             }
             unsafe handOver(buffer, &filled)
@@ -317,7 +319,7 @@ package import TLS
 
     package func close() { closeWriting(notify: true) }
 
-    /// Ends the TCP stream after sent bytes without close_notify, like a peer that dies (for simulated faults).
+    /// Ends the TCP stream after the sent bytes without close_notify, like a crashed peer (for simulated faults).
     package func cut() { closeWriting(notify: false) }
 
     package func abort() {
@@ -347,8 +349,8 @@ package import TLS
         askToTurn()
     }
 
-    /// Ends the stream once everything is written. Reads and drops what the peer still sends: closing now would reset
-    /// the connection, and the peer would lose what it has not read.
+    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes. Closing now would
+    /// reset the connection, and the peer would lose the bytes that it has not read.
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true
@@ -359,14 +361,14 @@ package import TLS
     private func timedOut() {
         switch state {
         case .opening:
-            finish(ChannelEnd(.handshakeTimedOut, "\(peerName): the TLS handshake was not over in time"))
+            finish(ChannelEnd(.handshakeTimedOut, "\(peerName): the TLS handshake timed out"))
         case .open: lost(SystemError.text(writeFailure ?? ETIMEDOUT))
         case .closing, .closed: finish(closedHere)
         }
     }
 
     private func failed(_ error: TLSError) {
-        // The alert, if there is one to tell the peer.
+        // Sends the alert, if TLS has created one for the peer.
         writeOut()
         let kind: ChannelEnd.Kind =
             switch error.kind {
@@ -413,7 +415,7 @@ package import TLS
             return
         }
         if state == .open { flush() } else { writeOut() }
-        // In the next turn, so that a fast peer does not make this one endless.
+        // Called in the next turn, so that a fast peer cannot make this turn endless.
         if wantsWritable, !isBlocked, state == .open {
             loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }
         }

@@ -1,7 +1,7 @@
 internal import Kafka
 internal import PushRecords
 
-/// A record of the results or dead letters.
+/// A record of a results or dead-letters topic.
 struct SourceRecord {
     var partition: TopicPartition
     var offset: Int64
@@ -19,26 +19,26 @@ extension SourceRecord {
     }
 }
 
-/// A result or dead letter that matches, and what the run does about it.
+/// A matching result or dead letter, and how the run handles it.
 struct ReplayItem {
     enum Kind {
-        /// The notification of a result, to be fetched.
+        /// The notification of a result. Its request must be fetched.
         case notification(ReplayRequest)
-        /// A dead letter that has the whole record.
+        /// A dead letter with the complete record.
         case letter
-        /// A record that its dead letter truncated, to be fetched.
+        /// A dead letter with a truncated record. The original must be fetched.
         case truncatedLetter(DeadLetter)
-        /// A match that is only counted, and reported if there is a remark.
+        /// A match that is only counted. The remark, if any, is reported.
         case skipped(ReplayOutcome, String?)
     }
 
     var source: SourceRecord
-    /// The place of the request.
+    /// The partition of the request.
     var log: TopicPartition
     var offset: Int64
     var kind: Kind
 
-    /// The size of the record of a dead letter.
+    /// The size of the record in a dead letter.
     var letterBytes: Int {
         switch kind {
         case .letter: source.record.byteCount + 200
@@ -58,7 +58,7 @@ struct ReplayItem {
 }
 
 extension DeadLetter {
-    /// Whether a record at the letter's place is the one that the letter truncated.
+    /// Whether a record at the letter's offset is the one that the letter truncated.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
         let (expected, found) = (RecordTime.checked(timestampMs), RecordTime.checked(other))
         return (expected == RecordTime.unknown || expected == found)
@@ -67,32 +67,32 @@ extension DeadLetter {
     }
 }
 
-/// The requests with the same topic, app, outcome and reason that a run found.
+/// The number of requests of a run with the same topic, app, outcome and reason.
 package struct ReplayKind: Sendable {
-    /// These four; `nil` where dead letters have none.
+    /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]
     package internal(set) var count: Int64 = 0
-    /// The place of the first request.
+    /// The place of the first such request.
     package let first: String
 }
 
-/// Decides which requests results or dead letters name, record by record; no clock, no I/O.
+/// Decides for each result or dead letter which request it names. It has no clock and no I/O.
 struct Gatherer {
     private let order: ReplayOrder
     private var found: [[String?]: ReplayKind] = [:]
-    /// The places of the selection for which something matched.
+    /// The places of the selection that matched something.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
-    /// The hashes of the requests that were taken, about 16 bytes each. A notification may have several results, above
-    /// all after a crash, and is requested again once. A topic that was recreated has other requests at the same
-    /// places, so that a request's time counts, too.
+    /// The hashes of the requests found so far, about 16 bytes each. A notification may have several results, mainly
+    /// after a crash, but is requested again only once. The hash includes the request's time, because a recreated topic
+    /// has other requests at the same offsets.
     private var taken: Set<Int> = []
 
     init(_ order: ReplayOrder) { self.order = order }
 
-    /// The most frequent first.
+    /// The kinds, the most frequent first.
     var kinds: [ReplayKind] { found.values.sorted { ($1.count, $0.first) < ($0.count, $1.first) } }
 
-    /// Leaves out of `kinds` what an earlier run has done.
+    /// Clears `kinds`, which are then the ones of this run only.
     mutating func forgetKinds() { found = [:] }
 
     /// Returns the item for a record, or `nil` if it does not match.
@@ -134,18 +134,18 @@ struct Gatherer {
             kind: isWhole ? .letter : .truncatedLetter(letter))
         switch letter.reason {
         case "output-too-large", "output-refused":
-            item.refuse("it is a record that the worker wrote, and no request")
+            item.refuse("it is a record that the worker wrote, not a request")
         case "unreadable-headers":
-            item.refuse("its headers cannot be read, and what they ask for is not known")
+            item.refuse("its headers cannot be read")
         default: break
         }
         note(&item, index: nil, timestampMs: letter.timestampMs, [letter.topic, nil, nil, letter.reason])
         return item
     }
 
-    /// Remembers a match. Skips what was taken before, or is of a topic that the workers do not read.
+    /// Records a match. Skips requests that were found before, or whose topic the workers do not read.
     ///
-    /// - Parameter index: `nil` for a dead letter, which stands for the whole record.
+    /// - Parameter index: `nil` for a dead letter, which represents the whole record.
     private mutating func note(_ item: inout ReplayItem, index: Int32?, timestampMs: Int64, _ words: [String?]) {
         for place in order.selection.places
         where place.fits(item.log.topic, item.log.partition, item.offset, index: index) {
@@ -159,9 +159,9 @@ struct Gatherer {
         found[words, default: ReplayKind(words: words, first: item.place)].count += 1
         let isRetry = order.source == .deadLetters && order.retryTopics.contains(item.log.topic)
         if item.log.partition < 0 || item.offset < 0 {
-            item.refuse("there is no such place")
+            item.refuse("its partition or offset is negative")
         } else if !isRetry, !order.isRequestTopic(item.log.topic) {
-            item.refuse("its topic is none of requests.topics, and the workers do not read it")
+            item.refuse("its topic is not in requests.topics, so the workers do not read it")
         }
     }
 }

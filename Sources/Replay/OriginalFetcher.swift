@@ -2,7 +2,7 @@ internal import EventLoop
 internal import Kafka
 internal import PushRecords
 
-/// A batch of items: the records to produce, and the job once they are produced.
+/// The records to produce for a batch of items, and the job's state after they are produced.
 struct ReplayBatch {
     var job: ReplayJob
     var records: [ReplayRecord] = []
@@ -14,18 +14,18 @@ struct ReplayBatch {
     }
 }
 
-/// Fetches the requests of items from their topics, and makes the records that request them again. One thread.
+/// Fetches the original requests of items, and creates the records that request them again. Use it on one thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
     private let client: OffsetReader
     private var writer: ReplayWriter
-    /// Readers of the topics of requests, `nil` for a topic that is gone.
+    /// The readers of the request topics, `nil` for a topic that does not exist.
     private var readers: [String: TopicReader?] = [:]
     private var batch: ReplayBatch
 
-    /// Reading a few unwanted records costs less than a seek: beside a busy broker 280 records of 250 bytes were read
-    /// in the time of one.
+    /// The maximum number of unwanted records to read instead of a seek. Beside a busy broker, one seek took as long as
+    /// reading 280 records of 250 bytes.
     private static let gap: Int64 = 250
 
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws {
@@ -36,7 +36,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: that before these items.
+    /// - Parameter job: the job's state before these items.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -47,7 +47,7 @@ final class OriginalFetcher {
                 continue
             }
             batch.count(item, kind, remark)
-            // Whether a result that cannot be read would match is not known.
+            // It is unknown whether an unreadable result would match, so it does not count as matched.
             if kind != .unreadable { batch.count(item, .matched) }
         }
         for (log, part) in originals {
@@ -62,8 +62,8 @@ final class OriginalFetcher {
                 } else if let range, range.contains(item.offset) {
                     wanted[item.offset, default: []].append(item)
                 } else {
-                    let why = range.map { "the log has the offsets from \($0.lowerBound) to before \($0.upperBound)" }
-                    miss([item], why ?? "there is no such topic or partition any more")
+                    let why = range.map { "its partition has the offsets \($0.lowerBound) to \($0.upperBound - 1)" }
+                    miss([item], why ?? "its topic or partition no longer exists")
                 }
             }
             if let reader { try fetch(wanted, of: log, reader) }
@@ -73,7 +73,8 @@ final class OriginalFetcher {
 
     private func append(_ made: EncodedRecord, _ item: ReplayItem) {
         let record = OwnedRecord(copying: made.key, made.value, headers: made.headers)
-        // In its own partition it keeps the order with its device's other records, whatever partitioner chose it.
+        // Keep the original partition: it preserves the order with the device's other records, whatever partitioner
+        // chose it.
         let partition = order.target == nil ? item.log.partition : -1
         batch.records.append((record, order.target ?? item.log.topic, partition))
         batch.count(item, .produced)
@@ -85,7 +86,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if there is no such topic after several tries: it may just be recreated.
+    /// Returns a reader, or `nil` if the topic is still missing after several tries. It may be in the middle of a
+    /// recreation.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?
@@ -100,11 +102,11 @@ final class OriginalFetcher {
         return found
     }
 
-    /// Reads the records at the offsets of these items in their order, and seeks where they are far from each other.
+    /// Reads the records at the offsets of these items in order, and seeks over large gaps.
     private func fetch(_ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader) throws {
         var wanted = items.keys.sorted()[...]
         func miss(_ count: Int) {
-            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], "its offset has no record any more") }
+            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], "its offset no longer has a record") }
             wanted.removeFirst(count)
         }
         defer { client.stop(log) }
@@ -128,7 +130,7 @@ final class OriginalFetcher {
                 return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
             }
             let reached = reader.positions[log] ?? 0
-            // A reader that went back is in a log that was recreated or truncated.
+            // The reader's position went back, so the log was recreated or truncated.
             miss(reached < position ? wanted.count : wanted.count { $0 < reached })
             position = reached
         }
@@ -136,7 +138,7 @@ final class OriginalFetcher {
 
     // MARK: Making records
 
-    /// - Parameter items: those of one record, either of results or of dead letters.
+    /// - Parameter items: all items of one record, either results or dead letters.
     private func make(
         _ items: [ReplayItem], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<RecordHeader>, timestampMs: Int64
@@ -151,7 +153,7 @@ final class OriginalFetcher {
                 switch item.kind {
                 case .notification(let request): results.append((item, request))
                 case .truncatedLetter(let letter) where !letter.fits(value, timestampMs: timestampMs):
-                    miss([item], "the record there is another one than its dead letter is about")
+                    miss([item], "the record at its offset is not the one in the dead letter")
                 default:
                     append(
                         writer.whole(

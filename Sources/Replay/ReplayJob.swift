@@ -1,46 +1,46 @@
 internal import Kafka
 
-/// The ways in which results or dead letters end, in the order of the commits' metadata.
+/// The outcomes of a replayed result or dead letter, in the order of the commits' metadata.
 package enum ReplayOutcome: CaseIterable, Sendable {
     case matched
-    /// An earlier one is about the same notification.
+    /// An earlier result or dead letter was about the same notification.
     case repeated
     case produced
-    /// Left out, since it would only expire.
+    /// The notification was left out because it would only expire.
     case expired
-    /// The request is no longer there, or another one is at its place.
+    /// The request no longer exists, or another record is at its offset.
     case gone
     case unreadable
-    /// It cannot be requested again, or the topic refuses its record.
+    /// The request cannot be sent again, or the broker refused its record.
     case refused
 }
 
 package typealias ReplayCounts = [ReplayOutcome: Int64]
 
 extension ReplayCounts {
-    /// Matches that could not be requested again.
+    /// The number of matches that could not be requested again.
     package var missed: Int64 { [.gone, .unreadable, .refused].reduce(0) { $0 + self[$1, default: 0] } }
 }
 
 /// The progress of a job in one partition of the results or dead letters.
 struct PartitionProgress: Hashable, Sendable {
-    /// The end of the log when the job began. The results of its own requests come behind it.
+    /// The end of the log when the job began. Results of the job's own requests are above it.
     let end: Int64
-    /// The next offset to look at, which the job's group has committed.
+    /// The next offset to read, as committed by the job's group.
     var position: Int64
     var counts: ReplayCounts = [:]
 
     mutating func move(to offset: Int64) { position = max(position, min(offset, end)) }
 }
 
-/// A job. Its progress is the offset that its consumer group has committed for each partition; the metadata of the
-/// commits has the rest, which a run that resumes the job needs.
+/// A replay job. Its progress in each partition is the offset that its consumer group has committed. The commits'
+/// metadata has the rest of the state for a run that resumes the job.
 struct ReplayJob: Equatable {
     private let fingerprint: String
-    /// The times of the selection, which the command may have given relative to when the job began.
+    /// The start of the selected time. A relative time is resolved when the job begins.
     let sinceMs: Int64?
     let untilMs: Int64?
-    /// Partitions that were added after the job began are not among them.
+    /// The progress by partition, without partitions that were added after the job began.
     var partitions: [TopicPartition: PartitionProgress]
 
     private static let version = "replay4"
@@ -52,18 +52,18 @@ struct ReplayJob: Equatable {
         partitions = ranges.mapValues { PartitionProgress(end: $0.upperBound, position: $0.lowerBound) }
     }
 
-    /// The job that these commits describe; `nil` if it has not begun.
+    /// Restores the job from these commits. Returns `nil` if the job has not begun.
     init?(_ order: ReplayOrder, _ committed: [CommittedOffset]) throws(CommandFailure) {
         var job: ReplayJob?
         for commit in committed where commit.offset != nil {
             guard let part = ReplayJob(commit) else {
                 throw CommandFailure(
-                    "group \(order.group) has a commit for \(commit.partition) that no replay made: give another --name"
+                    "group \(order.group) has a commit for \(commit.partition) that is not from a replay: choose another --name"
                 )
             }
             guard part.fingerprint == order.fingerprint else {
                 throw CommandFailure(
-                    "group \(order.group) is of a job with other conditions: give another --name, or the conditions that it began with"
+                    "group \(order.group) belongs to a job with other conditions: choose another --name, or repeat the original conditions"
                 )
             }
             if job == nil { job = part }
@@ -73,7 +73,7 @@ struct ReplayJob: Equatable {
         self = job
     }
 
-    /// The part of a job that the commit of one partition describes; `nil` if no replay made the commit.
+    /// Restores the part of a job in one partition's commit. Returns `nil` if the commit is not from a replay.
     private init?(_ commit: CommittedOffset) {
         let words = String(decoding: commit.metadata, as: UTF8.self).split(separator: " ")
         let numbers = words.dropFirst(2).compactMap { Int64($0) }
@@ -90,7 +90,7 @@ struct ReplayJob: Equatable {
         partitions = [commit.partition: progress]
     }
 
-    /// Returns the commits of all partitions whose progress differs from an earlier one's.
+    /// Returns the commits of all partitions whose progress differs from that in an earlier state.
     func entries(since earlier: ReplayJob?) -> [CommitEntry] {
         partitions.filter { earlier?.partitions[$0.key] != $0.value }.map { partition, progress in
             let counts = ReplayOutcome.allCases.map { progress.counts[$0, default: 0] }
@@ -104,7 +104,7 @@ struct ReplayJob: Equatable {
 
     var counts: ReplayCounts { partitions.values.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) } }
 
-    /// Counts an item, and moves behind it.
+    /// Counts an item and sets the position after it.
     mutating func count(_ item: ReplayItem, _ kind: ReplayOutcome) {
         partitions[item.source.partition]?.counts[kind, default: 0] += 1
         partitions[item.source.partition]?.move(to: item.source.offset + 1)

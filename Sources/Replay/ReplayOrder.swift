@@ -6,17 +6,17 @@ package enum ReplaySource: String, CaseIterable, Sendable {
     case deadLetters = "dead-letters"
 }
 
-/// The results or dead letters to replay. Each condition that is given has to fit, by one of its values.
+/// The conditions that select results or dead letters. A record must match one value of each given condition.
 package struct ReplaySelection: Hashable, Sendable {
-    /// A request record, or one notification of it.
+    /// A request record, or one of its notifications.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package var topic: String
         package var partition: Int32
         package var offset: Int64
-        /// `nil` for all notifications of the record.
+        /// The index of a notification, or `nil` for all notifications of the record.
         package var index: Int32?
 
-        /// Reads `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`; returns `nil` for anything else.
+        /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for anything else.
         package init?(_ text: String) {
             let isWhole = text.utf8.count { $0 == UInt8(ascii: "/") } == 2
             guard let request = DeliveryResult.Request(text: isWhole ? text + "/0" : text) else { return nil }
@@ -28,19 +28,19 @@ package struct ReplaySelection: Hashable, Sendable {
 
         package var description: String { "\(topic)/\(partition)/\(offset)" + (index.map { "/\($0)" } ?? "") }
 
-        /// - Parameter index: `nil` for a dead letter, which stands for the whole record.
+        /// - Parameter index: `nil` for a dead letter, which represents the whole record.
         package func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
             self.offset == offset && self.partition == partition && self.topic == topic
                 && (self.index == nil || index == nil || self.index == index)
         }
     }
 
-    /// Apple's reasons, or those of dead letters.
+    /// The reasons to select: Apple's, or those of dead letters.
     package var reasons: Set<String> = []
-    /// If it is empty, any outcome but `accepted`, which is only selected by name.
+    /// The outcomes to select. If empty, all but `accepted`, which must be given by name.
     package var outcomes: Set<Outcome> = []
     package var apps: Set<String> = []
-    /// The earliest time at which the notification settled or became a dead letter, in milliseconds since the epoch.
+    /// The earliest time of the result or dead letter, in milliseconds since the epoch.
     package var sinceMs: Int64?
     package var untilMs: Int64?
     package var places: Set<Place> = []
@@ -75,28 +75,28 @@ package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
     package var topic = ""
     package var selection = ReplaySelection()
-    /// The retry topics, whose dead letters go back to them.
+    /// The retry topics. Their dead letters return to them.
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }
-    /// Where the requests go; `nil` for the topic that each came from.
+    /// The topic for the new requests, or `nil` for the topic of each original.
     package var target: String?
     package var expiredToo = false
-    /// The most requests a second; `nil` for no limit.
+    /// The maximum number of requests a second, or `nil` for no limit.
     package var ratePerSecond: Int?
     package var isDryRun = false
     package var job = ""
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group = ""
-    /// `results.copy_headers` of the configuration.
+    /// The configured `results.copy_headers`.
     package var copyHeaders: [String] = []
-    /// Tells this job from one with other conditions (`fingerprint(_:)`).
+    /// The hash of the conditions, which distinguishes this job from others (`fingerprint(_:)`).
     package var fingerprint = ""
 
     package init() {}
 
-    /// Returns hex digits of the conditions as they were given. A time such as `2h` counts as it stands, so that the
-    /// same command is the same job when it is run again.
+    /// Returns a hash of the conditions in hex. A relative time such as `2h` is hashed as text, so that a repeated
+    /// command resumes the same job.
     package static func fingerprint(_ conditions: [String]) -> String {
         var hash = FNV1a()
         for condition in conditions.sorted() { hash.add("\(condition)\0".utf8) }

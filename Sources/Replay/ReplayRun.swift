@@ -2,15 +2,15 @@ internal import EventLoop
 package import Kafka
 internal import PushRecords
 
-/// The progress of a replay, and in the end its outcome.
+/// The progress of a replay and, at its end, the outcome.
 package struct ReplayReport: Sendable {
-    /// The counts of the whole job, earlier runs included.
+    /// The counts of the whole job, including earlier runs.
     package internal(set) var counts: ReplayCounts = [:]
-    /// The matches of this run.
+    /// The matches of this run by kind.
     package internal(set) var kinds: [ReplayKind] = []
-    /// Places of the selection for which nothing matched.
+    /// The places of the selection that matched nothing.
     package internal(set) var unmatched: [String] = []
-    /// The results or dead letters that are left to look at, about.
+    /// The approximate number of results or dead letters that are left to read.
     package internal(set) var left: Int64 = 0
     package internal(set) var isResumed = false
     package internal(set) var wasDone = false
@@ -19,8 +19,8 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// Replays a job: reads a batch of results or dead letters, fetches their requests, and produces these in one
-/// transaction with the offsets of what was read. One thread.
+/// Replays a job in batches. It reads a batch of results or dead letters and fetches the original requests. Then it
+/// produces them in one transaction together with the offsets of the batch. Use it on one thread.
 package final class ReplayRun {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -28,23 +28,24 @@ package final class ReplayRun {
     private let progressed: (ReplayReport) -> Void
     private let source: TopicReader
     private let fetcher: OriginalFetcher
-    /// `nil` for a dry run.
+    /// The transactions, or `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    /// The first offset of each partition that the job looks at, if it is still there.
+    /// The first selected offset of each partition that still exists.
     private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
     private var report = ReplayReport()
-    /// When the next requests may become visible (monotonic).
+    /// The monotonic time at which the next requests may become visible.
     private var nextNs: Int64 = 0
 
-    /// Results are found by their records' times, which come soon after their own; clocks may differ a little.
+    /// The tolerance for the difference of clocks. Results are found by their records' timestamps, which are slightly
+    /// later than their own times.
     private static let clockMs: Int64 = 60_000
-    /// The most memory that the records of a batch's dead letters take.
+    /// The memory limit for the records in a batch's dead letters, in bytes.
     private static let byteLimit = 16 << 20
 
-    /// Begins the job, or resumes it from the offsets that its group has committed. `remark` gets a line about each
-    /// request that was not replayed, `progressed` the report several times a second.
+    /// Begins the job, or resumes it from the offsets that its group has committed. `remark` receives a line for each
+    /// request that is not replayed. `progressed` receives the report several times a second.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void
@@ -72,11 +73,11 @@ package final class ReplayRun {
         (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
         self.order = order
         gatherer = Gatherer(order)
-        // From here on, new records of the logs are not part of the job, whichever run resumes it.
+        // Records written after this commit do not belong to the job, whichever run resumes it.
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
-    /// The most requests of one transaction: a quarter of a second's.
+    /// The maximum number of requests in one transaction, which is a quarter of a second's worth.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
     package func run() throws -> ReplayReport {
@@ -90,7 +91,8 @@ package final class ReplayRun {
         return report
     }
 
-    /// Reads what earlier runs did: the rest may have further results of the same notifications.
+    /// Reads the results that earlier runs handled, because the rest may contain further results of the same
+    /// notifications.
     private func remember() throws {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
@@ -104,7 +106,7 @@ package final class ReplayRun {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
                 throw changed(partition, progress.end)
             }
-            // Offsets that retention removed are reported by the reader, which goes on at the first that is left.
+            // The reader reports offsets that retention deleted, and continues at the first one that exists.
             try source.start(partition, at: progress.position)
         }
         while !job.isDone {
@@ -119,7 +121,7 @@ package final class ReplayRun {
             }
             report.kinds = gatherer.kinds
             try process(items[...])
-            // Nothing matched behind the last item.
+            // Nothing matched after the last item.
             var next = job
             for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
             _ = try write([], next)
@@ -128,7 +130,7 @@ package final class ReplayRun {
 
     private func changed(_ partition: TopicPartition, _ end: Int64) -> CommandFailure {
         CommandFailure(
-            "\(partition) ends before \(end), where it ended when the job began: it was recreated, or lost records; begin another job (--name)"
+            "\(partition) ends below offset \(end), its end when the job began: it was recreated or lost records; start another job (--name)"
         )
     }
 
@@ -159,8 +161,8 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// Produces the requests of these items and commits the job's offsets with them. Splits the items in two halves if
-    /// their records cannot be written together.
+    /// Produces the requests of these items and commits the job's offsets with them. If a broker refuses the records
+    /// together, splits the items in two halves.
     private func process(_ items: ArraySlice<ReplayItem>) throws {
         guard var item = items.first else { return }
         let batch = try fetcher.fetch(items, job)
@@ -170,7 +172,7 @@ package final class ReplayRun {
             return progressed(report)
         }
         guard items.count > 1 else {
-            item.refuse("the topic refuses its record: \(refusal.text)")
+            item.refuse("the broker refused its record: \(refusal.text)")
             return try process([item])
         }
         let middle = items.startIndex + items.count / 2
@@ -178,7 +180,7 @@ package final class ReplayRun {
         try process(items[middle...])
     }
 
-    /// Writes at the rate that was asked for; a pause is not made up for.
+    /// Writes at the requested rate. Time lost in a pause is not made up.
     private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs

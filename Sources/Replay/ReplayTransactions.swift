@@ -4,27 +4,28 @@ package import PushRecords
 
 typealias ReplayRecord = (record: OwnedRecord, topic: String, partition: Int32)
 
-/// Produces requests and commits the job's offsets in one transaction, so that both are there or neither is. The job's
-/// group is the producer's transactional id, so that of two runs the one that began last goes on. One thread.
+/// Produces requests and commits the job's offsets in one transaction, so that both become visible or neither does. The
+/// job's group is also the transactional id, so of two runs only the one that began last continues. Use it on one
+/// thread.
 final class ReplayTransactions {
     private let order: ReplayOrder
     private let cluster: ClusterSettings
     private let wait: BrokerWait
     private let reader: OffsetReader
     private var producer: Producer
-    /// Whether librdkafka has given the transaction up.
+    /// Whether librdkafka has aborted the transaction.
     private var hasFailed = false
-    /// Why a broker refuses a record, or one that is sent together with it, because of its content or size, or that
-    /// librdkafka does not hold so many at once.
+    /// The reason why a record is refused: a broker refuses it, or a record in the same batch, because of its content
+    /// or size, or librdkafka's queue cannot hold so many records.
     private var refusal: KafkaCode?
-    /// Another reason why a record was not written.
+    /// Any other reason why a record was not written.
     private var failure: KafkaCode?
 
-    /// A run that was killed delays readers of the request topics for at most as long. Requests are fetched before a
-    /// transaction begins, so that it takes about ten milliseconds.
+    /// The time for which a killed run can delay readers of the request topics. Requests are fetched before the
+    /// transaction begins, which therefore takes only about ten milliseconds.
     private static let timeoutNs = Int64(ProducerSettings.transactionTimeoutMs) * 1_000_000
 
-    /// - Parameter reader: a client that knows the job's group.
+    /// - Parameter reader: a client that belongs to the job's group.
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ wait: BrokerWait) throws {
         self.order = order
         self.cluster = cluster
@@ -37,7 +38,8 @@ final class ReplayTransactions {
         try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
     }
 
-    /// Aborts an earlier run's transaction, fences that run, and returns the job that the group has committed, if any.
+    /// Aborts the transaction of an earlier run, fences that run, and returns the job that the group has committed, if
+    /// any.
     func begin(_ partitions: [TopicPartition]) throws -> ReplayJob? {
         while true {
             try wait.check()
@@ -46,8 +48,8 @@ final class ReplayTransactions {
                 break
             } catch {
                 if let line = denial(error.code) { throw CommandFailure(line) }
-                guard error.isPassing else { throw CommandFailure("transactions cannot begin: \(error)") }
-                wait.say("transactions cannot begin: \(error.text)")
+                guard error.isPassing else { throw CommandFailure("cannot initialize transactions: \(error)") }
+                wait.say("cannot initialize transactions: \(error.text)")
             }
             serve(timeoutMs: 200)
         }
@@ -63,10 +65,11 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
-    /// Produces the records and commits the job's progress, however often brokers fail meanwhile.
+    /// Produces the records and commits the job's progress. Repeats this as often as brokers fail.
     ///
-    /// - Parameter committed: the job as its group has committed it; `nil` before the job's first commit.
-    /// - Returns: why the records cannot be written together, so that nothing was; `nil` once all is committed.
+    /// - Parameter committed: the job's last committed state, or `nil` before the first commit.
+    /// - Returns: the reason why the records cannot be written together (nothing was written), or `nil` if all is
+    ///   committed.
     func write(_ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?) throws -> KafkaCode? {
         let entries = job.entries(since: committed)
         if records.isEmpty, entries.isEmpty { return nil }
@@ -75,22 +78,22 @@ final class ReplayTransactions {
             let ending = try transact(records, entries)
             if case .success(nil) = ending { return nil }
             if case .failure(let error) = ending {
-                wait.say("\(error.text); what was not committed is written again")
+                wait.say("\(error.text); uncommitted records will be produced again")
                 try wait.pause(ms: 1_000)
             }
-            // A new producer aborts what is open. The group's offsets tell whether the transaction was committed.
+            // A new producer aborts the open transaction. The group's offsets show whether it was committed.
             producer = try Self.producer(order, cluster)
             let found = try begin(Array(job.partitions.keys))
             if found == job { return nil }
             guard found == committed else {
                 throw CommandFailure(
-                    "another run of this job has gone on with it meanwhile (group \(order.group)); this one ends")
+                    "another run of this job has taken over (group \(order.group)); ending this run")
             }
             if case .success(let refused) = ending { return refused }
         }
     }
 
-    /// Returns the error if the transaction failed; it may have been committed nevertheless.
+    /// Returns the error if the transaction failed, in which case it may still have been committed.
     private func transact(_ records: [ReplayRecord], _ entries: [CommitEntry]) throws -> Result<KafkaCode?, KafkaError>
     {
         let beganNs = LoopTime.read().monotonicNs
@@ -101,7 +104,7 @@ final class ReplayTransactions {
             try produce(records)
             if let refusal { return .success(refusal) }
             isWritten = failure == nil && !hasFailed && producer.outstanding == 0
-            // Throws the reason if librdkafka has given the transaction up.
+            // Throws the reason if librdkafka has aborted the transaction.
             try producer.addOffsets(entries, group: order.group)
             guard isWritten else { throw KafkaError(failure ?? .timedOut) }
             try producer.commitTransaction()
@@ -112,17 +115,17 @@ final class ReplayTransactions {
             // Brokers also fence a producer whose transaction took too long.
             if code.isFenced, isInTime {
                 throw CommandFailure(
-                    "another run of this job has begun (group \(order.group)), and goes on with it; this one ends")
+                    "another run of this job has started and taken over (group \(order.group)); ending this run")
             }
             let targets = Set(records.map(\.topic)).sorted()
-            // Committing offsets of a topic needs the right to read it.
+            // Committing offsets of a topic requires the right to read it.
             let line = isWritten ? Denial.reading(order.topic, code) : Denial.writing(targets, code)
             if let line = denial(code) ?? line { throw CommandFailure(line) }
             return .failure(error)
         }
     }
 
-    /// Produces the records, and returns once all are acknowledged, something has failed, or the transaction is over.
+    /// Produces the records. Returns when all are acknowledged, one has failed, or the transaction's time is over.
     private func produce(_ records: [ReplayRecord]) throws {
         for record in records where refusal == nil && failure == nil {
             let topic = try producer.topic(record.topic)
@@ -131,8 +134,8 @@ final class ReplayTransactions {
         var deadline = LoopTime.read().monotonicNs + Self.timeoutNs
         while producer.outstanding > 0, refusal == nil, LoopTime.read().monotonicNs < deadline {
             serve(timeoutMs: 50)
-            // The report of the record that is to blame may come after the transaction was given up. Records that were
-            // not sent have no report then.
+            // The report of the record that caused the failure may arrive after the abort. Unsent records then get no
+            // report.
             if failure != nil || hasFailed { deadline = min(deadline, LoopTime.read().monotonicNs + 500_000_000) }
         }
     }
@@ -156,7 +159,7 @@ final class ReplayTransactions {
 }
 
 extension Producer {
-    /// Queues a record; everything is copied before this returns. The key decides the partition -1.
+    /// Queues a record, and copies everything before it returns. A partition of -1 means that the key decides.
     package func produce(_ record: OwnedRecord, to topic: ProducerTopic, partition: Int32 = -1) -> KafkaCode {
         record.withLent { key, value, headers in
             headers.map { MessageHeader(name: $0.name, value: $0.value) }.withUnsafeBufferPointer {

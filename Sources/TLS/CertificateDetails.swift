@@ -29,7 +29,7 @@ package struct CertificateDetails: Hashable, Sendable {
 
     /// Returns the DER of 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate lacks it.
     private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
-        // OBJ_txt2obj(3): the caller must free it. 1 allows only the numerical form.
+        // OBJ_txt2obj(3): the caller must free the result. 1 allows only the numerical form.
         let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)
         defer { unsafe ASN1_OBJECT_free(identifier) }
         let index = unsafe X509_get_ext_by_OBJ(certificate.raw, identifier, -1)
@@ -45,7 +45,7 @@ package struct CertificateDetails: Hashable, Sendable {
         var texts: [String] = []
         unsafe der.withUnsafeBufferPointer { der in
             var start = der.baseAddress
-            // d2i_ASN1_SEQUENCE_ANY(3): the caller must free it.
+            // d2i_ASN1_SEQUENCE_ANY(3): the caller must free the result.
             guard let elements = unsafe d2i_ASN1_SEQUENCE_ANY(nil, &start, der.count) else { return ErrorQueue.clear() }
             defer { unsafe openssl_elements_free(elements) }
             for index in unsafe 0..<openssl_elements_count(elements) {

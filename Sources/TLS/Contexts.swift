@@ -3,17 +3,18 @@ internal import Glibc
 internal import Synchronization
 
 package enum Trust: Hashable, Sendable {
-    /// The system's CA certificates (the image needs `ca-certificates`; SSL_CERT_FILE and SSL_CERT_DIR are heeded).
+    /// The system's CA certificates (package `ca-certificates`), or those of SSL_CERT_FILE and SSL_CERT_DIR.
     case system
-    /// PEM with one or more CA certificates, instead of the system's. Errors begin with `name`.
+    /// One or more CA certificates in PEM instead of the system's. Errors begin with `name`.
     case pem(String, name: String = "CA certificate")
-    /// Anyone: no verification at all.
+    /// No verification.
     case anyone
 }
 
 package struct ClientOptions: Sendable {
     package var trust: Trust
-    /// Application protocols offered (RFC 7301), in order of preference. If any, a server that picks none fails.
+    /// The application protocols to offer (RFC 7301), in order of preference. If there are any, the server must select
+    /// one.
     package var alpn: [String]
     package var identity: Identity?
 
@@ -24,7 +25,8 @@ package struct ClientOptions: Sendable {
     }
 }
 
-/// What all of a client's sessions share: TLS 1.2 or later, trust, certificate. Immutable; any thread.
+/// The TLS settings shared by all sessions of a client: TLS 1.2 or later, trusted authorities, and certificate.
+/// Immutable and thread-safe.
 @safe package final class ClientContext: @unchecked Sendable {
     let raw: OpaquePointer
     let alpn: [String]
@@ -40,7 +42,7 @@ package struct ClientOptions: Sendable {
         if let identity = options.identity { unsafe try use(identity, raw) }
         if !alpn.isEmpty {
             let list = protocolList(alpn)
-            // SSL_CTX_set_alpn_protos(3): copied; returns 0 on success, unlike most.
+            // SSL_CTX_set_alpn_protos(3) copies the list. Unlike most functions, it returns 0 on success.
             guard unsafe SSL_CTX_set_alpn_protos(raw, list, UInt32(list.count)) == 0 else { throw outOfMemory() }
         }
     }
@@ -51,14 +53,15 @@ package struct ClientOptions: Sendable {
 package struct ServerOptions: Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested
-        /// Asked for, not insisted on, and not verified (a simulator accepts every provider's).
+        /// The server asks for a certificate, but neither requires nor verifies it (a simulator accepts every
+        /// provider's).
         case requested
         case required(Trust)
     }
 
     package var identity: Identity
-    /// Application protocols accepted, in order of preference. If empty, ALPN is not answered. A client that offers
-    /// none of them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
+    /// The accepted application protocols, in order of preference. If empty, the server does not answer ALPN. A client
+    /// that offers only other protocols is refused. A client without ALPN is not (see `Session.applicationProtocol`).
     package var alpn: [String]
     package var clientCertificates: ClientCertificates
 
@@ -71,10 +74,10 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// What all of a server's sessions share. Immutable; any thread.
+/// The TLS settings shared by all sessions of a server. Immutable and thread-safe.
 @safe package final class ServerContext: @unchecked Sendable {
     let raw: OpaquePointer
-    /// The accepted protocols as RFC 7301 writes them; OpenSSL's callback reads them while the context lives.
+    /// The accepted protocols in RFC 7301's format. OpenSSL's callback reads them while the context exists.
     private let protocols: UnsafeMutableBufferPointer<UInt8>
 
     package init(_ options: ServerOptions) throws(TLSError) {
@@ -84,13 +87,14 @@ package struct ServerOptions: Sendable {
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
         unsafe try use(options.identity, raw)
-        // No session tickets: no client resumes, and they would be written before the first answer.
+        // Session tickets are disabled: no client resumes a session, and tickets would be sent before the first answer.
         unsafe SSL_CTX_set_num_tickets(raw, 0)
         switch options.clientCertificates {
         case .notRequested:
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
         case .requested:
-            // SSL_CTX_set_verify(3): a callback that returns 1 goes on whatever was found. The handshake's thread.
+            // SSL_CTX_set_verify(3): the handshake continues if the callback returns 1. It is called on the handshake's
+            // thread.
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_PEER) { _, _ in 1 }
         case .required(let trust):
             unsafe try setTrust(trust, raw)
@@ -110,7 +114,8 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Returns the first protocol of `list` (NUL-terminated) that the client offers, else an alert. The handshake's thread.
+/// Selects the first protocol of `list` (NUL-terminated) that the client offers, or an alert. Called on the handshake's
+/// thread.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
@@ -125,7 +130,7 @@ private func select(
     return SSL_TLSEXT_ERR_OK
 }
 
-/// RFC 7301, 3.1: each name with its length before it.
+/// Returns the names in RFC 7301's format (section 3.1): each with its length before it.
 private func protocolList(_ names: [String]) -> [UInt8] {
     names.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
 }
@@ -140,7 +145,7 @@ private func makeContext(_ method: OpaquePointer?) throws(TLSError) -> OpaquePoi
 }
 
 private func use(_ identity: Identity, _ context: OpaquePointer) throws(TLSError) {
-    // SSL_CTX_use_cert_and_key(3) takes references of its own.
+    // SSL_CTX_use_cert_and_key(3) takes its own references.
     guard unsafe SSL_CTX_use_cert_and_key(context, identity.certificate.raw, identity.key.raw, nil, 1) == 1,
         identity.chain.allSatisfy({ unsafe openssl_ctx_add_chain(context, $0.raw) == 1 })
     else {
@@ -163,19 +168,20 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
 private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
     let certificates = try pem.certificates()
     guard let store = unsafe X509_STORE_new() else { throw outOfMemory() }
-    // X509_STORE_add_cert(3): takes a reference of its own; a certificate twice is no error.
+    // X509_STORE_add_cert(3) takes its own reference. Adding a certificate twice is not an error.
     for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
     return unsafe store
 }
 
-/// The system's CA certificates (2 MB), shared by all contexts and read again once their file changed. Any thread.
+/// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
+/// Thread-safe.
 package enum SystemTrust {
-    /// The file that holds them all. There may be a directory as well.
+    /// The file that contains all CA certificates. There may also be a directory.
     package static var file: String {
         unsafe path(X509_get_default_cert_file_env(), X509_get_default_cert_file())
     }
 
-    /// Whether neither the file nor the directory has a certificate.
+    /// Whether neither the file nor the directory contains a certificate.
     package static var isEmpty: Bool {
         var status = stat()
         guard unsafe stat(file, &status) != 0 || status.st_size == 0 else { return false }
@@ -197,7 +203,7 @@ package enum SystemTrust {
 
     private static let current = Mutex(Store())
 
-    /// Returns a reference for the caller (SSL_CTX_set_cert_store(3) takes it over), or `nil` without memory.
+    /// Returns a reference for the caller, or `nil` without memory. SSL_CTX_set_cert_store(3) takes ownership of it.
     static func store() -> OpaquePointer? {
         var status = stat()
         let isThere = unsafe stat(file, &status) == 0
@@ -208,7 +214,7 @@ package enum SystemTrust {
                 guard let new = unsafe X509_STORE_new(), unsafe X509_STORE_set_default_paths(new) == 1 else {
                     return nil
                 }
-                // Contexts that use the former one have references of their own.
+                // Contexts that use the old store have their own references.
                 unsafe X509_STORE_free(store.raw)
                 unsafe (store.raw, store.version) = (new, version)
             }
@@ -223,12 +229,12 @@ private func outOfMemory() -> TLSError {
 }
 
 /// Writes the secrets of all TLS sessions to a file in the NSS key log format, for Wireshark. Call `start` before the
-/// first `ClientContext` is made. The file has mode 0600, since it decrypts the traffic. Any thread.
+/// first `ClientContext` is created. The file has mode 0600, because it decrypts the traffic. Thread-safe.
 package enum KeyLog {
-    /// The file's descriptor, or -1 while nothing is logged. It stays open until the process ends.
+    /// The file's descriptor, or -1 if logging is off. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)
 
-    /// Appends to the file from now on.
+    /// Starts to append to the file.
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {
@@ -237,18 +243,18 @@ package enum KeyLog {
         descriptor.store(opened, ordering: .relaxed)
     }
 
-    /// Logs the secrets of the sessions of this context, if a log was started.
+    /// Logs the secrets of this context's sessions if logging is on.
     static func observe(_ context: OpaquePointer) {
         guard descriptor.load(ordering: .relaxed) >= 0 else { return }
-        // SSL_CTX_set_keylog_callback(3): the line has no line break. Called by the handshake, on its thread.
+        // SSL_CTX_set_keylog_callback(3): the line has no line break. Called on the handshake's thread.
         unsafe SSL_CTX_set_keylog_callback(context) { _, line in
             guard let line = unsafe line else { return }
             unsafe KeyLog.append(line)
         }
     }
 
-    /// One write(2) for the line and its break, so that lines of several threads do not mix. A line that cannot be
-    /// written is lost: the log must not hold up a connection.
+    /// Appends the line and its break in one write(2), so that lines of several threads do not mix. A line that cannot
+    /// be written is lost, because the log must not delay a connection.
     private static func append(_ line: UnsafePointer<CChar>) {
         let whole = unsafe String(cString: line) + "\n"
         _ = unsafe Glibc.write(descriptor.load(ordering: .relaxed), whole, whole.utf8.count)

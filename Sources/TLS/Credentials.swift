@@ -20,7 +20,7 @@ internal import COpenSSL
         guard let raw = unsafe raw else {
             ErrorQueue.clear()
             throw TLSError(
-                .credential, "\(name): is DER, but no certificate; PKCS#12 (.p12, .pfx) belongs in pkcs12_file")
+                .credential, "\(name): is DER but not a certificate; for PKCS#12 (.p12, .pfx) use pkcs12_file")
         }
         unsafe self.init(adopting: raw)
     }
@@ -111,7 +111,7 @@ package final class Identity: Sendable {
         if isDER, key == nil {
             throw TLSError(
                 .credential,
-                "\(certificate.name): is a certificate in DER, which holds no private key: give key_file, too")
+                "\(certificate.name): is a certificate in DER, which cannot contain a private key; set key_file too")
         }
         let keyPEM = PEM(key ?? certificate)
         try self.init(
@@ -136,7 +136,7 @@ package final class Identity: Sendable {
         ErrorQueue.clear()
         guard unsafe X509_check_private_key(certificate.raw, key.raw) == 1 else {
             ErrorQueue.clear()
-            throw TLSError(.credential, "\(name): the private key is not the certificate's")
+            throw TLSError(.credential, "\(name): the private key does not match the certificate")
         }
         self.certificate = certificate
         self.chain = chain

@@ -1,15 +1,15 @@
 internal import Bytes
 internal import COpenSSL
 
-/// PEM text and its objects. Errors are of kind `credential` and begin with `name`.
+/// PEM text and the objects in it. Errors are of kind `credential` and begin with `name`.
 struct PEM {
     let text: String
     let name: String
 
     init(text: String, name: String) { self.init(.text(text, name: name)) }
 
-    /// Reads what editors and shells make of PEM: UTF-16, missing line breaks, spaces or a literal `\n`, quotes around
-    /// it, base64 of the whole, and a private key in DER.
+    /// Reads PEM as editors and shells may have changed it: UTF-16, missing line breaks, spaces or a literal `\n`
+    /// instead, quotes around it, or base64 of the whole. Also reads a private key in DER.
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)
@@ -20,13 +20,13 @@ struct PEM {
         self.text = Self.withLines(text)
     }
 
-    /// The text of a file, or the PEM of a private key in DER.
+    /// Returns the text of a file, or the PEM of a private key in DER.
     private static func text(of bytes: [UInt8]) -> String {
         if let pem = PrivateKey(der: bytes)?.pem { return pem }
         guard bytes.count > 1, bytes[0] == 0xFF || bytes[0] == 0xFE || bytes[0] == 0 || bytes[1] == 0 else {
             return String(decoding: bytes, as: UTF8.self)
         }
-        // UTF-16, with a byte order mark or, since PEM is ASCII, a zero in each unit.
+        // The text is UTF-16 if it has a byte order mark. As PEM is ASCII, a zero in each unit also shows UTF-16.
         let isBigEndian = bytes[0] == 0xFE || bytes[0] == 0
         let units = stride(from: 0, to: bytes.count - 1, by: 2).map { at in
             UInt16(bytes[isBigEndian ? at : at + 1]) << 8 | UInt16(bytes[isBigEndian ? at + 1 : at])
@@ -34,7 +34,7 @@ struct PEM {
         return String(decoding: units, as: UTF16.self)
     }
 
-    /// Gives each block lines of 64 digits, which OpenSSL wants. A block with header lines stays as it is.
+    /// Splits each block into lines of 64 characters, as OpenSSL requires. A block with header lines is not changed.
     private static func withLines(_ text: String) -> String {
         var rest = text.replacing("\\r", with: "").replacing("\\n", with: "\n")[...]
         var result = ""
@@ -58,16 +58,16 @@ struct PEM {
         return result + rest
     }
 
-    /// The bytes that base64 with anything between its digits spells, if it is base64.
+    /// Returns the bytes that base64 text encodes, ignoring filler characters, or `nil` if it is not base64.
     static func base64Decoded(_ text: [UInt8]) -> [UInt8]? {
         let digits = text.filter { !isFiller($0) }
         return unsafe digits.withUnsafeBytes { unsafe Base64.standard.decode($0) }
     }
 
-    /// White space, quotes and backslashes, none of which is a digit of base64.
+    /// Whether a byte is white space, a quote or a backslash, which are not base64 digits.
     private static func isFiller(_ byte: UInt8) -> Bool { byte <= 0x20 || byte == 0x22 || byte == 0x27 || byte == 0x5C }
 
-    /// The labels of its blocks: `PRIVATE KEY`, `CERTIFICATE`.
+    /// The labels of the PEM blocks, such as `PRIVATE KEY` and `CERTIFICATE`.
     var labels: [Substring] {
         text.split(separator: "-----BEGIN ").dropFirst(text.hasPrefix("-----BEGIN ") ? 0 : 1)
             .compactMap { block in
@@ -84,7 +84,7 @@ struct PEM {
         let labels = labels.filter { $0 == "CERTIFICATE" || $0 == "X509 CERTIFICATE" || $0 == "TRUSTED CERTIFICATE" }
         guard !labels.isEmpty else { throw failure(nothing(wanted: "certificate", label: "CERTIFICATE")) }
         unsafe withReader(text.utf8) { bio in
-            // PEM_read_bio_X509(3): skips other blocks; the certificate is the caller's to free.
+            // PEM_read_bio_X509(3) skips other blocks. The caller must free the certificate.
             while certificates.count < labels.count, let raw = unsafe PEM_read_bio_X509(bio, nil, nil, nil) {
                 certificates.append(unsafe Certificate(adopting: raw))
             }
@@ -104,8 +104,8 @@ struct PEM {
         if isEncrypted, passphrase == nil {
             throw failure("the private key is encrypted and no passphrase was given")
         }
-        // PEM_read_bio_PrivateKey(3): with no callback, `u` is the NUL-terminated passphrase; with neither it would ask
-        // on the terminal, so there is always one.
+        // PEM_read_bio_PrivateKey(3): without a callback, `u` is the NUL-terminated passphrase. Without either, OpenSSL
+        // would prompt on the terminal, so `u` is always set.
         let raw = unsafe withReader(text.utf8) { bio in
             unsafe (passphrase ?? "").withCString {
                 unsafe PEM_read_bio_PrivateKey(bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
@@ -124,22 +124,22 @@ struct PEM {
 
     private func nothing(wanted: String, label: String) -> String {
         let labels = labels
-        // A SEQUENCE longer than 127 bytes, whose length is no UTF-8: what .cer and .p12 files begin with.
+        // A SEQUENCE longer than 127 bytes, whose length is not valid UTF-8. Files of type .cer and .p12 begin with it.
         if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
-            return "is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12"
+            return "is DER, not PEM: convert a .cer with openssl x509 -inform der, or a .p12 with openssl pkcs12"
         }
         if text.allSatisfy(\.isWhitespace) { return "is not PEM: it is empty" }
         if labels.isEmpty, text.count < 300, text.contains(/\.(p8|pem|key|cer|crt)\s*$/) {
-            return "is not PEM: it is the name of a file, which has a setting of its own (…file)"
+            return "is not PEM: it is the name of a file; use the setting that ends in file"
         }
-        if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----, nor base64 of one" }
-        return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
+        if labels.isEmpty { return "is not PEM: it has no line -----BEGIN \(label)----- and is not base64" }
+        return "contains no \(wanted), only: \(Set(labels).sorted().joined(separator: ", "))"
     }
 }
 
-/// Lends a read-only memory BIO over a text or other bytes.
+/// Calls the body with a read-only memory BIO over a text or other bytes.
 func withReader<Result>(_ bytes: some Collection<UInt8>, _ body: (OpaquePointer) -> Result) -> Result {
-    // An empty array may have no address, which BIO_new_mem_buf(3) refuses.
+    // An empty array may have a null base address, which BIO_new_mem_buf(3) rejects.
     unsafe (Array(bytes) + [0]).withUnsafeBufferPointer { bytes in
         // The memory is not copied and must outlive the BIO.
         let bio = unsafe BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count - 1))!
@@ -148,7 +148,7 @@ func withReader<Result>(_ bytes: some Collection<UInt8>, _ body: (OpaquePointer)
     }
 }
 
-/// What a function of OpenSSL writes into a memory BIO.
+/// Returns the text that an OpenSSL function writes into a memory BIO.
 func writtenText(_ body: (OpaquePointer) -> Int32) -> String? {
     guard let bio = unsafe BIO_new(BIO_s_mem()) else { return nil }
     defer { unsafe BIO_free(bio) }

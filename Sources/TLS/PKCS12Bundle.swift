@@ -5,7 +5,7 @@ struct PKCS12Bundle {
     let bytes: [UInt8]
     let name: String
 
-    /// - Parameter bytes: the bundle, or its base64 with white space anywhere.
+    /// - Parameter bytes: the bundle, or its base64 with any white space.
     init(_ bytes: [UInt8], name: String) {
         self.bytes = Certificate.isDER(bytes) ? bytes : PEM.base64Decoded(bytes) ?? []
         self.name = name
@@ -15,8 +15,8 @@ struct PKCS12Bundle {
         passphrase: String?
     ) throws(TLSError) -> (certificate: Certificate, chain: [Certificate], key: PrivateKey) {
         var (found, reason) = try read(passphrase, nil)
-        // RC2 and RC4, which Keychain and OpenSSL before 3 used, are in the legacy provider. It is loaded for this one
-        // reading, so that nothing else uses them.
+        // Keychain, and OpenSSL before 3, use RC2 and RC4, which are in the legacy provider. It is loaded for this read
+        // only, so that no other code uses these ciphers.
         if found == nil {
             if let library = LegacyLibrary() {
                 (found, reason) = try read(passphrase, library)
@@ -28,10 +28,10 @@ struct PKCS12Bundle {
         }
         guard let found else { throw failure("cannot be decrypted: \(reason)") }
         guard let key = found.key else {
-            throw failure("holds no private key; in Keychain, export the certificate together with its key")
+            throw failure("contains no private key; in Keychain, export the certificate together with its key")
         }
-        guard let certificate = found.certificate else { throw failure("holds no certificate for its private key") }
-        // By way of PEM, so that nothing belongs to the legacy library, which is gone by now.
+        guard let certificate = found.certificate else { throw failure("contains no certificate for its private key") }
+        // Convert to PEM and back, so that the objects do not belong to the legacy library, which has been freed.
         return (
             try PEM(text: certificate, name: name).certificates()[0],
             found.chain.isEmpty ? [] : try PEM(text: found.chain.joined(), name: name).certificates(),
@@ -47,12 +47,13 @@ struct PKCS12Bundle {
         var key: String?
     }
 
-    /// Returns OpenSSL's reason instead if the passphrase is right, but what it protects could not be read.
+    /// Returns the bundle's objects, or OpenSSL's reason if the passphrase is correct but the contents could not be
+    /// decrypted.
     private func read(_ passphrase: String?, _ library: LegacyLibrary?) throws(TLSError) -> (
         found: Found?, reason: String
     ) {
         ErrorQueue.clear()
-        // PKCS12_init_ex(3): a bundle that is read into it is decrypted in this library context; NULL for the default.
+        // PKCS12_init_ex(3): the bundle is decrypted in this library context, or in the default one for NULL.
         var bundle = unsafe PKCS12_init_ex(NID_pkcs7_data, library?.context, nil)
         defer {
             unsafe PKCS12_free(bundle)
@@ -64,7 +65,7 @@ struct PKCS12Bundle {
             throw failure("is not PKCS#12")
         }
         guard unsafe PKCS12_mac_present(bundle) == 1 else {
-            throw failure("has no check sum (MAC), without which OpenSSL opens none; export it again")
+            throw failure("has no checksum (MAC), which OpenSSL requires; export it again")
         }
         guard unsafe isRight(passphrase, for: bundle) else {
             ErrorQueue.clear()
@@ -75,7 +76,7 @@ struct PKCS12Bundle {
         var key: OpaquePointer?
         var certificate: OpaquePointer?
         var chain: OpaquePointer?
-        // PKCS12_parse(3): all three are the caller's to free; it tries both forms of "no passphrase".
+        // PKCS12_parse(3): the caller must free all three objects. It tries both forms of "no passphrase".
         let isParsed =
             if let passphrase { unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 } else {
                 unsafe PKCS12_parse(bundle, nil, &key, &certificate, &chain) == 1
@@ -91,7 +92,8 @@ struct PKCS12Bundle {
         return (found, "")
     }
 
-    /// PKCS12_verify_mac(3): "no passphrase" may mean none or an empty one.
+    /// Whether the passphrase matches the bundle's MAC. Without a passphrase, PKCS12_verify_mac(3) must try none and an
+    /// empty one.
     private func isRight(_ passphrase: String?, for bundle: OpaquePointer?) -> Bool {
         guard let passphrase, !passphrase.isEmpty else {
             return unsafe PKCS12_verify_mac(bundle, nil, 0) == 1 || PKCS12_verify_mac(bundle, "", 0) == 1
@@ -100,7 +102,7 @@ struct PKCS12Bundle {
     }
 }
 
-/// A library context of its own with the providers `default` and `legacy`.
+/// A separate library context with the providers `default` and `legacy`.
 @safe private final class LegacyLibrary {
     let context: OpaquePointer
     private let providers: [OpaquePointer]

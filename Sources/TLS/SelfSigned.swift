@@ -1,26 +1,26 @@
 internal import COpenSSL
 
-/// Keys for simulator, demo and tests; never for production.
+/// Keys for the simulator, the demo and tests. Never use them in production.
 package enum SelfSigned {
-    /// A new EC P-256 private key in PEM as Apple's `.p8` has it (PKCS#8, not encrypted).
+    /// Returns a new EC P-256 private key in the format of Apple's `.p8` files (unencrypted PKCS#8 in PEM).
     package static func privateKey() throws(TLSError) -> String {
         guard let pem = try PrivateKey.generate().pem else { throw failed() }
         return pem
     }
 
     fileprivate static func failed() -> TLSError {
-        TLSError(.credential, "a certificate cannot be made: \(ErrorQueue.takeText())")
+        TLSError(.credential, "cannot create a certificate: \(ErrorQueue.takeText())")
     }
 }
 
-/// A certificate authority made on the spot, for simulator, demo and tests. All keys are EC P-256.
+/// A temporary certificate authority for the simulator, the demo and tests. All keys are EC P-256.
 package struct CertificateAuthority: Sendable {
     package let certificatePEM: String
     package let keyPEM: String
     private let certificate: Certificate
     private let key: PrivateKey
 
-    /// A new one, valid for ten years.
+    /// Creates an authority that is valid for ten years.
     package init(commonName: String = "apns-worker test CA") throws(TLSError) {
         let key = try PrivateKey.generate()
         let certificate = try build(
@@ -36,7 +36,7 @@ package struct CertificateAuthority: Sendable {
         self.key = key
     }
 
-    /// One made before, to be used again.
+    /// Restores an authority that was created before.
     package init(certificatePEM: String, keyPEM: String) throws(TLSError) {
         self.certificatePEM = certificatePEM
         self.keyPEM = keyPEM
@@ -53,7 +53,8 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    /// A server certificate for `localhost`, `127.0.0.1`, `::1` and these. With negative `validForDays` it is expired.
+    /// Returns a server certificate for `localhost`, `127.0.0.1`, `::1` and these names. If `validForDays` is negative,
+    /// the certificate is expired.
     package func issueServer(names: [String] = [], validForDays: Int = 825) throws(TLSError) -> Issued {
         try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
     }
@@ -68,7 +69,7 @@ package struct CertificateAuthority: Sendable {
             extensions: [(NID_ext_key_usage, "serverAuth"), (NID_subject_alt_name, alternatives)], days: validForDays)
     }
 
-    /// A client certificate as Apple's: the bundle id is `UID` of the subject.
+    /// Returns a client certificate like Apple's, with the bundle id as the subject's `UID`.
     package func issueClient(bundleID: String, validForDays: Int = 395) throws(TLSError) -> Issued {
         try issue(
             subject: [("UID", bundleID), ("CN", "Apple Push Services: \(bundleID)")],
@@ -87,7 +88,7 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// Extensions are in the words of x509v3_config(5). Without an issuer the certificate is signed by itself.
+/// Builds a certificate. Extensions use the syntax of x509v3_config(5). Without an issuer it is self-signed.
 private func build(
     subject: [(field: String, value: String)], extensions: [(identifier: Int32, value: String)], days: Int,
     key: PrivateKey, issuer: Certificate?, issuerKey: PrivateKey
@@ -97,9 +98,9 @@ private func build(
     let certificate = unsafe Certificate(adopting: raw)
     let issuerRaw = unsafe issuer?.raw ?? raw
     let name = unsafe X509_get_subject_name(raw)
-    // A day earlier than now, for clocks that differ; an expired certificate was valid for a day.
+    // Begin a day before now, because clocks differ. An expired certificate was valid for one day.
     let startDays = min(-1, days - 1)
-    // X509 versions count from 0: this is version 3.
+    // X509 versions count from 0, so 2 means version 3.
     let isBuilt =
         unsafe X509_set_version(raw, 2) == 1
         && ASN1_INTEGER_set_uint64(X509_get_serialNumber(raw), .random(in: 1...UInt64(Int64.max))) == 1

@@ -34,7 +34,7 @@ internal import Glibc
         ErrorQueue.clear()
         guard let raw = unsafe SSL_new(context), let input = unsafe BIO_new(BIO_s_mem()),
             let output = unsafe BIO_new(BIO_s_mem())
-        else { throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())") }
+        else { throw TLSError(.protocolFailure, "OpenSSL cannot create a session: \(ErrorQueue.takeText())") }
         // SSL_set_bio(3) takes ownership of both.
         unsafe SSL_set_bio(raw, input, output)
         unsafe self.raw = raw
@@ -57,7 +57,7 @@ internal import Glibc
         unsafe X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
         guard unsafe !name.isEmpty && SSL_set1_host(raw, name) == 1 && openssl_set_server_name(raw, name) == 1 else {
             ErrorQueue.clear()
-            throw TLSError(.verification, "\"\(hostName)\" is no host name")
+            throw TLSError(.verification, "\"\(hostName)\" is not a host name")
         }
     }
 
@@ -102,7 +102,7 @@ internal import Glibc
         if !expectsProtocol.isEmpty, applicationProtocol == nil {
             throw TLSError(
                 .applicationProtocol,
-                "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")): it agreed to no protocol (ALPN)")
+                "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")): it selected no protocol (ALPN)")
         }
         isHandshakeComplete = true
         return true
@@ -185,7 +185,7 @@ internal import Glibc
             return TLSError(
                 .applicationProtocol, "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")) (ALPN)")
         case SSL_R_NO_APPLICATION_PROTOCOL:
-            return TLSError(.applicationProtocol, "\(peer) offers none of our protocols (ALPN)")
+            return TLSError(.applicationProtocol, "\(peer) offers no supported protocol (ALPN)")
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
             return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:

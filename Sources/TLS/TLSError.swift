@@ -30,7 +30,7 @@ enum ErrorQueue {
     /// OpenSSL leaves errors of earlier calls in the queue, which SSL_get_error(3) would misinterpret.
     static func clear() { ERR_clear_error() }
 
-    /// Returns the oldest error, which is the cause, and clears the queue. 0 if there is none.
+    /// Returns the oldest error, which is the cause, and clears the queue. Returns 0 if there is none.
     static func take() -> UInt {
         defer { ERR_clear_error() }
         return ERR_get_error()

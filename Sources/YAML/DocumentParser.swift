@@ -8,13 +8,13 @@ import CYAML
     private struct Event {
         var type: yaml_event_type_t
         var mark: Mark
-        /// A scalar's.
+        /// The text of a scalar.
         var text = ""
         var isPlain = false
     }
 
     private let parser: UnsafeMutablePointer<yaml_parser_t>
-    /// Reading a node is recursive, so a limit protects the stack.
+    /// The maximum nesting depth. It protects the stack, because nodes are parsed recursively.
     private static let depthLimit = 32
     private(set) var root: Node?
     private(set) var problems: [Document.Problem] = []
@@ -23,11 +23,11 @@ import CYAML
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
-        // It fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
+        // The call fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
         precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml ran out of memory")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
-        // The byte order mark is removed, since libyaml counts it as a column if the encoding is set.
+        // Remove the byte order mark, because libyaml counts it as a column if the encoding is set.
         let text = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes[3...] : bytes[...]
         unsafe text.withUnsafeBufferPointer { text in
             // libyaml does not copy the input, so parsing must stay inside this closure.
@@ -47,7 +47,7 @@ import CYAML
             case YAML_STREAM_END_EVENT: return
             case YAML_DOCUMENT_START_EVENT:
                 guard root == nil else {
-                    return refuse(event.mark, "a second document begins here; one file holds one")
+                    return refuse(event.mark, "a second document begins here; a file may contain only one")
                 }
                 root = try node(try next(), depth: 0)
             default: break
@@ -151,7 +151,7 @@ import CYAML
 }
 
 extension Mark {
-    /// Converts a mark, since libyaml counts from 0.
+    /// Converts a mark to counting from 1, because libyaml counts from 0.
     fileprivate init(_ mark: yaml_mark_t) {
         self.init(line: mark.line + 1, column: mark.column + 1)
     }

@@ -3,8 +3,8 @@ import Testing
 
 @testable import APNs
 
-/// What is known of a host with a limit of nine seconds: `SECOND WHAT-CAME asked > WHAT-IS-KNOWN`. `asked` says that
-/// something is in flight, `idle` that nothing is.
+/// Traces of a host with a limit of nine seconds: `SECOND EVENT asked > STATE`. `asked` means that a request is in
+/// flight, `idle` that none is.
 @Suite struct AnswerWatchTests {
     static let traces = PlanTrace.table(
         """

@@ -3,9 +3,9 @@ import Testing
 
 @testable import APNs
 
-/// A gateway whose kernel takes what its program never reads: nothing but an answer shows that it is of use.
+/// A gateway whose kernel accepts bytes that its program never reads. Only an answer shows that it works.
 struct BinaryProofTests {
-    /// What it was sent is not acknowledged for long.
+    /// The number of bytes in the send buffer that the gateway does not acknowledge.
     private static let unread = 1_000_000
 
     private func unread(_ world: GatewayWorld) throws {
@@ -17,12 +17,12 @@ struct BinaryProofTests {
         #expect(world.completions.count >= 40)
         #expect(world.completions.allSatisfy { !$0.isPresumed })
         #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
-        // From now on its kernel takes everything.
+        // From now on its kernel accepts everything.
         world.gateway.onDial = { _ in }
     }
 
-    /// Fences alone go over its connections, as long as it lasts, and one at a time.
-    @Test func `A gateway that reads nothing is out of reach until it answers`() throws {
+    /// Only fences are sent over its connections, one connection at a time.
+    @Test func `A gateway that does not read is unreachable until it answers`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         try unread(world)
@@ -30,20 +30,20 @@ struct BinaryProofTests {
         world.runFor(seconds: 120)
         #expect(world.reachable == [true, false] && world.capacity == 0)
         let asked = world.gateway.peers[before...]
-        // Each was given five seconds.
+        // Each connection waited five seconds for an answer.
         #expect((20...24).contains(asked.count))
         #expect(asked.allSatisfy { $0.frames.count == 1 && $0.frames[0].isFence })
         #expect(world.gateway.peers.count { !$0.isClosed } == 1)
         world.gateway.answersFences = true
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
-        // It is to show what it takes.
+        // The limit starts small.
         #expect(world.capacity == BinaryAdmission.leastAfterEnd)
         world.run("all", seconds: 10) { world.completionOf.count == 40 }
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
     }
 
-    /// Its kernel took twenty that its program never read, and silence accepted them: that is told.
-    @Test func `What silence accepted of a gateway that reads nothing is told`() throws {
+    /// Its kernel accepted twenty notifications that its program never read. The loss is reported.
+    @Test func `Notifications that silence accepted from a gateway that does not read are reported`() throws {
         let world = try GatewayWorld.connected()
         world.complete(0..<20)
         #expect(world.completions.allSatisfy { $0.isPresumed })
@@ -53,8 +53,9 @@ struct BinaryProofTests {
         #expect(world.noted("presumedUnread", "lostAtMost: 20"))
     }
 
-    /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
-    @Test func `The others are asked when one is not read`() throws {
+    /// One path to the gateway is dead and the others work. The fences show this at once, and nothing on them is in
+    /// doubt.
+    @Test func `If one connection is not read, the others must prove that they are`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
         world.configuration.window.notifications = 60
@@ -77,9 +78,9 @@ struct BinaryProofTests {
         world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
     }
 
-    /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was
+    /// On a connection with a fence the answer decides. Without an answer a notification is in doubt, even if it was
     /// acknowledged.
-    @Test func `Silence accepts nothing on a connection that is asked`() throws {
+    @Test func `Silence accepts nothing on a connection with a fence`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 2
         world.configuration.window.notifications = 40
@@ -96,10 +97,10 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
     }
 
-    /// A gateway that is sent `simple` closes where others answer. One that closes each connection unread answers
-    /// nothing by that.
+    /// With format `simple`, a gateway closes where others answer. Closing a connection before it has read the fence is
+    /// not such an answer.
     @Test(arguments: [true, false])
-    func `The end is an answer to the fence, and only without identifiers`(isSimple: Bool) throws {
+    func `A close answers the fence only without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()
         if isSimple { world.configuration.format = .simple }
         try unread(world)
@@ -111,8 +112,8 @@ struct BinaryProofTests {
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    /// Nothing shows that such a gateway reads: one request at a time is tried, and silence accepts it.
-    @Test func `A gateway that takes a token of zeros is tried`() throws {
+    /// Such a gateway cannot prove that it reads. One request at a time is sent, and silence accepts it.
+    @Test func `A gateway that accepts a token of zeros gets one request at a time`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
         world.sendsAgain = true
@@ -122,7 +123,7 @@ struct BinaryProofTests {
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
     }
 
-    @Test func `Another credential is asked for the same`() throws {
+    @Test func `A new credential also needs a proof`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count
@@ -134,7 +135,7 @@ struct BinaryProofTests {
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    @Test func `A stop waits for no answer`() throws {
+    @Test func `A stop does not wait for a proof`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count
@@ -146,8 +147,8 @@ struct BinaryProofTests {
         #expect(world.nowNs - sinceNs < 100_000_000)
     }
 
-    /// Suspects have a connection of their own, and wait as the others do.
-    @Test func `Suspects come back meanwhile`() throws {
+    /// Suspects have their own connection, and wait for the proof too.
+    @Test func `Suspects are returned while a proof is awaited`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.sendSuspects([77])

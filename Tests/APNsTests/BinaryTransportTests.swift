@@ -5,14 +5,14 @@ import Testing
 
 @testable import APNs
 
-/// The transport of the binary protocol, against a gateway that does what a test says.
+/// Tests of the binary protocol's transport against a scripted gateway.
 struct BinaryTransportTests {
     private func settled(_ world: GatewayWorld, _ status: UInt16) -> [UInt32] {
         world.completions.filter { $0.kind == .answered && $0.status == status }.map(\.id.slot.number)
     }
 
     @Test(arguments: BinaryConfiguration.Format.allCases)
-    func `Silence for the whole window is acceptance`(format: BinaryConfiguration.Format) throws {
+    func `Silence for the whole window counts as acceptance`(format: BinaryConfiguration.Format) throws {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
         world.send(0..<100)
         let sentNs = world.nowNs
@@ -24,7 +24,7 @@ struct BinaryTransportTests {
         #expect(world.gateway.frames.map(\.number) == Array(0..<100))
     }
 
-    @Test func `What the frame says comes from the headers`() throws {
+    @Test func `The frame's fields are taken from the headers`() throws {
         let world = try GatewayWorld.connected()
         var stored = world.request(1)
         stored.headers.expiration = nil
@@ -44,15 +44,15 @@ struct BinaryTransportTests {
         #expect(String(decoding: frames[0].payload, as: UTF8.self) == #"{"aps":{"alert":"Hi"}}"#)
     }
 
-    /// The promise of node-apn, without a number of entries that it may not exceed.
-    @Test func `An error decides what is before it and what is after is sent again`() throws {
+    /// Like node-apn, the worker sends discarded notifications again, but without a limit on stored notifications.
+    @Test func `After an error, earlier notifications are settled and later ones are sent again`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.maximumConnections = 1
             $0.sendsAgain = true
         }
         var isToAnswer = true
         world.gateway.onFrame = { peer, frame in
-            // The answer comes when everything is there: late, as over a network.
+            // The answer is sent after all frames have arrived, as it would be over a slow network.
             guard frame.number == 999, isToAnswer else { return }
             isToAnswer = false
             peer.answer(8, peer.frames[400].identifier)
@@ -67,11 +67,11 @@ struct BinaryTransportTests {
         #expect(again.allSatisfy { $0.unprocessed == .discarded && !$0.connectionDied })
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(401..<1_000))
-        // It was never without room, though it was without a connection.
+        // The app always had capacity, even between connections.
         #expect(world.reachable == [true])
     }
 
-    @Test func `Without resend what was discarded is given back for good`() throws {
+    @Test func `With resend false, discarded notifications are given back for good`() throws {
         let world = try GatewayWorld.connected { $0.configuration.resendsDiscarded = false }
         world.gateway.onFrame = { peer, frame in if frame.number == 9 { peer.answer(7, peer.frames[4].identifier) } }
         world.complete(0..<10)
@@ -80,7 +80,7 @@ struct BinaryTransportTests {
     }
 
     @Test(arguments: [UInt8(0), 10])
-    func `A shutdown names the last that was delivered`(status: UInt8) throws {
+    func `A shutdown names the last delivered notification`(status: UInt8) throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if frame.number == 9, world.gateway.peers.count == 1 { peer.answer(status, peer.frames[4].identifier) }
@@ -93,9 +93,8 @@ struct BinaryTransportTests {
         #expect(world.noted("peerCloses", "\"status \(status)\"", "unprocessed: 5"))
     }
 
-    /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
-    /// rate.
-    @Test func `A shutdown before anything was delivered is waited after`() throws {
+    /// Nothing was delivered, so the next attempt waits. Otherwise such a gateway would be asked at full rate.
+    @Test func `After a shutdown without a delivery the next attempt waits`() throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if world.gateway.peers.count < 4 || frame.isFence { peer.answer(10, 0) }
@@ -106,12 +105,12 @@ struct BinaryTransportTests {
         let returned = world.completions.filter { $0.kind == .notProcessed }
         #expect(returned.count == 3)
         #expect(returned.allSatisfy { $0.unprocessed == .neverSent })
-        // The one after them is asked whether it answers at all, first.
+        // The next connection must prove that it answers first.
         #expect(world.notes(of: "disconnected") == 5)
     }
 
-    /// A notification that ends each connection it is on is alone at last, and only then blamed.
-    @Test func `A poisonous notification is found by halves`() throws {
+    /// A notification that ends each of its connections is finally sent alone, and only then blamed.
+    @Test func `A notification that ends its connections is found by halving the limit`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
             $0.configuration.window.longestNs = 100_000_000
@@ -125,8 +124,8 @@ struct BinaryTransportTests {
         #expect(blamed() == [77, 77, 77])
     }
 
-    /// An error about a notification that counts as accepted is reported, and the window is longer from then on.
-    @Test func `An error that comes too late lengthens the window`() throws {
+    /// An error for a notification that counts as accepted is reported, and lengthens the window.
+    @Test func `An error after the window lengthens the window`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
             $0.configuration.window.longestNs = 1_000_000_000
@@ -140,12 +139,12 @@ struct BinaryTransportTests {
         first.answer(8, first.frames[3].identifier)
         world.run("all settled") { world.completionOf.count == 20 }
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
-        // A quarter more than the 400 ms after which it came.
+        // The new window is a quarter more than the 400 ms after which the error arrived.
         #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
 
-    @Test func `The kernel's room is the gateway's pace`() throws {
+    @Test func `The kernel's buffer space sets the pace`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.bytes = 200_000
             $0.gateway.answersFences = true
@@ -154,7 +153,7 @@ struct BinaryTransportTests {
         world.send(0..<3_000)
         world.runFor(seconds: 1)
         #expect(world.gateway.frames.isEmpty)
-        // What waits here is asked back.
+        // The waiting requests are recalled.
         world.recall((0..<3_000))
         world.runFor(seconds: 0.1)
         let returned = world.completions.count
@@ -165,8 +164,8 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
     }
 
-    /// At a hand-over the gateway decides by an answer, not by silence.
-    @Test func `A fence decides what is open when partitions go`() throws {
+    /// At a rebalance the gateway's answer decides, not its silence.
+    @Test func `At a rebalance a fence decides the open notifications`() throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
@@ -175,14 +174,14 @@ struct BinaryTransportTests {
         world.run("decided") { world.completions.count == 50 }
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
-        // The app goes on over the next connection.
+        // The app continues over the next connection.
         world.complete(50..<60)
         #expect(world.gateway.peers.count == 2)
     }
 
-    /// A gateway that does not answer may have read nothing: what is open then is in doubt, and not accepted.
+    /// A gateway that does not answer may have read nothing. Its open notifications are in doubt, not accepted.
     @Test(arguments: [true, false])
-    func `A stop is fenced and a gateway that does not answer is waited for`(answers: Bool) throws {
+    func `A stop sends a fence and waits for a gateway that does not answer`(answers: Bool) throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
@@ -193,8 +192,8 @@ struct BinaryTransportTests {
         #expect(world.completions.allSatisfy { $0.connectionWasSilent == !answers })
     }
 
-    /// What silence accepted falsely is told at the stop at the latest.
-    @Test func `A stop has the gateway prove what silence accepted`() throws {
+    /// Notifications that silence accepted wrongly are reported at the stop at the latest.
+    @Test func `A stop makes the gateway confirm what silence accepted`() throws {
         let world = try GatewayWorld.connected { $0.configuration.window.durationNs = 100_000_000 }
         let loop = world.loop
         world.gateway.onFrame = { peer, frame in
@@ -207,8 +206,8 @@ struct BinaryTransportTests {
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
     }
 
-    /// An error of a notification before the fence, which the gateway then never reads.
-    @Test func `An error before the fence has the rest given back`() throws {
+    /// The gateway answers a notification before the fence, and never reads the fence.
+    @Test func `After an error before the fence the later notifications are returned`() throws {
         let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in
             if frame.isFence { peer.answer(8, peer.frames[20].identifier) }
@@ -220,7 +219,7 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.unprocessed == .discarded } == 29)
     }
 
-    @Test func `What a gateway would refuse or has no field for is not sent`() throws {
+    @Test func `A request that a gateway would refuse or cannot express is not sent`() throws {
         let world = try GatewayWorld.connected { $0.configuration.payloadLimit = 256 }
         let fits = #"{"aps":""# + String(repeating: "x", count: 246) + #""}"#
         var broadcast = world.request(3)
@@ -234,14 +233,14 @@ struct BinaryTransportTests {
         #expect(world.gateway.frames.count == 1)
     }
 
-    /// The answer names none of the three notifications, or they had no identifiers, or it is no answer at all, or none
-    /// comes. None of several is blamed.
+    /// The answer names none of the three notifications, has no identifier, is invalid, or is missing. None of the
+    /// three is blamed.
     @Test(
         arguments: [
             (.simple, [8, 0, 0, 0, 0, 0]), (.simple, [8, 8, 0, 0, 0, 1]), (.simple, [8, 10, 0, 0, 0, 0]),
             (.framed, [8, 1, 0, 0x0F, 0x42, 0x3F]), (.framed, Array("HTTP/1.1 400".utf8)), (.framed, []),
         ] as [(BinaryConfiguration.Format, [UInt8])])
-    func `An end that tells nothing of what was sent leaves everything in doubt`(
+    func `A close that names no notification leaves all in doubt`(
         format: BinaryConfiguration.Format, answer: [UInt8]
     ) throws {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
@@ -255,7 +254,7 @@ struct BinaryTransportTests {
         if answer.first == 72 { #expect(world.noted("disconnected", "a byte 72", "unanswered: 3")) }
     }
 
-    @Test func `A host that cannot be reached takes nothing`() throws {
+    @Test func `An unreachable host has no capacity`() throws {
         let world = try GatewayWorld()
         world.gateway.isListening = false
         world.start()
@@ -264,12 +263,12 @@ struct BinaryTransportTests {
         world.gateway.isListening = true
         world.run("back") { world.reachable == [false, true] && world.capacity > 0 }
         #expect(world.connections.streams == world.capacity)
-        // It has no streams, so none are told of.
+        // The protocol has no streams, so none are reported.
         #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
     }
 
-    /// That nobody used them says nothing about the gateway, however soon they close.
-    @Test func `Connections that nobody used are no ends of the host`() throws {
+    /// Unused connections say nothing about the gateway, however soon they close.
+    @Test func `Closed unused connections do not count against the host`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.minimumConnections = 3
             $0.configuration.idleConnectionNs = 5_000_000_000
@@ -284,7 +283,7 @@ struct BinaryTransportTests {
         world.complete(0..<1)
     }
 
-    @Test func `A new credential is for new connections`() throws {
+    @Test func `A new credential is used on new connections`() throws {
         let world = try GatewayWorld.connected()
         world.send(0..<10)
         world.run("frames") { world.gateway.frames.count == 10 }

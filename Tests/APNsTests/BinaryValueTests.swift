@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNs
 
-/// The values of the binary protocol: frames, answers, window, admission.
+/// Tests of the value types of the binary protocol: frames, answers, window, admission.
 struct BinaryValueTests {
     // MARK: Frames
 
@@ -22,8 +22,8 @@ struct BinaryValueTests {
         return Array(frames.output)
     }
 
-    /// Apple's tables of the three commands, byte by byte.
-    @Test func `Each format has the protocol's bytes`() {
+    /// The expected bytes are from Apple's tables of the three commands.
+    @Test func `Each format is encoded as in Apple's documentation`() {
         let token: [UInt8] = [0x00, 0xFF, 0x7A, 0xBC]
         let payload = Array(#"{"aps":{}}"#.utf8)
         #expect(frame(.simple) == [0, 0, 4] + token + [0, 10] + payload)
@@ -36,7 +36,7 @@ struct BinaryValueTests {
     // MARK: Answers
 
     @Test(arguments: 0...6)
-    func `An answer comes in pieces`(first: Int) {
+    func `An answer may arrive in pieces`(first: Int) {
         let bytes: [UInt8] = [8, 7, 0, 1, 2, 255]
         var reader = GatewayAnswerReader()
         let early = bytes[..<first].withUnsafeBytes { reader.read($0) }
@@ -46,12 +46,12 @@ struct BinaryValueTests {
         #expect(late == answer)
     }
 
-    @Test func `Bytes that are no answer are named`() {
+    @Test func `Invalid answer bytes are reported`() {
         var reader = GatewayAnswerReader()
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
 
-    /// Each status leads to what an operator knows from HTTP/2, or the protocol's own word; none looks like a status of
+    /// Each status has the reason known from HTTP/2, or the protocol's own name. No result status looks like one of
     /// HTTP.
     @Test func `Statuses have reasons and verdicts`() {
         let table = VerdictTable()
@@ -74,7 +74,7 @@ struct BinaryValueTests {
 
     // MARK: The window
 
-    @Test func `Identifiers tell open closed and foreign apart`() {
+    @Test func `Identifiers distinguish open, closed and unknown entries`() {
         var window = BinaryWindow()
         for number in UInt32(1)...300 {
             window.open(
@@ -96,7 +96,7 @@ struct BinaryValueTests {
 
     // MARK: The session
 
-    /// Identifiers 1 and so on, of ten bytes each, that left at once.
+    /// Returns a session with identifiers from 1 on and frames of ten bytes, which were acknowledged at once.
     private func session(_ count: UInt32, leftNs: Int64) -> BinarySession {
         var session = BinarySession()
         for number in 1...count {
@@ -107,9 +107,9 @@ struct BinaryValueTests {
         return session
     }
 
-    /// The process stood still (SIGSTOP, a container that was paused): its wait ends without a word of what is there to
-    /// be read, and the clock says that the window is over.
-    @Test func `An error that waits to be read is not silence`() {
+    /// After a pause of the process (SIGSTOP, a paused container), the wait returns before the socket is read, and the
+    /// clock says that the window has passed.
+    @Test func `An unread error in the socket is not silence`() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []
         #expect(session.settleSilent(windowNs: 2_000, nowNs: 1_100) { said.append($0) } == 0)
@@ -122,8 +122,8 @@ struct BinaryValueTests {
         #expect(said.allSatisfy { !$0.isPresumed })
     }
 
-    /// With a window that is longer than a peer's silence may be.
-    @Test func `A peer is not silent while nothing waits for it`() {
+    /// The window is longer than the limit of a peer's silence.
+    @Test func `A peer with nothing to acknowledge is not silent`() {
         var session = session(1, leftNs: 1_000)
         #expect(!session.isSilent(forNs: 500, nowNs: 5_000))
         session.open(NotificationID(slot: NotificationSlot(2), generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
@@ -132,8 +132,8 @@ struct BinaryValueTests {
         #expect(session.isSilent(forNs: 500, nowNs: 5_500))
     }
 
-    /// A shutdown says that nothing was processed, and silence had accepted some: that is told.
-    @Test func `A shutdown that counts nothing tells what silence had accepted`() {
+    /// The shutdown says that nothing was processed, but silence had accepted some notifications. The loss is reported.
+    @Test func `A shutdown without processed notifications reports those that silence accepted`() {
         var session = session(3, leftNs: 1_000)
         _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }
         #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
@@ -143,7 +143,7 @@ struct BinaryValueTests {
         var said: [Completion] = []
         #expect(session.ended(written: 40, isSilent: false) { said.append($0) } == 1)
         #expect(said.map(\.kind) == [.inDoubt])
-        // Nothing was accepted: nothing is lost.
+        // Silence had accepted nothing, so nothing is lost.
         var fresh = self.session(2, leftNs: 1_000)
         #expect(
             fresh.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in }
@@ -152,10 +152,10 @@ struct BinaryValueTests {
 
     // MARK: Admission
 
-    @Test func `Ends without a word halve what is open until one is alone`() {
+    @Test func `Closes without an answer halve the limit down to one`() {
         var admission = BinaryAdmission(most: 100_000)
         #expect(admission.limit == 100_000)
-        // What was settled on the connection says how many it may take.
+        // The new limit depends on the number of notifications settled on the connection.
         admission.ended(open: 20_000, settled: 4_000)
         #expect(admission.limit == 1_000)
         admission.ended(open: 1_000, settled: 10)
@@ -166,7 +166,7 @@ struct BinaryValueTests {
             limits.append(admission.limit)
         }
         #expect(limits == [50, 25, 12, 6, 3, 1, 1, 1])
-        // What is settled doubles it.
+        // The limit doubles as notifications settle.
         for _ in 0..<3 { admission.settled(admission.limit) }
         #expect(admission.limit == 8)
         admission.ended(open: 0, settled: 0)
@@ -176,7 +176,7 @@ struct BinaryValueTests {
         #expect(first.limit == 100)
     }
 
-    @Test func `Errors that discard most halve it not below two thousand`() {
+    @Test func `Errors that discard most notifications halve the limit, but not below two thousand`() {
         var admission = BinaryAdmission(most: 20_000)
         var limits: [Int] = []
         for _ in 0..<5 {

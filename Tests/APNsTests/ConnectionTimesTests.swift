@@ -6,39 +6,39 @@ import Testing
 
 @testable import APNs
 
-/// The product's own times, none of them shortened: in memory, where hours pass at once.
+/// Tests with the default times, which simulated time makes fast.
 @Suite(.serialized) struct ConnectionTimesTests {
     private func seconds(_ world: World, sinceNs: Int64) -> Double {
         Double(world.loop.now.monotonicNs - sinceNs) / 1e9
     }
 
-    @Test func `An idle day is no fault`() throws {
+    @Test func `An idle day is not a fault`() throws {
         let world = try World.connected()
         world.complete(0..<1)
         let before = world.channels[0].sentBytes
         world.runFor(seconds: 86_400)
         #expect(world.server.peers.count == 1 && !world.server.peers[0].isClosed)
         #expect(world.reachable == [true] && world.unanswered.isEmpty)
-        // A PING of 17 bytes each minute.
+        // One PING of 17 bytes is sent each minute.
         let pings = (world.channels[0].sentBytes - before) / 17
         #expect(1_430...1_440 ~= pings, "\(pings)")
         world.complete(1..<2)
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
-    /// Nobody asks anything: a PING after a minute, and ten seconds for its answer.
-    @Test func `An idle connection that died is replaced`() throws {
+    /// Without requests, a PING is sent after a minute and waits ten seconds for its answer.
+    @Test func `A dead idle connection is replaced`() throws {
         let world = try World.connected()
         let beganNs = world.loop.now.monotonicNs
         world.server.peers[0].isDeaf = true
         world.run("replaced", seconds: 100) { world.server.peers.count == 2 }
         #expect(70...71 ~= seconds(world, sinceNs: beganNs))
-        #expect(world.noted("disconnected", "nothing came after a PING", "unanswered: 0"))
+        #expect(world.noted("disconnected", "no answer to a PING", "unanswered: 0"))
     }
 
-    /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
-    /// meanwhile.
-    @Test func `A silent connection is given up within fifteen seconds`() throws {
+    /// With an unanswered request, a PING is sent after five seconds of silence and waits ten for its answer. Meanwhile
+    /// the connection gets no requests.
+    @Test func `A silent connection is closed within fifteen seconds`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, _ in peer.isDeaf = true }
         }
@@ -57,8 +57,9 @@ import Testing
         world.run("again") { world.capacity > 0 }
     }
 
-    /// PINGs are answered, requests are not: named after nine seconds, given up after thirty.
-    @Test func `A host that answers nothing is named and given up`() throws {
+    /// The host answers PINGs but no requests. It is reported after nine seconds, and the connection is closed after
+    /// thirty.
+    @Test func `A host that answers no request is reported, and its connection closed`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { _, _ in }
         }
@@ -72,8 +73,8 @@ import Testing
         #expect(world.completions.first?.kind == .inDoubt && world.completions.first?.connectionWasSilent == false)
     }
 
-    /// One of several is unanswered for thirty seconds: its stream is cancelled, and the connection stays.
-    @Test func `One that is not answered is cancelled`() throws {
+    /// One of several requests is unanswered for thirty seconds. Its stream is cancelled, and the connection stays.
+    @Test func `An unanswered request is cancelled`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { peer, request in if request.stream != 1 { peer.respond(request.stream) } }
         }
@@ -92,8 +93,8 @@ import Testing
         #expect(world.server.peers.count == 1 && world.completions.count == 8, "a late answer is ignored")
     }
 
-    /// `connections.max_age`: the next one is ready before the old one goes.
-    @Test func `A connection is renewed in time, and the app is never without one`() throws {
+    /// With `connections.max_age`, the next connection is ready before the old one closes.
+    @Test func `A connection is replaced at its age limit, and the app always has one`() throws {
         let world = try World.connected {
             $0.configuration.maxAgeNs = 600_000_000_000
             $0.configuration.responseTimeoutNs = 3_600_000_000_000
@@ -109,7 +110,7 @@ import Testing
         world.run("the old one goes") { world.server.peers[0].isClosed }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(!world.capacities.contains(0) && world.reachable == [true])
-        // While no other can be made, the one there is stays.
+        // While no new connection can be opened, the old one stays.
         world.server.stopListening()
         world.runFor(seconds: 1_800)
         #expect(!world.server.peers[1].isClosed && world.notes(of: "connectFailed") > 3)
@@ -127,8 +128,9 @@ import Testing
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
     }
 
-    /// Apple's new topics: connections a minute old are made anew for one, once in fifteen minutes.
-    @Test func `A topic that is refused renews connections once in fifteen minutes`() throws {
+    /// APNs knows a new bundle id only on new connections. Connections older than a minute are replaced, at most once
+    /// in fifteen minutes.
+    @Test func `A refused topic replaces connections at most once in fifteen minutes`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }
         }
@@ -154,8 +156,9 @@ import Testing
         #expect(world.server.peers.count == 3)
     }
 
-    /// Server errors alone, for an hour: one new connection after five seconds, the next after fifteen minutes each.
-    @Test func `Server errors replace a connection four times an hour`() throws {
+    /// The server returns only errors for an hour. One connection is replaced after five seconds, then one every
+    /// fifteen minutes.
+    @Test func `Permanent server errors replace a connection four times an hour`() throws {
         let world = try World.connected(connections: 1...1) {
             $0.server.onRequest = { $0.respond($1.stream, 503) }
         }

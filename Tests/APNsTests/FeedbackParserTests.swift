@@ -2,7 +2,7 @@ import Testing
 
 @testable import APNs
 
-/// Items of the feedback service, in whichever pieces they come.
+/// Tests of the feedback service's items in pieces of all sizes.
 struct FeedbackParserTests {
     private struct Item: Equatable {
         var seconds: UInt32
@@ -18,13 +18,13 @@ struct FeedbackParserTests {
         (0..<length).map { UInt8(truncatingIfNeeded: 7 * $0 + length) }
     }
 
-    /// The shortest and the longest token, and lengths that no token has between them.
+    /// The token lengths of the items: the shortest and the longest valid one, with invalid ones between them.
     private static let items = [1, 32, 0, 101, 100, 0x0120, 2, 32, 0].map {
         Item(seconds: UInt32(truncatingIfNeeded: 0xFFFF_FF00 &+ $0), token: token($0))
     }
     private static let whole = items.filter { (1...100).contains($0.token.count) }
 
-    /// What the pieces say.
+    /// Returns the items parsed from the pieces.
     private static func read(_ pieces: [ArraySlice<UInt8>], _ parser: inout FeedbackParser) -> [Item] {
         var read: [Item] = []
         for piece in pieces {
@@ -35,7 +35,7 @@ struct FeedbackParserTests {
         return read
     }
 
-    @Test func `The items are the same wherever they are cut`() {
+    @Test func `The items do not depend on how the bytes are split`() {
         let all = Self.items.flatMap(Self.bytes)
         for split in 0...all.count {
             var parser = FeedbackParser()
@@ -49,7 +49,7 @@ struct FeedbackParserTests {
         }
     }
 
-    @Test func `An item that breaks off is none`() {
+    @Test func `An incomplete item is not reported`() {
         let all = Self.bytes(Item(seconds: 1, token: Self.token(32)))
         for count in 1..<all.count {
             var parser = FeedbackParser()
@@ -63,7 +63,7 @@ struct FeedbackParserTests {
         #expect(parser.isInsideItem && parser.skipped == 1)
     }
 
-    @Test func `The longest is skipped as a whole`() {
+    @Test func `The longest invalid item is skipped as a whole`() {
         let after = Item(seconds: 3, token: [1])
         let all = Self.bytes(Item(seconds: 2, token: Self.token(0xFFFF))) + Self.bytes(after)
         var parser = FeedbackParser()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNs
 
-/// nghttpd, the server of the nghttp2 project, as a process; killed when this object goes.
+/// The server process of the nghttp2 project (nghttpd). It is killed when this object is deallocated.
 final class Nghttpd {
     static let path = ["/usr/sbin/nghttpd", "/usr/bin/nghttpd", "/usr/local/bin/nghttpd"].first {
         FileManager.default.isExecutableFile(atPath: $0)
@@ -16,7 +16,7 @@ final class Nghttpd {
     private let process: ChildProcess
     private let directory: URL
 
-    /// Serves an empty file for each of `known`; others get 404.
+    /// Serves an empty file for each token in `known`, and 404 for others.
     init(known: [String], streams: Int) throws {
         directory = FileManager.default.temporaryDirectory.appending(path: "apns-nghttpd-\(UUID().uuidString)")
         let devices = directory.appending(path: "www/3/device")
@@ -42,11 +42,11 @@ final class Nghttpd {
     }
 }
 
-/// A peer that nobody here wrote.
+/// Tests against an independent server implementation.
 @Suite(.serialized, .enabled(if: Nghttpd.path != nil, "nghttpd is not installed (nghttp2-server)"))
 struct ForeignServerTests {
     @Test(arguments: [true, false], [1, 100])
-    func `A server of another make answers known and unknown tokens`(indexAuthorization: Bool, streams: Int) throws {
+    func `An independent server answers known and unknown tokens`(indexAuthorization: Bool, streams: Int) throws {
         let total: UInt32 = streams == 1 ? 500 : 5_000
         let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
         let server = try Nghttpd(known: known, streams: streams)

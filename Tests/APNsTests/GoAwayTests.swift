@@ -8,25 +8,25 @@ import Testing
 
 @testable import APNs
 
-/// What a GOAWAY says is acted on, for every reason there is.
+/// Tests of the reaction to each reason in a GOAWAY.
 @Suite(.serialized) struct GoAwayTests {
-    /// Apple's words that lay the blame on the credential.
+    /// Apple's reasons that blame the credential.
     static let ofCredential: Set<ReasonCode> = [
         .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
         .missingProviderToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken, .topicMismatch,
     ]
 
     @Test(arguments: ReasonCode.allCases)
-    func `Every reason has its meaning`(reason: ReasonCode) {
+    func `Every reason is classified`(reason: ReasonCode) {
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
         #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
         #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
-        // And the table of answers agrees on whose fault it is.
+        // The verdict table must agree on whose fault it is.
         let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
         #expect(reason.refusesConnections == (verdict == .credentialFault))
     }
 
-    /// The first connection answers a request, lives longer than a moment, and leaves with this reason.
+    /// The first connection answers a request, lives longer than a moment, and closes with this reason.
     @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
     func `A refused credential is reported before anything is sent again`(reason: ReasonCode) throws {
         let world = try World.connected {
@@ -41,13 +41,13 @@ import Testing
         world.run("a successor") { world.server.peers.count == 2 }
     }
 
-    /// Whether the successor is dialled at once: the backoff is far longer than the test.
+    /// The test shows whether the next connection is dialed at once, because the backoff is far longer than the test.
     @Test(
         arguments: [
             ("Shutdown", true), ("IdleTimeout", true), ("BadCertificate", true), ("TooManyRequests", true),
             ("Shutdown", false),
         ], [true, false])
-    func `Only a connection that answered and leaves in order is replaced at once`(
+    func `Only a connection that has answered and ends in order is replaced at once`(
         _ end: (reason: String, isAfterAnswer: Bool), isAnswer: Bool
     ) throws {
         let world = try World.connected { world in
@@ -68,8 +68,8 @@ import Testing
     }
 
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
-    /// than the test, and what is behind the last request is no notification's fault.
-    @Test func `A server that rotates connections is used at once again`() throws {
+    /// than the test. Requests after the last one are not to blame.
+    @Test func `A server that rotates connections is used again at once`() throws {
         let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000
             world.configuration.backOff.lastNs = 3_600_000_000_000
@@ -96,7 +96,7 @@ import Testing
         #expect(world.reachable == [true] && !world.capacities.contains(0))
     }
 
-    @Test func `An old connection says nothing about the new credential`() throws {
+    @Test func `Errors on an old connection do not affect the new credential`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<1)
         world.run("asked") { world.server.arrived == 1 }
@@ -107,14 +107,14 @@ import Testing
         #expect(world.refusals.isEmpty)
     }
 
-    // MARK: Out of reach
+    // MARK: Unreachable hosts
 
     enum Ending: CaseIterable {
         case goAwayAtOnce, refusesEveryStream, closedAfterSettings, answersShutdown
     }
 
     @Test(arguments: Ending.allCases)
-    func `An app whose connections answer nothing is out of reach`(ending: Ending) throws {
+    func `An app whose connections do not answer is unreachable`(ending: Ending) throws {
         let world = try World()
         var isGood = false
         world.server.onRequest = { peer, request in
@@ -139,7 +139,7 @@ import Testing
         run("out of reach") { world.reachable.last == false }
         #expect(world.reachable == [true, false])
         mostAtOnce = 0
-        run("told why") { world.noted("connectFailed", "3 connections in a row") }
+        run("told why") { world.noted("connectFailed", "3 consecutive connections") }
         let peers = world.server.peers.count
         run("tried again") { world.server.peers.count >= peers + 2 }
         #expect(world.reachable == [true, false], "connecting alone shows nothing")
@@ -149,9 +149,8 @@ import Testing
         #expect(world.reachable == [true, false, true])
     }
 
-    /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
-    /// of use.
-    @Test func `A host is in reach while one of its connections answers, though others end`() throws {
+    /// One address of the host is dead and another one works. Answers over the working one show that the host works.
+    @Test func `A host is reachable while one of its connections answers, even if others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.server.onRequest = { peer, request in
@@ -160,7 +159,7 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         world.run("others ended") {
-            // One on each.
+            // One request is on each connection.
             if world.connections.open == 2, world.completions.count == next {
                 world.send(next..<next + 2)
                 next += 2
@@ -173,8 +172,8 @@ import Testing
         #expect(world.reachable == [true])
     }
 
-    /// Answers between them: streams that are refused are about their requests.
-    @Test func `Refused streams among answers leave the connection alone`() throws {
+    /// Answers arrive between the refusals, so the refusals concern only their requests.
+    @Test func `Refused streams between answers do not affect the connection`() throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
                 if [1, 201].contains(request.stream) { return peer.respond(request.stream) }

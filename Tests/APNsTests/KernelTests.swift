@@ -7,9 +7,9 @@ import Testing
 
 @testable import APNs
 
-/// What a connection makes of what the kernel took, to the byte: in memory, where a test says how much that is.
+/// Tests of how a connection handles the bytes that the kernel accepted. In memory, a test can set this number exactly.
 @Suite(.serialized) struct KernelTests {
-    /// A world whose server answers nobody, and its client's end.
+    /// Returns a world whose server never answers, and the client's channel.
     private func silentWorld(prepare: (ScriptedServer) -> Void = { _ in }) throws -> (World, MemoryChannel) {
         let world = try World(prepare: prepare)
         world.configuration.maximumConnections = 1
@@ -18,9 +18,9 @@ import Testing
         return (world, try #require(world.channels.first))
     }
 
-    /// Hands requests over one by one, while the kernel takes nothing.
+    /// Hands requests over one by one, while the kernel accepts no bytes.
     ///
-    /// - Returns: where the output of each ends.
+    /// - Returns: the position after each request in the output.
     private func send(_ numbers: Range<UInt32>, _ world: World, _ channel: MemoryChannel) -> [Int64] {
         channel.kernelRoom = 0
         return numbers.map { number in
@@ -30,9 +30,10 @@ import Testing
         }
     }
 
-    /// The connection dies when the kernel has all of some requests, or all but a byte of the last of them.
+    /// The connection is lost when the kernel has accepted some requests completely, or all but the last byte of the
+    /// last one.
     @Test(arguments: 0...3, [0, 1])
-    func `Only what the kernel has whole is in doubt`(whole: Int, missing: Int) throws {
+    func `Only requests that the kernel accepted completely are in doubt`(whole: Int, missing: Int) throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<4, world, channel)
@@ -52,8 +53,8 @@ import Testing
         world.run("connected again") { world.capacity > 0 }
     }
 
-    /// The time for an answer begins when the kernel has END_STREAM, however long that took, and nothing else happens.
-    @Test func `The time for an answer begins with the kernel`() throws {
+    /// The response timeout starts when the kernel accepts END_STREAM, however late that is.
+    @Test func `The response timeout starts when the kernel accepts the request`() throws {
         let world = try World.connected { $0.configuration.keepalive.silentNs = 100_000_000_000 }
         world.run("settled") { world.server.peers[0].isReady }
         world.server.peers[0].isDeaf = true
@@ -66,21 +67,21 @@ import Testing
         let beganNs = world.loop.now.monotonicNs
         world.run("in doubt", seconds: 40) { world.completions.count == 1 }
         let tookNs = world.loop.now.monotonicNs - beganNs
-        // Whether the kernel took something is looked at ten times a second.
+        // The connection checks ten times a second whether the kernel has accepted bytes.
         #expect(29_990_000_000...30_110_000_000 ~= tookNs, "\(tookNs)")
         #expect(world.completions.first?.kind == .inDoubt)
         world.server.onRequest = { $0.respond($1.stream) }
     }
 
-    /// nghttp2 writes the end of a body when there is room for output, long after the peer let it.
-    @Test func `A body whose end just left is in doubt`() throws {
+    /// nghttp2 writes the end of a body when the output has space, long after the peer's window allowed it.
+    @Test func `A request whose body has just been sent completely is in doubt`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(4_096)]
             $0.options.connectionWindow = 1 << 21
         }
         world.run("settled") { world.server.peers[0].isReady }
         channel.kernelRoom = 0
-        // The first waits for its stream's window; the others fill the channel and the session.
+        // The first request waits for its stream's window. The others fill the channel and the session.
         world.send(0..<1, bodyBytes: 5_000)
         world.send(1..<200, bodyBytes: 4_000)
         world.runFor(seconds: 0.001)
@@ -88,7 +89,7 @@ import Testing
         try peer.session.changeSettings([.initialWindowSize(65_535)])
         peer.flush()
         world.runFor(seconds: 0.001)
-        // It says nothing any more: what leaves now is all that happens.
+        // The peer is silent from now on, so only the leaving bytes cause events.
         peer.isDeaf = true
         channel.kernelRoom = .max
         world.runFor(seconds: 0.01)
@@ -98,7 +99,7 @@ import Testing
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
     }
 
-    /// More output than session and channel hold: what finds no room waits in the transport.
+    /// The output is larger than the session's and channel's buffers. The rest waits in the transport.
     @Test func `Output waits for the kernel and is sent once`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(65_535)]
@@ -111,7 +112,7 @@ import Testing
         world.send(0..<500, bodyBytes: 4_000)
         world.runFor(seconds: 0.1)
         #expect(channel.sentBytes - channel.writtenBytes == Int64(ChannelOptions().outputLimit))
-        // In pieces that end anywhere.
+        // The kernel accepts pieces that end at any byte.
         var piece = 1
         world.run("all answered", seconds: 60) {
             if channel.kernelRoom == 0 {
@@ -124,8 +125,9 @@ import Testing
         #expect(world.server.arrived == 500 && Set(world.server.peers[0].arrived.map(\.token)).count == 500)
     }
 
-    /// An answer before the body is out ends the request; the stream is free again, and the body is not sent on.
-    @Test func `An answer before the body is out ends the request`() throws {
+    /// An answer before the body is complete ends the request. The stream is free again, and the rest of the body is
+    /// not sent.
+    @Test func `An answer before the body is complete ends the request`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]
             $0.options.canStall = true

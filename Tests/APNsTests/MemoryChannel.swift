@@ -4,13 +4,13 @@ import TLS
 
 @testable import APNs
 
-/// A clock that stands still unless a test moves it.
+/// A clock that only tests advance.
 final class TestClock {
     private(set) var now = TestClock.start
 
     static let start = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
 
-    /// To that monotonic time, unless it is past already.
+    /// Advances to this monotonic time, unless it has passed already.
     func move(toNs: Int64) {
         guard toNs > now.monotonicNs else { return }
         now.monotonicNs = toNs
@@ -18,21 +18,21 @@ final class TestClock {
     }
 }
 
-/// A loop in which time passes as its timers want it: no test waits for any of it.
+/// A loop with simulated time, which advances to the next timer without waiting.
 final class TestTime {
     let loop: Loop
     private let clock = TestClock()
     private var quietTurns = 0
 
-    /// What a turn takes.
+    /// The simulated duration of a turn.
     private static let turnNs: Int64 = 100_000
 
     init() throws { loop = try Loop { [clock] in clock.now } }
 
     var nowNs: Int64 { clock.now.monotonicNs }
 
-    /// One turn. Where nothing went on in two of them, it is as late as the next timer wants it, or as `limitNs`, which
-    /// is asked for after it.
+    /// Runs one turn. If nothing happened in two turns, advances to the next timer or to `limitNs`, which is evaluated
+    /// after the turn.
     func turn(limitNs: @autoclosure () -> Int64) {
         clock.move(toNs: clock.now.monotonicNs + Self.turnNs)
         loop.runOnce()
@@ -41,37 +41,37 @@ final class TestTime {
         if quietTurns > 1 { clock.move(toNs: min(nextNs, limitNs())) }
     }
 
-    /// The process stands still: nothing turns meanwhile.
+    /// Advances the time as if the process were stopped, without running turns.
     func standStill(forNs: Int64) { clock.move(toNs: clock.now.monotonicNs + forNs) }
 }
 
-/// What a scripted server does to a client, beyond HTTP/2.
+/// The actions of a scripted server beyond HTTP/2.
 protocol ServerChannel: ByteChannel {
-    /// Ends the stream after what was sent, but without close_notify, as a peer that dies.
+    /// Ends the stream after the sent bytes without close_notify, like a crashed peer.
     func cut()
-    /// The same at once, with a TCP reset.
+    /// Ends the connection at once with a TCP reset.
     func reset()
 }
 
 extension SecureChannel: ServerChannel {}
 
-/// The server's end of a connection in memory hears of it, and is given its channel first.
+/// The server's side of a connection in memory. It receives its channel before any other call.
 protocol MemoryPeer: ByteChannelDelegate {
     func take(_ channel: MemoryChannel)
 }
 
-/// One end of two byte channels in memory. What one end writes comes to the other in the loop's next turn, in one
-/// piece; ends and calls are in the order in which a `SecureChannel` has them.
+/// One end of a pair of byte channels in memory. Written bytes arrive at the other end in the loop's next turn as one
+/// piece. Calls to the delegate have the same order as those of a `SecureChannel`.
 final class MemoryChannel: ServerChannel, TurnEnder {
     private enum State { case opening, open, closing, closed }
 
-    /// How many more bytes the kernel takes; the others wait here.
+    /// The number of further bytes that the kernel accepts. Other bytes wait in this channel.
     var kernelRoom = Int.max {
         didSet { askToTurn() }
     }
     private(set) var sentBytes: Int64 = 0
     private(set) var writtenBytes: Int64 = 0
-    /// What the peer's kernel is said not to have acknowledged.
+    /// The number of bytes reported as not acknowledged by the peer's kernel.
     var unacknowledgedBytes = 0
     private let loop: Loop
     private var state = State.opening
@@ -80,7 +80,7 @@ final class MemoryChannel: ServerChannel, TurnEnder {
     private var unwritten: [UInt8] = []
     private var wantsWritable = false
     private var isAskedToTurn = false
-    /// What came and was not delivered yet, and then the end.
+    /// The received bytes that were not delivered yet. The end follows them.
     private var unread: [UInt8] = []
     private var unreadEnd: ChannelEnd?
     private var isToDeliver = false
@@ -93,9 +93,10 @@ final class MemoryChannel: ServerChannel, TurnEnder {
         self.delegate = delegate
     }
 
-    /// A client's end; in the next turn it is connected to the peer that `accept` returns, or ends where that throws.
+    /// Creates a client's channel. In the next turn it is connected to the peer that `accept` returns, or closed if
+    /// that throws.
     ///
-    /// - Parameter afterNs: the connection takes so long.
+    /// - Parameter afterNs: the time until the connection is open.
     static func dial(
         _ loop: Loop, _ delegate: any ByteChannelDelegate, afterNs: Int64 = 0,
         accept: @escaping () throws(ChannelEnd) -> any MemoryPeer
@@ -172,7 +173,7 @@ final class MemoryChannel: ServerChannel, TurnEnder {
         unread = []
         if state == .open, !bytes.isEmpty { bytes.withUnsafeBytes { delegate?.channelReceived($0) } }
         guard let unreadEnd else { return }
-        // It answers close_notify by its own, after what was sent.
+        // The peer answers close_notify with its own after the sent bytes.
         if unreadEnd.kind == .closedByPeer { flush() }
         finish(state == .closing ? Self.closedHere : unreadEnd)
     }
@@ -230,7 +231,7 @@ final class MemoryChannel: ServerChannel, TurnEnder {
 final class MemoryDialer: ChannelDialer {
     private let loop: Loop
     private unowned let server: ScriptedServer
-    /// The clients' ends, in the order of the server's peers.
+    /// The clients' channels, in the order of the server's peers.
     private(set) var channels: [MemoryChannel] = []
 
     init(loop: Loop, server: ScriptedServer) {

@@ -25,7 +25,7 @@ import Testing
             ("253402300800000", 0), ("9223372036854775807", 0), ("9223372036854775808", 0), ("-1", 0), (#""x""#, 0),
             ("null", 0), ("{}", 0), (String(repeating: "9", count: 4_000), 0), ("1700000000123.75", 1_700_000_000_123),
         ] as [(String, Int64)])
-    func `A timestamp that cannot be one leaves the reason as it is`(text: String, expected: Int64) {
+    func `An invalid timestamp does not affect the reason`(text: String, expected: Int64) {
         let body = Self.parse(#" { "timestamp" : \#(text), "reason" : "Unregistered" } "#)
         #expect(body.reason == .unregistered && body.timestampMs == expected)
         #expect(body.isTimestampUnusable == (expected == 0 && "-0123456789".contains(text.first!)))
@@ -36,7 +36,7 @@ import Testing
         #"{"reason":"Unregistered","extra":[1,{"a":"}"}]}"#,
         #"{"reason":"Unregistered","reason":5}"#, #"{"reason":"Unregistered","extra":null,"more":-1.5e3}"#,
     ])
-    func `other members are skipped, whatever they hold`(text: String) {
+    func `Other members are skipped whatever their values`(text: String) {
         #expect(Self.parse(text).reason == .unregistered)
     }
 
@@ -53,7 +53,7 @@ import Testing
         #"{"reason":"Unregis"#, #"{"reason":5}"#, #"{"reason":"Unregistered"}x"#, #"{"reason":""}"#,
         #"{"a":{"reason":"Unregistered"}}"#, "{\"reason\":\"a\\", #"{"reason":"Unregistered",}"#,
     ])
-    func `Anything else leaves the reason out`(text: String) {
+    func `Any other body has no reason`(text: String) {
         #expect(Self.parse(text) == Self.parse("{}"))
     }
 }
@@ -61,25 +61,28 @@ import Testing
 @Suite struct ProviderTokenTests {
     private static let minute: Int64 = 60_000_000_000
 
-    /// Whether a token is due, or may be renewed when APNs calls it expired: in seconds since the first was made, when
-    /// the wall clock is a step ahead. `again` is when another one was made after it, and by which step.
+    /// Whether a token is due, or may be renewed when APNs calls it expired. Times are seconds since the first token.
+    /// The step is how far the wall clock is ahead of the monotonic one. `again` has the time and step of a second
+    /// token.
     private static let ages:
         [(again: (at: Double, step: Double)?, now: Double, step: Double, isDue: Bool?, mayRenew: Bool?)] = [
-            // At 0 a token of the grid comes into use, whose `iat` is a minute ago.
+            // At 0 a token is taken into use whose `iat` is one minute earlier.
             (nil, 2_399.999, 0, false, nil), (nil, 2_400, 0, true, nil), (nil, 1_139.999, 0, nil, false),
             (nil, 1_140, 0, nil, true),
-            // The machine slept, or its clock was slow when the token was made: APNs would call it expired.
+            // The machine slept, or its clock was slow when the token was created. APNs would call the token expired.
             (nil, 300, 2_040, false, nil), (nil, 300, 3_600, true, nil), ((300, 3_600), 360, 3_600, false, nil),
             ((300, 3_600), 360, 12_000, true, nil),
-            // The clock was ahead when the token was made: APNs refuses it until its `iat`. A small correction is none.
+            // The clock was ahead when the token was created, so APNs refuses the token until its `iat`. Small
+            // corrections do not count.
             (nil, 0, -61.999, false, nil), (nil, 0, -62, true, nil), (nil, 120, -10_800, true, nil),
             ((120, -10_800), 180, -10_800, false, nil), ((120, -10_800), 180, -24_000, true, nil),
-            // APNs says that it expired: a clock that was stepped by minutes allows another one.
+            // APNs calls the token expired. A clock that was stepped by minutes allows another token.
             (nil, 180, 59, nil, false), (nil, 180, 600, nil, true), (nil, 180, -600, nil, true),
         ]
 
     @Test(arguments: ages.indices)
-    func `A token is renewed every forty minutes, at once after a step, and not sooner than twenty`(index: Int) {
+    func `A token is renewed every forty minutes, at once after a clock step, and not before twenty minutes`(index: Int)
+    {
         func ns(_ seconds: Double) -> Int64 { Int64(seconds * 1_000) * 1_000_000 }
         let row = Self.ages[index]
         var age = TokenAge()
@@ -90,8 +93,8 @@ import Testing
         if let mayRenew = row.mayRenew { #expect(Self.mayRenew(age, ns(row.now), step: ns(row.step)) == mayRenew) }
     }
 
-    /// Whoever makes it: replicas, and what was started again.
-    @Test func `All processes that send with a key have tokens of the same time`() throws {
+    /// Replicas and restarted processes create the same token.
+    @Test func `All processes with the same key create the same token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {
             _ = token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
@@ -109,9 +112,10 @@ import Testing
         #expect(first.generation == 10)
     }
 
-    /// APNs called it expired: another one is made beside the grid, and the grid is found again.
-    @Test func `A token beside the grid stays for twenty minutes`() {
-        // Its minute, the times made until the grid is found, the last of which is of it.
+    /// APNs called the token expired. A new one is created between two multiples of 40 minutes, and a later one is a
+    /// multiple again.
+    @Test func `A token created after an expiry is used for twenty minutes`() {
+        // Each case has the minute of the answer, and the times of the next tokens up to the first multiple.
         let cases: [(Int64, [Int64])] = [(19, [39]), (20, [70, 119]), (29, [79, 119]), (30, [79]), (39, [79])]
         for (expiredMinute, expected) in cases {
             var age = TokenAge()
@@ -126,8 +130,8 @@ import Testing
         }
     }
 
-    /// Whenever APNs calls one expired: none is as old as an hour, or lies ahead, and each is 20 minutes after the
-    /// last.
+    /// Whenever APNs calls a token expired, the next one is at least 20 minutes newer. No token is an hour old or in
+    /// the future.
     @Test(arguments: 0..<100 as Range<UInt64>)
     func `No token is too old, from the future, or renewed too soon`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
@@ -148,10 +152,10 @@ import Testing
         }
     }
 
-    /// A minute after a time of the grid.
+    /// One minute after a multiple of 40 minutes.
     private static let epochMs: Int64 = 1_789_999_260_000
 
-    /// `stepNs`: how far the wall clock is ahead of where it would be had it run like the monotonic one.
+    /// Returns the wall time at a monotonic time. `stepNs` is how far the wall clock is ahead of the monotonic clock.
     private static func wallMs(_ nowNs: Int64, _ stepNs: Int64) -> Int64 { epochMs + (nowNs + stepNs) / 1_000_000 }
     private static func isDue(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
         age.isDue(nowNs: nowNs, wallMs: wallMs(nowNs, step))

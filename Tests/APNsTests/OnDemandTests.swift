@@ -5,7 +5,7 @@ import HTTP2
 import TLS
 import Testing
 
-/// `connections.min: 0`: a connection is dialled when there is something to send.
+/// Tests of `connections.min: 0`: a connection is dialed when there is a request to send.
 @Suite(.serialized) struct OnDemandTests {
     private func world(over wire: Wire = .memory) throws -> World {
         let world = try World(over: wire)
@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `The first request dials and disuse closes`(wire: Wire) throws {
+    func `The first request dials, and an unused connection closes`(wire: Wire) throws {
         let world = try world(over: wire)
         world.configuration.idleConnectionNs = 100_000_000
         world.server.onRequest = { $0.respond($1.stream) }
@@ -27,13 +27,13 @@ import Testing
         world.run("asleep again") { world.capacity == 128 }
         world.complete(100..<101, status: 200)
         #expect(world.server.peers.count == 2)
-        // It was never without room, and never out of reach.
+        // The app always had capacity and was always reachable.
         #expect(!world.capacities.contains(0))
         #expect(world.reachable == [true])
         world.close()
     }
 
-    @Test func `A host that cannot be reached is dialled until it answers`() throws {
+    @Test func `An unreachable host is dialed until it answers`() throws {
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
@@ -54,8 +54,8 @@ import Testing
         world.close()
     }
 
-    /// What a connection that leaves has not answered takes no room of its successor.
-    @Test(arguments: [0, 1]) func `While one leaves the next is used`(minimum: Int) throws {
+    /// Unanswered requests on a draining connection do not reduce the capacity of the next one.
+    @Test(arguments: [0, 1]) func `While one connection drains the next one is used`(minimum: Int) throws {
         let world = try World()
         world.configuration.minimumConnections = minimum
         world.configuration.maximumConnections = 1

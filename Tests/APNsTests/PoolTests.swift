@@ -6,12 +6,13 @@ import Testing
 
 private let second: Int64 = 1_000_000_000
 
-/// What a plan of connections does after each event, as text: `EVENT > ACTION, ACTION; EVENT; …`, or what `is` so then.
+/// The actions of a connection plan after each event, as text: `EVENT > ACTION, ACTION; EVENT; …`. `is` checks the
+/// plan's state.
 struct PlanTrace: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var steps: [String] = []
 
-    /// Reads names, each followed by its steps, indented.
+    /// Parses a table of trace names, each followed by its indented steps.
     static func table(_ rows: String) -> [Self] {
         var found: [Self] = []
         for line in rows.split(separator: "\n") {
@@ -27,8 +28,8 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
     }
 
     /// - Parameters:
-    ///   - handle: returns the actions after an event, as text.
-    ///   - isSo: whether the words behind `is` hold.
+    /// - handle: returns the actions after an event, as text.
+    /// - isSo: whether the words after `is` are true.
     func check(_ handle: ([Substring]) throws -> [String], isSo: ([Substring]) -> Bool = { _ in false }) rethrows {
         for step in steps {
             let sides = step.components(separatedBy: " > ")
@@ -43,12 +44,12 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// Waits without their jitter: any of a second or more.
+    /// Returns the text for a wait. Because of the jitter, all waits of a second or more have the same text.
     static func wait(_ ns: Int64) -> String { ns >= second ? "wait" : "too short a wait" }
 }
 
-/// `left` is a GOAWAY or its like, `failed` a faulty end that retires a connection. A pool has `MINIMUM-MAXIMUM`
-/// connections, or is of the `quarantine`.
+/// `left` is an orderly end such as a GOAWAY, and `failed` one that is the connection's fault. A pool has
+/// `MINIMUM-MAXIMUM` connections, or is the `quarantine`.
 @Suite struct PoolPlanTests {
     static let traces = PlanTrace.table(
         """
@@ -193,7 +194,8 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
 @Suite struct SaturationTests {
     private static let ms: Int64 = 1_000_000
 
-    /// Turns of `busy` ms every `every` ms, full after those that `isFull` names; the turns that said so.
+    /// Simulates turns of `busy` ms every `every` ms with all streams in use if `isFull`. Returns the times at which
+    /// saturation was reported.
     private static func run(every: Int64, busy: Int64, isFull: (Int64) -> Bool) -> [Int64] {
         var saturation = Saturation()
         return (0..<42).filter { turn in
@@ -202,15 +204,15 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// Over half of the time must be spent waiting with every stream taken.
-    @Test func `More connections help a thread that waits with all streams taken`() {
+    /// Saturation means that the thread spent over half of the time waiting with all streams in use.
+    @Test func `A thread that waits with all streams in use needs more connections`() {
         #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
         #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
         #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)
     }
 
-    /// Answers come in one turn, the core's next requests in another shortly after.
-    @Test func `A short while with free streams is no relief`() {
+    /// Answers arrive in one turn, and the core's next requests in another one shortly after.
+    @Test func `A short time with free streams does not reset the saturation`() {
         var saturation = Saturation()
         var said = 0
         for round in 0..<10 as Range<Int64> {

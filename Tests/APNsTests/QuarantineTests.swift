@@ -4,12 +4,12 @@ import EventLoop
 import HTTP2
 import Testing
 
-/// Suspects go over a connection of their own.
+/// Tests of the quarantine connection for suspects.
 @Suite(.serialized) struct QuarantineTests {
-    /// The peer that suspects came over.
+    /// Whether the request is a suspect's, according to its number.
     private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
 
-    @Test func `The quarantine connection takes one suspect, then twice as many with each answer`() throws {
+    @Test func `The quarantine connection takes one suspect, then twice as many after each answer`() throws {
         let world = try World.connected { world in
             world.server.hold()
             let hold = world.server.onRequest
@@ -23,7 +23,7 @@ import Testing
             #expect(world.server.held.count == width)
             world.server.release(1)
         }
-        // The others are not held up meanwhile, and have all the room.
+        // Other requests are not delayed meanwhile, and have the full capacity.
         world.send(0..<UInt32(world.capacity))
         world.run("the others") { world.server.peers[0].arrived.count == world.capacity }
         #expect(world.server.peers.count == 2)
@@ -34,12 +34,12 @@ import Testing
         }
     }
 
-    /// The one under which it dies kills others once at most: after that each goes alone.
-    @Test func `Suspects under which the quarantine connection died go alone`() throws {
+    /// The culprit affects other suspects at most once. After that, each is sent alone.
+    @Test func `Suspects that were on a lost quarantine connection are sent alone`() throws {
         let world = try World()
         let poison: UInt32 = 10_006
         world.server.onRequest = { [loop = world.loop] peer, request in
-            // With it on the connection nobody is answered any more, and then all are lost.
+            // While the culprit is on the connection, no request is answered. Then the connection is lost.
             func isPoisoned() -> Bool { peer.arrived.contains { $0.token == World.token(poison) } }
             if request.token == World.token(poison) {
                 loop.schedule(afterNs: 20_000_000) { peer.channel.reset() }
@@ -70,7 +70,7 @@ import Testing
         #expect(!world.capacities.contains(0), "ordinary connections go on")
     }
 
-    @Test func `The quarantine connection closes after idleness and is dialled again`() throws {
+    @Test func `The quarantine connection closes when it is idle and is dialed again`() throws {
         let world = try World.connected { $0.configuration.quarantineIdleNs = 50_000_000 }
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }

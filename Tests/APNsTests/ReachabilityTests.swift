@@ -17,7 +17,7 @@ extension Reachability {
     private static let good: End = (true, true, 1_000_000)
 
     @Test(arguments: [mute, brief])
-    func `Three connections without an answer and only an answer ends it`(end: End) {
+    func `Three connections without an answer make a host unreachable until it answers`(end: End) {
         var machine = Reachability()
         for _ in 0..<2 {
             machine.connected()
@@ -37,14 +37,14 @@ extension Reachability {
     }
 
     @Test(arguments: [idle, good])
-    func `Connections that were idle or answered are not counted`(end: End) {
+    func `Idle or answered connections are not counted`(end: End) {
         var machine = Reachability()
         machine.connected()
         for _ in 0..<10 { machine.ended(end) }
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 
-    @Test func `Streams do not make up for answers`() {
+    @Test func `Allowed streams do not replace an answer`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.allow(streams: false)
@@ -52,7 +52,7 @@ extension Reachability {
         #expect(machine.isReachable == false && machine.isOnProbation)
     }
 
-    @Test func `Another credential begins anew`() {
+    @Test func `A new credential resets the count`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.replaced()
@@ -62,10 +62,10 @@ extension Reachability {
     }
 }
 
-/// Ten simulated minutes in which each quarantine connection ends: how often it is dialled.
+/// Simulates ten minutes in which each quarantine connection is lost, and counts the dials.
 @Suite struct RedialTests {
     @Test(arguments: [true, false], [true, false])
-    func `Suspects are redialled ever more slowly unless the host answers others`(
+    func `Suspects are redialed with growing pauses unless the host answers others`(
         isClosedWhileOpen: Bool, doesHostAnswer: Bool
     ) {
         var random = SplitMix64(seed: 1)
@@ -83,7 +83,7 @@ extension Reachability {
                 if case .wake(let afterNs) = action { nowNs += afterNs }
             }
         }
-        // Once in four seconds: what ends the connection is on it.
+        // One dial every four seconds: the suspect on the connection is the cause.
         #expect(doesHostAnswer ? 150...155 ~= dials : 10...20 ~= dials, "\(dials)")
     }
 }

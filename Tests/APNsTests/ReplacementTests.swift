@@ -8,7 +8,7 @@ import Testing
 
 @testable import APNs
 
-/// Another credential, host or trust while notifications are on their way.
+/// Tests of a replaced credential, host or trust while requests are in flight.
 @Suite(.serialized) struct ReplacementTests {
     @Test func `Old connections finish and new requests go to new ones`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
@@ -18,7 +18,7 @@ import Testing
         world.complete(3..<6, status: 200)
         #expect(world.server.peers.count == 2 && world.server.peers[1].arrived.count == 3)
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
-        // The header of a token names its key.
+        // The header of a provider token names its key.
         let keys = world.server.peers.map { Set($0.arrived.map { $0.headers["authorization"]?.prefix { $0 != "." } }) }
         #expect(keys[0].isDisjoint(with: keys[1]))
         #expect(!world.server.peers[0].isClosed)
@@ -31,7 +31,7 @@ import Testing
         #expect(world.server.peers.count == 2)
     }
 
-    @Test func `What waits is sent over the next connection`() throws {
+    @Test func `Waiting requests are sent over the next connection`() throws {
         let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<7)
         world.run("two on the connection") { world.server.held.count == 2 }
@@ -45,7 +45,7 @@ import Testing
         #expect(world.server.peers.map(\.arrived.count) == [2, 5])
     }
 
-    @Test func `What cannot connect gives back what waits`() throws {
+    @Test func `If connecting fails, waiting requests are returned`() throws {
         let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.hold()
@@ -60,21 +60,21 @@ import Testing
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
         #expect(world.capacity == 0)
         #expect(world.reachable == [true, false])
-        // The old connection still gives its answers.
+        // The old connection still delivers its answers.
         world.server.release()
         world.run("the rest") { world.completions.count == 5 }
         #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         world.close()
     }
 
-    @Test func `From a token to a certificate`() throws {
+    @Test func `A token can be replaced by a certificate`() throws {
         let world = try World.connected()
         world.transport.replace(configuration: world.configuration, token: nil)
         world.complete(0..<1, status: 200)
         #expect(world.server.peers[1].arrived[0].headers["authorization"] == nil)
     }
 
-    /// With TLS 1.3 our side of the handshake is over before the server looks at our certificate.
+    /// With TLS 1.3, the client's handshake is complete before the server checks the client certificate.
     @Test func `A refused certificate is replaced by a good one`() throws {
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         let world = try World(over: .tls, clientCertificates: .required(trust))
@@ -91,7 +91,7 @@ import Testing
         world.transport.replace(configuration: world.configuration, token: nil)
         world.run("connected") { world.capacity > 0 }
         world.complete(0..<1, status: 200)
-        // Its host was never out of reach.
+        // The host was always reachable.
         #expect(world.reachable == [true] && Set(world.refusals) == [.badCertificate])
         world.close()
     }
@@ -113,8 +113,8 @@ import Testing
         other.handle(.close)
     }
 
-    /// Apple knows a new bundle id on new connections only.
-    @Test func `What old connections refuse goes over new ones`() throws {
+    /// APNs knows a new bundle id only on new connections.
+    @Test func `A topic that old connections refuse is sent over new ones`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
@@ -124,7 +124,7 @@ import Testing
         world.run("both") { world.capacity >= 8 }
         world.send(0..<8)
         world.run("eight") { world.server.held.count == 8 }
-        // One refusal is enough; the others are of connections that are not the newest any more.
+        // One refusal is enough. The others are from connections that are already being replaced.
         world.server.release(.max, 400, #"{"reason":"TopicDisallowed"}"#)
         world.run("refused") { world.completions.count == 8 }
         #expect(world.completions.allSatisfy { $0.reason == .topicDisallowed && $0.carriedOlderToken })

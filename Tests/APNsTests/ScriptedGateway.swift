@@ -7,7 +7,7 @@ import Testing
 
 @testable import APNs
 
-/// One frame as a gateway read it.
+/// A frame as the gateway parsed it.
 struct ReadFrame: Equatable {
     var identifier: UInt32
     var expiry: UInt32 = 0
@@ -15,11 +15,11 @@ struct ReadFrame: Equatable {
     var token: [UInt8]
     var payload: [UInt8]
 
-    /// The number that a test's token ends with.
+    /// The number at the end of a test's token.
     var number: UInt32 { token.suffix(4).reduce(0) { $0 << 8 | UInt32($1) } &- GatewayWorld.firstToken }
     var isFence: Bool { token == [UInt8](repeating: 0, count: 32) }
 
-    /// Those that are whole at the front of these bytes, which are taken.
+    /// Removes and returns the complete frames at the front of these bytes.
     static func read(_ bytes: inout [UInt8]) -> [ReadFrame] {
         var frames: [ReadFrame] = []
         while let (frame, count) = first(bytes) {
@@ -29,7 +29,7 @@ struct ReadFrame: Equatable {
         return frames
     }
 
-    /// The first, and how many bytes it takes, where it is whole.
+    /// Returns the first frame and its size, or `nil` if it is incomplete.
     static func first(_ bytes: [UInt8]) -> (ReadFrame, Int)? {
         var at = 0
         func number(_ count: Int) -> Int? {
@@ -103,7 +103,7 @@ final class GatewayPeer: MemoryPeer {
     func channelWritable() {}
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
-    /// An error answer, and the end of the connection unless more is to come.
+    /// Sends an error answer, and closes the connection unless `closes` is false.
     func answer(_ status: UInt8, _ identifier: UInt32, closes: Bool = true) {
         let bytes: [UInt8] = [8, status] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> (24 - 8 * $0)) }
         say(bytes)
@@ -113,17 +113,17 @@ final class GatewayPeer: MemoryPeer {
     func say(_ bytes: [UInt8]) { bytes.withUnsafeBytes { _ = channel.send($0) } }
 }
 
-/// A gateway whose every answer a test decides, over channels in memory.
+/// A gateway in memory whose answers a test decides.
 final class ScriptedGateway: ChannelDialer {
     private let loop: Loop
     var onFrame: (GatewayPeer, ReadFrame) -> Void = { _, _ in }
-    /// Each fence is refused; else `onFrame` is told of it.
+    /// Whether each fence is refused. Otherwise `onFrame` receives it.
     var answersFences = false
     var isListening = true
-    /// What a client's end is like.
+    /// Prepares a new client channel.
     var onDial: (MemoryChannel) -> Void = { _ in }
     fileprivate(set) var peers: [GatewayPeer] = []
-    /// The clients' ends.
+    /// The clients' channels.
     private(set) var channels: [MemoryChannel] = []
 
     init(loop: Loop) { self.loop = loop }
@@ -141,13 +141,13 @@ final class ScriptedGateway: ChannelDialer {
         return channel
     }
 
-    /// Of all connections, fences not counted.
+    /// The frames of all connections without fences.
     var frames: [ReadFrame] { peers.flatMap(\.frames).filter { !$0.isFence } }
 }
 
-/// One loop with a scripted gateway and a transport, in a time that passes as timers want it.
+/// One loop with a scripted gateway and a transport, in simulated time.
 final class GatewayWorld: TransportScene {
-    /// The token of notification 0, because the token of zeros is the fence's.
+    /// The token of notification 0. It is not zero, because the token of zeros is the fence's.
     static let firstToken: UInt32 = 1_000_000
 
     let gateway: ScriptedGateway
@@ -155,7 +155,8 @@ final class GatewayWorld: TransportScene {
     private(set) var transport: BinaryTransport!
     private var waiting: [UInt32] = []
     private var outstanding = 0
-    /// What came back unprocessed or in doubt is sent again at once, as far as there is room, as the machine does.
+    /// Whether unprocessed or in-doubt notifications are sent again at once within the capacity, as the delivery
+    /// machine does.
     var sendsAgain = false
 
     init() throws {
@@ -180,7 +181,7 @@ final class GatewayWorld: TransportScene {
         run("capacity") { capacity > 0 }
     }
 
-    /// A world with a connection, which gateway and configuration are prepared for.
+    /// Returns a world with an open connection. `prepare` can change the gateway and the configuration before.
     static func connected(_ prepare: (GatewayWorld) -> Void = { _ in }) throws -> GatewayWorld {
         let world = try GatewayWorld()
         prepare(world)
@@ -195,7 +196,7 @@ final class GatewayWorld: TransportScene {
         return false
     }
 
-    /// Sends what waits, as far as the transport takes it.
+    /// Sends the waiting requests within the capacity.
     private func sendWaiting() {
         let count = min(waiting.count, max(0, capacity - outstanding))
         guard count > 0 else { return }
@@ -207,7 +208,7 @@ final class GatewayWorld: TransportScene {
 
     override func turn(limitNs: Int64) {
         sendWaiting()
-        // In small steps: what comes in a turn is to be answered before the next timer.
+        // The steps are small, so that events of a turn are handled before the next timer.
         super.turn(limitNs: min(limitNs, nowNs + 20_000_000))
     }
 
@@ -223,7 +224,7 @@ final class GatewayWorld: TransportScene {
 
     func send(_ numbers: Range<UInt32>) { waiting += numbers }
 
-    /// Sends these and waits for their completions.
+    /// Sends these notifications and waits for their completions.
     func complete(_ numbers: Range<UInt32>, sourceLocation: SourceLocation = #_sourceLocation) {
         send(numbers)
         awaitCompletions(numbers, sourceLocation: sourceLocation)

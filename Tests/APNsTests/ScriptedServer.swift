@@ -10,7 +10,7 @@ import Testing
 
 @testable import APNs
 
-/// A request as it arrived.
+/// A received request.
 struct Arrived {
     var stream: Int32
     var headers: [String: String]
@@ -28,9 +28,9 @@ final class ServerPeer: MemoryPeer {
     var arrived: [Arrived] = []
     var cancelled: [Int32] = []
     var isClosed = false
-    /// The client has its settings.
+    /// Whether the client has received the settings.
     private(set) var isReady = false
-    /// Takes bytes, answers nothing, not even PINGs.
+    /// Whether the peer accepts bytes but answers nothing, not even PINGs.
     var isDeaf = false
     private unowned let server: ScriptedServer
 
@@ -81,7 +81,7 @@ final class ServerPeer: MemoryPeer {
         flush()
     }
 
-    /// Says GOAWAY with this reason, if any.
+    /// Sends a GOAWAY with this reason, if any.
     func goAway(_ last: Int32, _ reason: String? = nil) {
         try? session.goAway(lastStreamID: last, .noError, Array((reason.map { #"{"reason":"\#($0)"}"# } ?? "").utf8))
         flush()
@@ -101,36 +101,36 @@ final class ServerPeer: MemoryPeer {
     }
 }
 
-/// A server whose every answer a test decides; HTTP/2 is real, and TLS and sockets are where it listens.
+/// A server whose answers a test decides. It uses real HTTP/2 and, if it listens, real TLS and sockets.
 final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
     var options = ServerSessionOptions()
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
-    /// Called for all bytes that come, also for a part of a request.
+    /// Called for all received bytes, including parts of requests.
     var onBytes: (ServerPeer) -> Void = { _ in }
-    /// Requests that `hold` left without an answer.
+    /// The requests that `hold` left unanswered.
     private(set) var held: [(peer: ServerPeer, stream: Int32)] = []
     private(set) var peers: [ServerPeer] = []
-    /// Connections are refused unless it is.
+    /// Whether connections are accepted.
     private(set) var isListening = true
     private var listener: Listener?
 
-    /// Answers the requests of the first peers only when they are released.
+    /// Leaves requests of the first peers unanswered until they are released.
     func hold(firstPeers count: Int = .max) {
         onRequest = { [unowned self] peer, request in
             if peer.number < count { held.append((peer, request.stream)) } else { peer.respond(request.stream) }
         }
     }
 
-    /// Answers the oldest held requests, or all.
+    /// Answers the oldest held requests, or all of them.
     func release(_ count: Int = .max, _ status: Int = 200, _ body: String = "") {
         let released = held.prefix(count)
         held.removeFirst(released.count)
         for (peer, stream) in released { peer.respond(stream, status, body) }
     }
 
-    /// Listens on a port of its own, with TLS.
+    /// Listens on its own port with TLS.
     func listen(loop: Loop, clientCertificates: ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
         let context = try ServerContext(ServerOptions(identity: identity, clientCertificates: clientCertificates))
@@ -149,7 +149,7 @@ final class ScriptedServer {
 
     var port: UInt16 { listener?.port ?? 2197 }
 
-    /// Connections are refused from now on.
+    /// Refuses connections from now on.
     func stopListening() {
         isListening = false
         listener = nil
@@ -158,15 +158,15 @@ final class ScriptedServer {
     var arrived: Int { peers.reduce(0) { $0 + $1.arrived.count } }
 }
 
-/// What is between a transport and a scripted server.
+/// The connection between a transport and a scripted server.
 enum Wire: CaseIterable {
-    /// Byte channels in memory, and a clock that passes as timers want it.
+    /// Byte channels in memory with simulated time.
     case memory
     /// Sockets and TLS.
     case tls
 }
 
-/// One loop with a scripted server and a transport; everything happens in `run`.
+/// One loop with a scripted server and a transport. Everything happens in `run`.
 final class World: TransportScene {
     let server: ScriptedServer
     let dialer: any ChannelDialer
@@ -204,10 +204,10 @@ final class World: TransportScene {
         try ClientContext(ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
     }
 
-    /// The clients' ends of connections in memory, in the order of dials.
+    /// The clients' channels in memory, in the order of dials.
     var channels: [MemoryChannel] { (dialer as? MemoryDialer)?.channels ?? [] }
 
-    /// Too young to be renewed, whatever the time of day.
+    /// Returns a token that is too young to be renewed at any time of day.
     static func providerToken(
         keyID: String = "ABC123DEFG", now: LoopTime = TestClock.start
     ) throws -> ProviderToken {
@@ -231,7 +231,7 @@ final class World: TransportScene {
         run("capacity") { capacity > 0 }
     }
 
-    /// A world with a connection, which server and configuration are prepared for.
+    /// Returns a world with an open connection. The closure can prepare the server and the configuration.
     static func connected(
         over wire: Wire = .memory, streams: UInt32? = nil, connections: ClosedRange<Int>? = nil,
         prepare: (World) -> Void = { _ in }
@@ -262,12 +262,12 @@ final class World: TransportScene {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
     }
 
-    /// Makes all connections anew.
+    /// Replaces all connections.
     func replace(keyID: String = "ABC123DEFG") throws {
         transport.replace(configuration: configuration, token: try Self.providerToken(keyID: keyID))
     }
 
-    /// Sends these and waits for their completions, which have this status.
+    /// Sends these notifications and waits for their completions with this status.
     func complete(
         _ numbers: Range<UInt32>, bodyBytes: Int = 20, status: UInt16? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -278,7 +278,7 @@ final class World: TransportScene {
         #expect(numbers.allSatisfy { completionOf[$0]?.status == status }, sourceLocation: sourceLocation)
     }
 
-    /// Sends into every stream that is free, from this number on, below `end`.
+    /// Sends a request on each free stream, with numbers from `next` on, below `end`.
     func fill(_ next: inout UInt32, below end: UInt32 = .max, bodyBytes: Int = 20) {
         let upTo = min(end, next + UInt32(max(0, capacity - (Int(next) - completions.count))))
         if upTo > next { send(next..<upTo, bodyBytes: bodyBytes) }

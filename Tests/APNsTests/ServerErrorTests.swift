@@ -5,20 +5,20 @@ import Testing
 
 @testable import APNs
 
-/// Connections that answer nothing but 500 and 503.
+/// Tests of connections that answer only 500 and 503.
 @Suite(.serialized) struct ServerErrorTests {
     private func errs(_ peer: ServerPeer, _ stream: Int32) {
         peer.respond(stream, 503, #"{"reason":"ServiceUnavailable"}"#)
     }
 
-    /// Its last place keeps traffic off it even before it is replaced.
-    @Test func `The connection that errs is replaced, and the other stays`() throws {
+    /// The connection is last in the order, which keeps requests off it even before it is replaced.
+    @Test func `A connection with server errors is replaced, and the other one stays`() throws {
         let world = try World.connected(streams: 4, connections: 2...2) { world in
             world.configuration.errorSpanNs = 1_000_000_000
             world.server.onRequest = { if $0.number == 0 { self.errs($0, $1.stream) } else { $0.respond($1.stream) } }
         }
         world.run("both") { world.capacity >= 8 }
-        // One at a time goes to the first connection, until it erred five times.
+        // The requests go to the first connection one at a time, until it has returned five errors.
         for number in 0..<12 as Range<UInt32> { world.complete(number..<(number + 1), status: number < 5 ? 503 : 200) }
         #expect(world.server.peers.map(\.arrived.count) == [5, 7])
         #expect(!world.noted("replacing"), "its time has not passed")
@@ -29,8 +29,8 @@ import Testing
         #expect(world.noted("replacing", "last 5 answers were server errors (5xx, or without a reason), while other "))
     }
 
-    /// None answers well: the new connection did not help, and the next would not either.
-    @Test func `The next connection with server errors waits before it is replaced`() throws {
+    /// No connection answers well. The new connection did not help, and the next one would not either.
+    @Test func `The next connection with server errors is replaced only after a pause`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
             world.configuration.errorPauseNs = 0
@@ -50,7 +50,7 @@ import Testing
         #expect(world.notes(of: "replacing") > 2)
     }
 
-    @Test func `One good answer in five is enough`() throws {
+    @Test func `One good answer in five keeps a connection`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
             world.server.onRequest = { peer, request in

@@ -7,11 +7,11 @@ import Testing
 
 @testable import APNs
 
-/// A loop, what a transport on it reports, and the requests that a test hands to it. `World` and `GatewayWorld` add the
+/// A loop with the events of its transport and the requests that a test sends. `World` and `GatewayWorld` add the
 /// transport and its server.
 class TransportScene {
     let loop: Loop
-    /// `nil` where the machine's own clock runs.
+    /// The simulated time, or `nil` if real time is used.
     let time: TestTime?
     private(set) var completions: [Completion] = []
     private(set) var completionOf: [UInt32: Completion] = [:]
@@ -23,7 +23,7 @@ class TransportScene {
     private(set) var reachable: [Bool] = []
     private(set) var unanswered: [Unanswered?] = []
     private(set) var refusals: [ReasonCode] = []
-    /// Texts of each completion, resolved at once.
+    /// The text of each completion, resolved at once.
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var uniqueID: [UInt32: String] = [:]
     private var lent: [Lent] = []
@@ -33,7 +33,7 @@ class TransportScene {
         self.time = time
     }
 
-    /// Whether no other completion of this notification may follow.
+    /// Whether this completion must be the notification's last one.
     func isFinal(_ completion: Completion) -> Bool { true }
 
     func take(_ events: [TransportEvent]) {
@@ -67,7 +67,7 @@ class TransportScene {
         }
     }
 
-    /// Turns the loop until `condition` holds; the deadline is a failure.
+    /// Runs turns until `condition` is true, or records an issue after the time limit.
     func run(
         _ what: String = "", seconds: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
         until condition: () -> Bool
@@ -82,7 +82,7 @@ class TransportScene {
         }
     }
 
-    /// Turns for a while, for what must not happen.
+    /// Runs turns for a while, to show that something does not happen.
     func runFor(seconds: Double) {
         let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
         while loop.readClock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
@@ -92,14 +92,14 @@ class TransportScene {
         if let time { time.turn(limitNs: limitNs) } else { loop.runOnce(timeoutNs: 5_000_000) }
     }
 
-    /// Bytes that live as long as the scene.
+    /// Returns bytes that stay valid as long as the scene.
     func bytes(_ text: String) -> UnsafeRawBufferPointer {
         let bytes = Lent(text)
         lent.append(bytes)
         return bytes.bytes
     }
 
-    /// Hands a command to the transport.
+    /// Passes a command to the transport.
     func handle(_ command: TransportCommand) { preconditionFailure("a scene without a transport") }
 
     func request(_ number: UInt32) -> OutgoingRequest { preconditionFailure("a scene without a transport") }
@@ -128,22 +128,22 @@ class TransportScene {
             payload: bytes(payload), headers: NotificationHeaders(topic: bytes("com.example.shop")))
     }
 
-    /// Waits until each of these has its final completion.
+    /// Waits until each of these notifications has its final completion.
     func awaitCompletions(_ numbers: Range<UInt32>, sourceLocation: SourceLocation) {
         run("completions of \(numbers)", sourceLocation: sourceLocation) {
             numbers.allSatisfy { completionOf[$0] != nil }
         }
     }
 
-    /// Whether a note, as text, contains these words.
+    /// Whether some note's text contains these words.
     func noted(_ words: String...) -> Bool {
         notes.contains { note in words.allSatisfy { "\(note)".contains($0) } }
     }
 
-    /// Notes of this case.
+    /// Returns the number of notes of this case.
     func notes(of kind: String) -> Int { notes.count { "\($0)".hasPrefix(kind) } }
 
-    /// Lets a notification that came back be sent again.
+    /// Lets a notification without a final outcome be sent again.
     func forgetCompletion(_ number: UInt32) {
         completionOf[number] = nil
         completions.removeAll { $0.id.slot.number == number }

@@ -13,7 +13,7 @@ import Testing
     @Test(arguments: Wire.allCases)
     func `A notification and its answer`(wire: Wire) throws {
         let world = try World.connected(over: wire)
-        // What the server allows, and what waits here for the next stream.
+        // The capacity is the server's stream limit plus requests that wait in the transport.
         #expect(world.connections.streams == 1_000 && world.capacity == 1_000 + 125)
         var request = world.request(1)
         request.headers.collapseID = world.bytes("score")
@@ -46,7 +46,7 @@ import Testing
         world.close()
     }
 
-    /// The id of a broadcast is `apns-request-id`, also where Apple makes it.
+    /// The id of a broadcast is `apns-request-id`, even if Apple creates it.
     @Test(arguments: [true, false])
     func `A broadcast goes to its channel with a request id`(hasID: Bool) throws {
         let world = try World.connected {
@@ -105,17 +105,17 @@ import Testing
             #expect(found?.kind == .answered && found?.status == answer.0 && found?.reason == answer.2, "\(answer)")
         }
         #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
-        // Whatever its time is, the token was dead when it was sent to.
+        // If the timestamp cannot be used, the token counts as dead since the send.
         #expect(completion[8].map { $0.unregisteredAtMs == $0.sentAtMs && $0.sentAtMs > 0 } == true)
         #expect(world.reasonText[2] == "TeaTime")
         #expect(completion[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
-    @Test func `SETTINGS are heeded, down to one stream and back`() throws {
+    @Test func `Changed SETTINGS are followed, down to one stream and back`() throws {
         let world = try World.connected(streams: 1, connections: 1...1) { $0.server.hold() }
         let server = world.server
-        // More than may be unanswered: they wait here.
+        // These are more requests than may be unanswered, so some wait in the transport.
         world.send(0..<20)
         world.runFor(seconds: 0.05)
         #expect(server.held.count == 1)
@@ -135,8 +135,8 @@ import Testing
         #expect(world.capacities == [1, 4, 1])
     }
 
-    /// What waits comes back, what is on a connection is answered.
-    @Test func `A host that allows no streams is out of reach`() throws {
+    /// Waiting requests are returned, and those on a connection are answered.
+    @Test func `A host that allows no streams is unreachable`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         world.server.hold()
         world.configuration.minimumConnections = 2
@@ -149,7 +149,7 @@ import Testing
         world.send(0..<1)
         world.run("given back") { world.completionOf[0]?.kind == .notProcessed }
 
-        // One connection that allows some is enough.
+        // One connection that allows streams is enough.
         try world.server.peers[1].allow(streams: 2)
         world.run("in reach") { world.reachable == [false, true] && world.capacity == 2 }
         world.send(1..<3)
@@ -162,7 +162,7 @@ import Testing
         world.run("answered") { world.completionOf[1]?.kind == .answered && world.completionOf[2]?.kind == .answered }
         #expect(world.notes.count(where: isStreamless) == 2)
 
-        // The quarantine connection allows none.
+        // The quarantine connection allows no streams.
         world.sendSuspects([10_000])
         world.run("given back") { world.completionOf[10_000]?.kind == .notProcessed }
         #expect(world.reachable == [false, true, false])
@@ -171,11 +171,11 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `A GOAWAY gives back what is above it, and the rest is answered`(wire: Wire) throws {
+    func `A GOAWAY returns the streams above it, and the others are answered`(wire: Wire) throws {
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
                 guard peer.number == 0 else { return peer.respond(request.stream) }
-                // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
+                // Of streams 1, 3, 5, 7 and 9, the first two are processed, and answered after the GOAWAY.
                 guard request.stream == 9 else { return }
                 try? peer.session.shutdownNotice()
                 peer.goAway(3, "Shutdown")
@@ -194,7 +194,7 @@ import Testing
     }
 
     @Test(arguments: [true, false], Wire.allCases)
-    func `A lost connection leaves its requests in doubt and is made anew`(isReset: Bool, wire: Wire) throws {
+    func `A lost connection leaves its requests in doubt and is replaced`(isReset: Bool, wire: Wire) throws {
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
                 if peer.number > 0 || request.stream == 1 { return peer.respond(request.stream) }
@@ -211,7 +211,7 @@ import Testing
         world.close()
     }
 
-    @Test func `A recall gives back what is on no connection`() throws {
+    @Test func `A recall returns requests that are on no connection`() throws {
         let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
@@ -227,7 +227,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func `Close finishes what is on connections`(wire: Wire) throws {
+    func `Close waits for the requests on connections`(wire: Wire) throws {
         let world = try World(over: wire) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
@@ -251,7 +251,7 @@ import Testing
         #expect(world.server.peers.count == 2)
     }
 
-    @Test func `A server that cannot be trusted is dialled again and gets nothing`() throws {
+    @Test func `An untrusted server is dialed again and gets no request`() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
@@ -262,14 +262,14 @@ import Testing
             return
         }
         #expect(reason.contains("127.0.0.1") && world.capacities.isEmpty)
-        // Nothing is connected: whatever is handed over comes back at once.
+        // There is no connection, so every request is returned at once.
         world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
         world.close()
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
-    func `Answers that ask for a new connection get one`(reason: String) throws {
+    func `Answers that require a new connection cause one`(reason: String) throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
                 let isFirst = peer.number == 0
@@ -282,8 +282,8 @@ import Testing
         #expect(world.server.peers[1].arrived.count == 1)
     }
 
-    /// So what was refused goes again at once, and no circuit opens for it.
-    @Test func `An expired token is renewed before its answer is told of, unless it is young`() throws {
+    /// Refused requests are therefore sent again at once, and no circuit opens.
+    @Test func `An expired token is renewed before its answer is reported, unless it is young`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         }
@@ -298,7 +298,7 @@ import Testing
         #expect(tokens[1] == tokens[0] && tokens[2] == tokens[0] && tokens[3] != tokens[0])
     }
 
-    @Test func `A pool grows while all streams are taken and shrinks after idleness`() throws {
+    @Test func `A pool grows while all streams are in use, and shrinks when idle`() throws {
         let world = try World.connected(streams: 8, connections: 1...3) { world in
             world.configuration.idleConnectionNs = 1_000_000_000
             world.server.onRequest = { [loop = world.loop] peer, request in
@@ -315,16 +315,16 @@ import Testing
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
-    @Test func `The peer's window is counted`() throws {
+    @Test func `The peer's flow-control window is respected`() throws {
         let world = try World { $0.options.canStall = true }
         world.configuration.maximumConnections = 1
         try world.connect()
         try world.server.peers[0].session.setStalled(true)
-        // Sixteen bodies of 4,000 bytes fit into 65,535.
+        // Sixteen bodies of 4,000 bytes fit into 65,535 bytes.
         world.send(0..<40, bodyBytes: 4_000)
         world.run("sixteen answers") { world.completions.count == 16 }
         world.runFor(seconds: 0.05)
-        // One more is handed over when nothing else is unanswered; its body waits.
+        // One more request is handed over when nothing else is unanswered. Its body waits.
         #expect(world.completions.count == 16)
         world.recall((0..<40))
         world.run("the others were waiting here") { world.completions.count == 39 }
@@ -335,7 +335,7 @@ import Testing
         #expect(world.completions.count { $0.status == 200 } == 17)
     }
 
-    @Test func `A body that never gets out is not in doubt`() throws {
+    @Test func `A request whose body was never sent completely is not in doubt`() throws {
         let world = try World { $0.options.settings = [.initialWindowSize(100), .maxConcurrentStreams(10)] }
         world.server.options.canStall = true
         world.configuration.responseTimeoutNs = 50_000_000
@@ -343,13 +343,13 @@ import Testing
         try world.server.peers[0].session.setStalled(true)
         world.complete(0..<1, bodyBytes: 4_000)
         #expect(world.completions[0].kind == .notProcessed)
-        // It answered nobody meanwhile: another connection may do better.
+        // The connection answered no request meanwhile, so another one may do better.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
     }
 
-    /// A box on the way that drops what one notification says, and the rest of its connection with it.
+    /// A middlebox drops one notification's data and the rest of its connection.
     @Test(arguments: [false, true])
-    func `Silence counts as a death while another connection lives`(isSuspect: Bool) throws {
+    func `Silence counts as a lost connection while another connection is alive`(isSuspect: Bool) throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -364,13 +364,13 @@ import Testing
             if isSuspect { world.sendSuspects([10_000]) } else { world.send(10_000..<10_001) }
             world.run("completion") { world.completionOf[10_000] != nil }
             #expect(world.completionOf[10_000]?.kind == .inDoubt && world.completionOf[10_000]?.connectionDied == true)
-            // Nothing else is asked meanwhile: the other one shows its life by a PING's answer.
+            // No other request is sent meanwhile. The other connection is shown to be alive by its answer to a PING.
             #expect(world.completionOf[10_000]?.connectionWasSilent == false)
             world.forgetCompletion(10_000)
         }
     }
 
-    @Test func `Where no connection lives, silence counts against no notification`() throws {
+    @Test func `If no connection is alive, silence counts against no notification`() throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -383,12 +383,12 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream) }
     }
 
-    @Test func `A connection that answers nobody while another does counts`() throws {
+    @Test func `A connection without answers counts against its requests if another one answers`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
         world.configuration.responseTimeoutNs = 200_000_000
-        // Silent on the one that got the first; PINGs are answered.
+        // The connection with the first request is silent, but answers PINGs.
         var silent: Int?
         world.server.onRequest = { peer, request in
             if silent == nil { silent = peer.number }

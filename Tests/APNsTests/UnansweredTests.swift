@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNs
 
-/// Hosts that keep their connections and answer no request.
+/// Tests of hosts that keep their connections open and answer no request.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct UnansweredTests {
     enum Manner: CaseIterable {
         case cancels, fails, refuses, hasNoStatus, isSilent, isDeaf
@@ -26,7 +26,7 @@ import Testing
             case .fails: try? peer.session.reset(stream: request.stream, .internalError)
             case .refuses: try? peer.session.reset(stream: request.stream, .refusedStream)
             case .hasNoStatus:
-                // HEADERS with END_STREAM and END_HEADERS: a field `x: y`.
+                // A HEADERS frame with END_STREAM and END_HEADERS and one field, `x: y`.
                 let stream = (0..<4).map { UInt8(truncatingIfNeeded: request.stream >> (24 - 8 * $0)) }
                 peer.session.appendRaw([0, 0, 5, 1, 5] + stream + [0, 1, UInt8(ascii: "x"), 1, UInt8(ascii: "y")])
             case .isSilent: break
@@ -35,9 +35,10 @@ import Testing
         }
     }
 
-    /// After it answered well, and with others on the same connection meanwhile; the first answer ends it.
+    /// The host has answered before, and there are other requests on the same connection. The first answer ends the
+    /// state.
     @Test(arguments: Manner.allCases)
-    func `A host that answers nothing is told of`(manner: Manner) throws {
+    func `A host that answers no request is reported`(manner: Manner) throws {
         let world = try World.connected { $0.configuration.unansweredNs = 300_000_000 }
         world.complete(0..<3)
         world.runFor(seconds: 0.5)
@@ -61,8 +62,8 @@ import Testing
         world.run("all have a completion") { world.completions.count == 9 }
     }
 
-    /// What was found of the old host says nothing about the new one.
-    @Test func `Another configuration begins anew`() throws {
+    /// The state of the old host does not apply to the new one.
+    @Test func `A new configuration resets the state`() throws {
         let world = try World()
         world.configuration.unansweredNs = 200_000_000
         world.server.onRequest = { _, _ in }

@@ -3,7 +3,7 @@ import Delivery
 import Testing
 
 extension Window {
-    /// Opens an entry and hands it over.
+    /// Opens an entry and hands it to the connection.
     @discardableResult
     fileprivate mutating func add(_ number: UInt32, stream: Int32, end: Int64?, nowNs: Int64 = 10) -> UInt32 {
         let ticket = open(WindowTests.id(number), token: 1, nowNs: nowNs, nowMs: 1_000 + Int64(number))
@@ -12,7 +12,7 @@ extension Window {
     }
 }
 
-/// The table of <doc:ResendWindow>, row by row, as traces.
+/// Tests each row of the table in <doc:ResendWindow>.
 @Suite struct WindowTests {
     static let timeoutNs: Int64 = 30_000
 
@@ -27,7 +27,7 @@ extension Window {
             connectionDied: died)
     }
 
-    /// A window with streams 1, 3, 5, ...: END_STREAMs at 100, 200, 300, ..., and the tickets.
+    /// Returns a window with streams 1, 3, 5, … whose END_STREAMs end at 100, 200, 300, …, and the tickets.
     static func window(_ count: UInt32, kernelHas: Int64 = .max) -> (Window, [UInt32]) {
         var window = Window(timeoutNs: timeoutNs)
         var tickets: [UInt32] = []
@@ -38,7 +38,7 @@ extension Window {
         return (window, tickets)
     }
 
-    @Test func `A complete response answers its notification`() {
+    @Test func `A complete response completes its notification`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
         #expect(window.count == 1)
@@ -48,9 +48,9 @@ extension Window {
         #expect(window.nextDeadlineNs == nil)
     }
 
-    /// Only the first of them can be the reason for a graceful one.
+    /// After a graceful GOAWAY, only the first of the returned requests can be its reason.
     @Test(arguments: [Completion.Unprocessed.refusedByPeer, .discarded])
-    func `A GOAWAY gives back what is above it and keeps the rest`(kind: Completion.Unprocessed) {
+    func `A GOAWAY returns the entries above it and keeps the others`(kind: Completion.Unprocessed) {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
         let isGraceful = kind == .discarded
@@ -61,27 +61,27 @@ extension Window {
                 Self.closed(3, .notProcessed, unprocessed: kind),
             ])
         #expect(window.count == 2)
-        // nghttp2 says refused for each of them, too: nobody is there any more.
+        // nghttp2 then reports each of these streams as refused too, but their entries are already closed.
         #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
         #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
     }
 
-    /// The kernel has the whole request only where it has 100 bytes.
+    /// The kernel has the whole request only if it has accepted 100 bytes.
     @Test(
         arguments: [
             (100, true, 0, .notProcessed, true), (100, false, 0, .inDoubt, false),
             (99, false, 0, .notProcessed, true), (99, true, 0, .notProcessed, true),
             (100, false, 410, .answered, false), (100, true, 503, .answered, false),
         ] as [(Int64, Bool, UInt16, Completion.Kind, Bool)])
-    func `A stream that ends is decided by its status, else by what the kernel has`(
+    func `A stream without a response is decided by its status or by what the kernel accepted`(
         kernelHas: Int64, isRefused: Bool, status: UInt16, kind: Completion.Kind, countsAsRefused: Bool
     ) {
         var (window, tickets) = Self.window(1, kernelHas: kernelHas)
         let waiting = window.add(1, stream: 3, end: nil)
         let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
         #expect(closed == Self.closed(0, kind, unprocessed: countsAsRefused ? .refusedByPeer : .neverSent))
-        // Nothing of the end of a body that waits was ever out.
+        // The end of a waiting body has not been sent at all.
         #expect(
             window.ended(waiting, isRefused: false, status: 0)
                 == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
@@ -90,7 +90,7 @@ extension Window {
     @Test(arguments: [
         (written: Int64(0), inDoubt: 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 3), (5_000, 3),
     ])
-    func `A lost connection leaves in doubt what the kernel had`(written: Int64, inDoubt: Int) {
+    func `A lost connection leaves in doubt what the kernel accepted`(written: Int64, inDoubt: Int) {
         var (window, _) = Self.window(3, kernelHas: 0)
         window.add(9, stream: 99, end: nil, nowNs: 10)
         var closed: [Window.Closed] = []
@@ -104,11 +104,11 @@ extension Window {
         #expect(closed.last == Self.closed(9, .notProcessed))
     }
 
-    @Test func `The time for a response counts from END_STREAM`() {
+    @Test func `The response timeout starts at END_STREAM`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.didWrite(upTo: 200, nowNs: 5_000)
-        // The third was never written: its time does not run.
+        // The third request was never written, so its time does not run.
         #expect(window.responded(tickets[0]) != nil)
         #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
         #expect(window.expire(nowNs: 4_999 + Self.timeoutNs) == nil)
@@ -118,14 +118,14 @@ extension Window {
         #expect(window.count == 1)
     }
 
-    /// Whose fault it is when no response comes: the connection's, if nobody was answered meanwhile.
-    @Test func `A connection that answers nobody is given up`() {
+    /// If no response arrives, the connection is to blame if it answered nothing meanwhile.
+    @Test func `A connection that answers nothing is given up`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[0]) != nil)
         window.add(7, stream: 9, end: 900, nowNs: 30)
         window.add(8, stream: 11, end: nil, nowNs: 30)
         window.didWrite(upTo: 900, nowNs: 40)
-        // The second was sent before the first was answered.
+        // The second request was sent before the first one was answered.
         #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .connection)
         #expect(window.count == 2)
@@ -136,8 +136,8 @@ extension Window {
         #expect(closed == [silent, Self.closed(8, .notProcessed)])
     }
 
-    /// Whoever is first among those the kernel has not yet closes; the next one's time runs all the same.
-    @Test func `The time of the next runs when the first unsent one closes`() {
+    /// When the first entry that the kernel has not accepted closes, the next entry's time still runs.
+    @Test func `The next entry's time runs when the first unsent one closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
         window.didWrite(upTo: 300, nowNs: 70)
@@ -145,9 +145,8 @@ extension Window {
         #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
     }
 
-    /// What was answered while a request waited for the kernel, or before a body began to wait, says nothing about
-    /// whether it is answered.
-    @Test func `Only answers after a request was sent show that the connection lives`() {
+    /// Answers that arrived while a request waited for the kernel, or before a body began to wait, do not count for it.
+    @Test func `Only answers after a request was sent show that the connection works`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)
         window.didWrite(upTo: 200, nowNs: 50)
@@ -158,7 +157,7 @@ extension Window {
         #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
-    @Test func `The nearer of two deadlines is next`() {
+    @Test func `The earlier of two deadlines is next`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)
@@ -170,7 +169,7 @@ extension Window {
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
     }
 
-    @Test func `A body that waited is timed from its end`() {
+    @Test func `The timeout of a delayed body starts at its end`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)

@@ -5,10 +5,10 @@ import Testing
 
 struct DeviceTableTests {
     @Test(arguments: 0..<20)
-    func `The device table finds what a dictionary finds, with many collisions`(_ seed: UInt64) {
+    func `The device table agrees with a dictionary, even with many hash collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
-        // Device -> head; devices share hashes, and hashes share places.
+        // The head slot of each device. Devices share hashes, and hashes share table places.
         var model: [Int: NotificationSlot] = [:]
         var devices: [NotificationSlot: Int] = [:]
         func newHead(_ device: Int) -> NotificationSlot {
@@ -43,7 +43,7 @@ struct OpenLimitTests {
         arguments: [
             (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
         ])
-    func `So much may be open as keeps the streams busy, and with many streams little beside them`(
+    func `The limit of open notifications keeps the streams busy, with little more beside many streams`(
         _ streams: Int, _ open: Int
     ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
@@ -53,7 +53,7 @@ struct OpenLimitTests {
         #expect(rig.machine.store.budget.total == 1_000)
     }
 
-    @Test func `A lower limit is kept with and without streams`() {
+    @Test func `A lower configured limit applies with and without streams`() {
         for capacity in [0, 1_000] {
             #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.store.budget.total == 50)
         }
@@ -61,7 +61,7 @@ struct OpenLimitTests {
 }
 
 struct SharesTests {
-    /// Groups of these weights, each with a partition.
+    /// Returns the shares of groups with these weights, each with one partition.
     private static func shares(_ weights: Int...) -> FairShares {
         var shares = FairShares(total: 1_000)
         for weight in weights { shares.addPartitions(1, to: shares.addGroup(weight: weight)) }
@@ -70,7 +70,7 @@ struct SharesTests {
 
     private static func rooms(_ shares: FairShares) -> [Int] { [shares.room(for: 0), shares.room(for: 1)] }
 
-    @Test func `A flood of one topic leaves the other its reserve, by weight`() {
+    @Test func `A flood of one topic leaves the other topic its reserve, by weight`() {
         var shares = Self.shares(1, 4)
         #expect(shares.room(for: 0) == 100 + 500)
         shares.add(600, to: 0)
@@ -81,7 +81,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [1, 1])
     }
 
-    @Test func `One topic may use everything, and the reserve of one that is not read goes to the others`() {
+    @Test func `One topic may use everything, and gets the reserve of topics that are not read`() {
         var shares = Self.shares(1)
         #expect(shares.room(for: 0) == 1_000)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
@@ -91,7 +91,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [250, 250])
     }
 
-    @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
+    @Test func `A topic that joins while another uses everything gets freed slots, up to its reserve`() {
         var shares = Self.shares(1)
         shares.add(1_000, to: 0)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
@@ -100,7 +100,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [0, 100])
     }
 
-    @Test func `Topics that come and go use the group of one that is gone, once nothing of it is open`() {
+    @Test func `A new topic reuses the group of a removed topic once nothing of that is open`() {
         var budget = AdmissionBudget(mostOpen: 1_000, mostBytes: 1 << 20)
         func read(_ topic: String) -> Int {
             let group = budget.group(of: topic, weight: 3).group
@@ -125,7 +125,7 @@ struct RetryTierTests {
             (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
             (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
         ] as [(Int64, Int64, Int)])
-    func `The first tier of at least the delay asked for, the next one each time, else the longest`(
+    func `A retry goes to the first tier with the requested delay, then to longer ones`(
         _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
     ) {
         let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
@@ -134,11 +134,12 @@ struct RetryTierTests {
     }
 
     @Test(arguments: [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)])
-    func `Where no tier is of 15 minutes, what is held for long goes to the longest`(delays: [Int64], long: Int) {
+    func `Without a tier of 15 minutes, long deferrals go to the longest tier`(delays: [Int64], long: Int) {
         #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
     }
 
-    /// For four tiers each, a retry's choice; and the choice of a notification due in 8, 9, 98, 99 s or never.
+    /// For each of four tiers: the tier that a retry goes to if this one cannot be written, and the tiers of
+    /// notifications due in 8, 9, 98 and 99 s, and never.
     @Test(
         arguments: [
             ([true, true, true, true], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
@@ -147,13 +148,13 @@ struct RetryTierTests {
             ([false, false, false, false], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
             ([false, false, false, true], [3, 3, 3, 3], [3, 3, 3, 3, 3]),
         ] as [([Bool], [Int], [Int])])
-    func `For a tier that cannot be written the next longer one is taken, else the next shorter one, else itself`(
+    func `An unwritable tier is replaced by the next longer one, else the next shorter one`(
         writable: [Bool], retries: [Int], scheduled: [Int]
     ) {
         var tiers = RetryTiers([1_000, 10_000, 100_000, 1_000_000].map { .init(delayMs: $0) })
         tiers.setWritable(writable)
         #expect((0..<4).map { tiers.writable($0) } == retries)
-        // What is scheduled takes the next shorter one, from which it goes on, else the next longer one.
+        // A scheduled notification takes the next shorter tier, which then passes it on, or else the next longer one.
         #expect([8_000, 9_000, 98_999, 99_000, .max].map { tiers.tier(dueInMs: $0) } == scheduled)
         expect(tiers.isAnyWritable, is: writable.contains(true))
         #expect(tiers.shortest == (writable.firstIndex(of: true) ?? 0))
@@ -171,7 +172,7 @@ struct AppDirectoryTests {
         var name = ""
         var environment: PushEnvironment?
         var topic = ""
-        /// An app and the topic it gets, or Apple's word.
+        /// The expected app and topic, or Apple's reason.
         var expected: String
         var isBroadcast = false
         var pushType = PushType.alert
@@ -180,7 +181,7 @@ struct AppDirectoryTests {
         }
     }
 
-    /// - Parameter group: of the request topic, whose default app is looked for first.
+    /// - Parameter group: the group of the request topic, whose default app has precedence.
     static func find(_ directory: inout AppDirectory, _ test: Case, group: Int? = nil) -> String {
         let name = Array(test.name.utf8)
         let topic = Array(test.topic.utf8)
@@ -243,11 +244,11 @@ struct AppDirectoryTests {
     func `A request finds its app by bundle id, suffix, name and environment`(_ test: Case) {
         var directory = AppDirectory(Self.routes)
         #expect(Self.find(&directory, test) == test.expected)
-        // Again, now that it may be remembered, and after another one was.
+        // The result is the same after it was remembered, and after another lookup.
         #expect(Self.find(&directory, test) == test.expected)
         _ = Self.find(&directory, Case(topic: "com.example.news", expected: ""))
         #expect(Self.find(&directory, test) == test.expected)
-        // What a device may have is not remembered for a broadcast.
+        // A lookup of a device topic is not remembered for a broadcast.
         _ = Self.find(&directory, Case(topic: test.topic, expected: ""))
         #expect(Self.find(&directory, test) == test.expected)
     }
@@ -267,24 +268,24 @@ struct AppDirectoryTests {
             Case(expected: "1 com.example.shop", isBroadcast: true, pushType: .liveactivity),
             Case(topic: "com.example.shop", expected: "1", pushType: .liveactivity),
         ])
-    func `A request topic's app is that of requests that name none, unless their topic or environment is another app's`(
+    func `A request topic's default app is used unless the request's topic or environment belongs to another app`(
         _ test: Case
     ) {
         var directory = AppDirectory(Self.routes)
         directory.setDefault("shop-dev", of: 3)
         #expect(Self.find(&directory, test, group: 3) == test.expected)
-        // Nobody else's, and not for ever.
+        // The default is not used for other groups, and can be removed.
         #expect(Self.find(&directory, Case(expected: ""), group: 2) == "missingTopic")
         directory.setDefault(nil, of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
-        // What of several bundle ids is meant is said of the app, not that none is named.
+        // An app with several bundle ids and no topic is reported as such, not as a missing app.
         directory.setDefault("news", of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
         directory.setDefault("gone", of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "badTopic")
     }
 
-    /// Apple's suffixes, from "Sending notification requests to APNs", apns-push-type.
+    /// Returns the topic suffix of Apple's "Sending notification requests to APNs", apns-push-type.
     private static func suffix(_ type: PushType) -> String {
         switch type {
         case .alert, .background, .mdm: ""
@@ -300,14 +301,14 @@ struct AppDirectoryTests {
     }
 
     @Test(arguments: PushType.allCases)
-    func `The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent`(
+    func `The default topic gets the push type's suffix unless the bundle id has it already, and survives a reload`(
         type: PushType
     ) {
         let suffix = Self.suffix(type)
         let case1 = Case(expected: "0 com.example.shop" + suffix, pushType: type)
         var directory = AppDirectory([Self.routes[0]])
         #expect(Self.find(&directory, case1) == case1.expected)
-        // It is one of the app's topics, so that a retry record with it finds the app again.
+        // The result is a topic of the app, so a retry record with it finds the app again.
         #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
         guard
             case .app(_, let lent) = directory.find(name: .nothing, environment: nil, topic: .nothing, pushType: type)
@@ -316,16 +317,19 @@ struct AppDirectoryTests {
         _ = directory.replace(by: [ends])
         #expect(String(decoding: lent, as: UTF8.self) == "com.example.shop" + suffix)
         #expect(Self.find(&directory, case1) == case1.expected)
-        // A broadcast's is the bundle id, whatever that looks like.
+        // The topic of a broadcast is the bundle id, even if it ends in a suffix.
         let broadcast = Case(expected: "0 com.example.shop" + suffix, isBroadcast: true, pushType: .liveactivity)
         #expect(Self.find(&directory, broadcast) == broadcast.expected)
     }
 
-    @Test func `The same bundle id for two environments, and neither named: the first in the file, topic or not`() {
+    @Test
+    func `With one bundle id in two environments and no environment in the request, the first app in the file is used`()
+    {
         var directory = AppDirectory(Array(Self.routes.prefix(2)))
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")
-        // So does the only app there is, but not for another environment.
+        // The only configured app is also used for a request without an environment, but not for one of the other
+        // environment.
         _ = directory.replace(by: [Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")

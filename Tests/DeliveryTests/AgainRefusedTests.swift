@@ -8,7 +8,8 @@ struct AgainRefusedTests {
         rig.completion(device) { Completion(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
     }
 
-    /// Tries as long as they are refused; how many were made, and since which they were made alone.
+    /// Repeats sends as long as they are refused. Returns their number and the number of the first one that was sent
+    /// alone.
     static func refuseAll(_ rig: Rig, _ device: String, atMost: Int = 50) -> (tries: Int, firstAlone: Int?) {
         var tries = 0
         var firstAlone: Int?
@@ -28,7 +29,7 @@ struct AgainRefusedTests {
     }
 
     @Test
-    func `What APNs refuses to process: alone after six times, in a tier after ten, without an attempt or a send`() {
+    func `A notification that APNs refuses to process is sent alone after six refusals, and deferred after ten`() {
         let rig = AgainTests.ready()
         let startNs = rig.now.ns
         let result = Self.refuseAll(rig, "a")
@@ -39,8 +40,7 @@ struct AgainRefusedTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test
-    func `What APNs refused goes behind what it did not: others are answered before it ends the next connection`() {
+    @Test func `A refused notification goes to the end of the queue`() {
         let (rig, partition) = Rig.ready(capacity: 1)
         #expect(rig.offer(partition, 0, "a", "b", "c") == ["a"])
         Self.refuse(rig, "a")
@@ -58,7 +58,7 @@ struct AgainRefusedTests {
         #expect(rig.answer("e").send() == ["a"])
     }
 
-    @Test func `Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not`() {
+    @Test func `Refusals are counted in a row, and an answer or a send in doubt resets the count`() {
         let rig = AgainTests.ready()
         func again() {
             rig.wait(ms: 1_000).send()
@@ -84,7 +84,7 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Without a greatest age each holding is an attempt, so that it ends`() {
+    @Test func `Without a maximum age each deferral counts as an attempt, so that retries end`() {
         for attempt in [0, 5] {
             let rig = Rig { $0.maxAgeMs = 0 }
             let partition = rig.assignTier()
@@ -100,14 +100,16 @@ struct AgainRefusedTests {
         }
     }
 
-    @Test func `Expiration 0: refused ten times it is expired`() {
+    @Test func `With expiration 0, a notification that is refused ten times expires`() {
         let rig = AgainTests.ready(["apns-expiration": "0"])
         #expect(Self.refuseAll(rig, "a").tries == 10)
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
 
     @Test(arguments: [nil, -1] as [Int64?])
-    func `Expiration 0: what is not processed is tried for 30 s, since it came where it has no timestamp`(ms: Int64?) {
+    func `With expiration 0, an unprocessed notification is retried for 30 s after its arrival if it has no timestamp`(
+        ms: Int64?
+    ) {
         let rig = Rig()
         rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: ms)
         #expect(rig.send() == ["a"])
@@ -120,7 +122,8 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The last refusal while its partition is given up: dropped, not held`() {
+    @Test
+    func `After the last refusal in a partition that is being revoked, a notification is dropped and not deferred`() {
         let rig = AgainTests.ready()
         for _ in 0..<9 {
             Self.refuse(rig, "a")
@@ -135,7 +138,7 @@ struct AgainRefusedTests {
     // MARK: Credentials
 
     @Test
-    func `A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well`() {
+    func `A GOAWAY that refuses the credential defers its unprocessed requests, even with one app`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "b")
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
@@ -147,7 +150,8 @@ struct AgainRefusedTests {
         #expect(rig.send() == [])
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])
         #expect(rig.isEmpty)
-        // A second later one may try; refused again, the next may after two.
+        // After one second, one notification is sent as a probe. If it is refused again, the next probe follows after
+        // two seconds.
         #expect(rig.wait(ms: 1_000).offer(partition, 3, "c") == ["c"])
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         Self.refuse(rig, "c")

@@ -12,7 +12,7 @@ struct AgainTests {
         return rig
     }
 
-    @Test func `Not processed: sent again however often, not in doubt, not counted, and no suspect`() {
+    @Test func `An unprocessed notification is resent without limit, and is neither in doubt nor a suspect`() {
         let rig = Self.ready()
         for _ in 0..<40 {
             #expect(rig.giveBack("a").wait(ms: 1_000).send() == ["a"])
@@ -21,7 +21,7 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
     }
 
-    @Test func `A server that takes nothing is asked again once a second`() {
+    @Test func `A server that accepts nothing gets one attempt a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
             #expect(rig.giveBack("a").send() == ["a"])
@@ -32,7 +32,7 @@ struct AgainTests {
         #expect(rig.wait(ms: 1).send() == ["a"])
     }
 
-    @Test func `In doubt: sent again and counted; a suspect after three deaths`() {
+    @Test func `A notification in doubt is resent and counted, and becomes a suspect after three lost connections`() {
         let rig = Self.ready()
         for death in 1...3 {
             #expect(rig.doubt("a").send() == ["a"])
@@ -41,13 +41,14 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 4 doubt 3"])
     }
 
-    @Test func `in_doubt: abandon ends what is in doubt without another try`() {
+    @Test func `With in_doubt: abandon a notification in doubt is not resent`() {
         let rig = Self.ready { $0.inDoubt = .abandon }
         #expect(rig.doubt("a").send() == [])
         #expect(rig.settled() == ["a abandoned  sends 1 doubt 1"])
     }
 
-    @Test func `in_doubt: abandon ends what an earlier worker may have sent, unless it was not due yet`() {
+    @Test
+    func `With in_doubt: abandon a notification that an earlier worker may have sent is not resent if it was due`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 2), logEnd: 4) { $0.inDoubt = .abandon }
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b", headers: ["push-not-before": "\(rig.now.wallMs / 1_000 + 60)"])
@@ -57,7 +58,7 @@ struct AgainTests {
         #expect(rig.settled() == ["a abandoned  sends 1 doubt 1", "b tier 0 attempt 0 scheduled sends 1 doubt 1"])
     }
 
-    @Test func `resend_max: to the 15m tier, as one attempt`() {
+    @Test func `After resend_max resends a notification goes to the 15m tier, as one attempt`() {
         let rig = Self.ready()
         for _ in 0..<5 {
             rig.doubt("a")
@@ -75,7 +76,8 @@ struct AgainTests {
             (429, .tooManyRequests, 0), (500, .internalServerError, 1), (503, .serviceUnavailable, 1),
             (503, .shutdown, 1), (403, .invalidProviderToken, 0), (403, .expiredProviderToken, 0), (502, .none, 1),
         ] as [(UInt16, ReasonCode, Int)])
-    func `Verdicts that retry: the tier by the delay asked for`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+    func `The requested delay of a retry verdict selects the tier`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int)
+    {
         let rig = Self.ready()
         let word = reason.text?.description ?? "HTTP \(status)"
         #expect(rig.answer("a", status, reason).settled() == ["a tier \(tier) attempt 1 \(word) sends 1 doubt 0"])
@@ -88,7 +90,7 @@ struct AgainTests {
             (403, .expiredProviderToken, [true, false]), (400, .topicDisallowed, [true, false]),
             (400, .topicDisallowed, [true, true]), (400, .topicDisallowed, [false]),
         ] as [(UInt16, ReasonCode, [Bool])])
-    func `Answers that are resent once, some only where a newer token or connection is there, then go to a tier`(
+    func `Some answers cause one resend, some only with a newer token or connection, and then a retry`(
         _ status: UInt16, _ reason: ReasonCode, _ carriedOlder: [Bool]
     ) {
         let rig = Self.ready()
@@ -101,7 +103,7 @@ struct AgainTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test func `A reason that nobody knows keeps its text`() {
+    @Test func `An unknown reason keeps its text`() {
         let rig = Self.ready()
         rig.completion(
             "a", { Completion(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) },
@@ -109,7 +111,7 @@ struct AgainTests {
         #expect(rig.settled() == ["a rejected NextYear sends 1 doubt 0"])
     }
 
-    @Test func `Expiration 0 never goes to a tier: what APNs may have processed expires`() {
+    @Test func `A notification in doubt with expiration 0 expires instead of going to a tier`() {
         let now = ["apns-expiration": "0"]
         #expect(Self.ready(now).answer("a", 503, .shutdown).settle().map(\.outcome) == [.expired])
         #expect(Self.ready(now).doubt("a").settled() == ["a expired  sends 1 doubt 1"])
@@ -117,7 +119,7 @@ struct AgainTests {
 
     // MARK: Read back from a tier
 
-    @Test func `A retry record is not taken before it is due, and its result names the original request`() throws {
+    @Test func `A retry record is not accepted before it is due, and its result names the original request`() throws {
         let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - 60_000
         let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 10_000, firstMs: firstMs)
@@ -134,7 +136,7 @@ struct AgainTests {
     }
 
     @Test(arguments: [1, 4, 5])
-    func `The next tier each time, and abandoned when the attempts are used up`(_ attempt: Int) {
+    func `Each retry goes to the next tier, and a notification without attempts left is abandoned`(_ attempt: Int) {
         let (rig, partition) = Rig.readyTier()
         rig.offer(partition, 0, "a", headers: rig.retryHeaders(attempt: attempt))
         rig.answer("a", 429, .tooManyRequests)
@@ -142,7 +144,8 @@ struct AgainTests {
         #expect(rig.settled() == ["a \(end) TooManyRequests sends 3 doubt 1"])
     }
 
-    @Test func `A tier taken out of the configuration: read with its own delay, and the next tier is a longer one`() {
+    @Test
+    func `A tier that was removed from the configuration is read with its own delay, and the next tier is longer`() {
         for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (4_000_000, 2)] as [(Int64, Int)] {
             let (rig, partition) = Rig.readyTier(delayMs)
             let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 10_000_000)
@@ -156,14 +159,15 @@ struct AgainTests {
         }
     }
 
-    @Test func `What is held of a retry record goes to the shortest tier and keeps its attempts`() {
+    @Test func `A deferred retry record goes to the shortest tier and keeps its attempts`() {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.isPaused = true }])
         let partition = rig.assignTier(7_200_000)
         rig.receive(partition, 0, "a", headers: rig.retryHeaders(attempt: 4))
         #expect(rig.settled() == ["a tier 0 attempt 4 held sends 2 doubt 1"])
     }
 
-    @Test func `A dead network abandons nobody: connections that fall silent use up neither resends nor attempts`() {
+    @Test
+    func `A dead network abandons no notification, because silent connections use up neither resends nor attempts`() {
         let rig = Self.ready()
         for _ in 0..<100 {
             rig.completion("a") {
@@ -176,7 +180,8 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 101 doubt 100"])
     }
 
-    /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.
+    /// With `message.timestamp.type=LogAppendTime`, the broker's clock sets the timestamp and the worker's clock the
+    /// header.
     @Test(arguments: [-45_000, 45_000])
     func `The tier's delay is kept whatever the broker's clock says`(offMs: Int64) {
         let (rig, partition) = Rig.readyTier()
@@ -188,7 +193,7 @@ struct AgainTests {
         #expect("\(rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs))" == "taken")
     }
 
-    @Test func `A record from a time still to come, further than its tier is long: nobody waits for that time`() {
+    @Test func `A record with a timestamp in the far future is not delayed until that time`() {
         let (rig, partition) = Rig.readyTier()
         let laterMs = rig.now.wallMs + 3 * 3_600_000
         let headers = rig.retryHeaders(dueMs: laterMs + 30_000, firstMs: laterMs - 1_000)

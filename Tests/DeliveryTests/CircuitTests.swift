@@ -7,7 +7,7 @@ struct CircuitTests {
     static func id(_ slot: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(slot), generation: 1) }
     static let second: Int64 = 1_000_000_000
 
-    @Test func `One probe at a time, at intervals that double from one second to a minute`() {
+    @Test func `Probes run one at a time, at intervals that double from one second to a minute`() {
         var circuit = Circuit(handedNs: 0, nowNs: 10)
         circuit.fault(handedNs: 0)
         var nowNs: Int64 = 10
@@ -29,7 +29,8 @@ struct MachineCircuitTests {
     static let opened = DeliveryEvent.circuitOpened(.credential(of: AppIndex(0)), reason: .badCertificate)
     static let closed = DeliveryEvent.circuitClosed(.credential(of: AppIndex(0)))
 
-    @Test func `Before anything is resent: the one that was answered uses an attempt, those behind it do not`() {
+    @Test
+    func `An open circuit holds everything before it is resent, and only the answered notification uses an attempt`() {
         let (rig, partition) = Rig.ready(capacity: 3)
         #expect(rig.offer(partition, 0, "a", "a", "b", "c", "d") == ["a", "b", "c"])
         rig.answer("a", 403, .badCertificate)
@@ -38,7 +39,8 @@ struct MachineCircuitTests {
                 Self.opened, .held(app: AppIndex(0), .credential),
             ])
         #expect(rig.send() == [])
-        // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
+        // Requests in flight end normally: one that returns unprocessed is held by the circuit, a refused one uses an
+        // attempt.
         rig.giveBack("b")
         #expect(rig.answer("c", 403, .badCertificate).offer(partition, 5, "e") == [])
         #expect(
@@ -50,7 +52,7 @@ struct MachineCircuitTests {
         #expect(rig.isDone(at: 6))
     }
 
-    /// A rig whose circuit is open since now; `x` was answered so.
+    /// Returns a rig whose circuit has just opened because of this answer to `x`.
     static func open(_ apps: [AppRoute] = [Rig.app]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(apps: apps)
         rig.offer(partition, 0, "x", headers: Rig.toShop)
@@ -61,7 +63,7 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
-    func `One probe tries; any answer but the fault for which the credential was looked at closes it`(
+    func `A single probe is sent, and any answer other than the circuit's fault closes the circuit`(
         _ status: UInt16, _ reason: ReasonCode
     ) {
         let (rig, partition) = Self.open()
@@ -76,7 +78,7 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
-    func `A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause`(
+    func `A probe's answer without a credential check closes no circuit`(
         _ status: UInt16, _ reason: ReasonCode
     ) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
@@ -107,7 +109,8 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
+    @Test
+    func `An unprocessed or doubtful probe is repeated, and a dropped, expired or lost one is replaced`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
         #expect(rig.wait(ms: 1_000).offer(other, 0, "a") == ["a"])
@@ -129,7 +132,9 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Replacing the credential closes it at once; what was refused with the old one is resent`() {
+    @Test
+    func `Replacing the credential closes the circuit at once, and notifications refused with the old one are resent`()
+    {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.offer(partition, 0, "x", "y", headers: Rig.toShop)
         rig.answer("x", 403, .badCertificate)
@@ -148,7 +153,7 @@ struct MachineCircuitTests {
         #expect(rig.machine.takeEvents() == [Self.opened])
     }
 
-    @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {
+    @Test func `TopicMismatch holds only that topic of the app, and a probe of the topic closes the circuit`() {
         let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Rig.toShop)
@@ -171,7 +176,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The circuits of a removed app close, those of its topics, too`() {
+    @Test func `The circuits of a removed app and of its topics close`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.offer(partition, 0, "a", headers: Rig.toShop)
         rig.answer("a", 403, .topicMismatch)
@@ -179,18 +184,16 @@ struct MachineCircuitTests {
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         #expect(rig.machine.takeEvents().contains(.circuitClosed(.topic("com.example.shop", of: AppIndex(0)))))
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
-        // Back again, it is tried as a new one is.
+        // After its return the app is treated as a new one.
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         rig.machine.setCapacity(back.indexes[1], requests: 10, now: rig.now)
         #expect(rig.offer(partition, 1, "b", headers: Rig.toShop) == ["b"])
     }
 
     @Test(arguments: [200, 503] as [UInt16])
-    func
-        `Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at`(
-            status: UInt16
-        )
-    {
+    func `A probe of an unreachable host probes the credential if the answer shows its check`(
+        status: UInt16
+    ) {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.offer(partition, 0, "a", headers: Rig.toShop)
         rig.answer("a", 403, .badCertificate)
@@ -206,7 +209,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: status == 503)
     }
 
-    @Test func `A probe that waits when its circuit closes may be behind the circuit of its topic`() {
+    @Test func `A probe that waits when its circuit closes may be held by the circuit of its topic`() {
         let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Rig.toShop)
@@ -224,7 +227,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `With several apps one that cannot connect is held after five seconds, until it can`() {
+    @Test func `With several apps, an app that cannot connect is deferred after five seconds until it can`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
         rig.receive(partition, 0, "a", headers: Rig.toShop)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
@@ -247,7 +250,8 @@ struct MachineCircuitTests {
     }
 
     @Test
-    func `Connections that come and end without an answer: held like one that cannot connect, one at a time tries`() {
+    func `With several apps, an app whose connections end without an answer is deferred and sends one probe at a time`()
+    {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
         func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity, now: rig.now) }
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
@@ -263,7 +267,7 @@ struct MachineCircuitTests {
         rig.wait(ms: 200)
         #expect(rig.settle().map(\.token) == ["a"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
-        // Without a connection nobody tries; with one, one.
+        // Without a connection there is no probe. With one, there is one probe.
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "b", headers: Rig.toShop)
         connect(10)
@@ -273,7 +277,7 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["c"])
         #expect(rig.settle().map(\.token) == ["b", "d"])
         #expect(rig.doubt("c").settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
-        // The next one waits longer.
+        // The next probe waits longer.
         #expect(rig.wait(ms: 1_999).offer(partition, 4, "e", headers: Rig.toShop) == [])
         #expect(rig.wait(ms: 1).offer(partition, 5, "f", headers: Rig.toShop) == ["f"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
@@ -284,7 +288,7 @@ struct MachineCircuitTests {
     }
 
     @Test
-    func `A connection that comes and stays: not held while its first answer is awaited, nor when nobody asks it`() {
+    func `An app with a stable connection is not deferred while its first answer is awaited or it has no requests`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_900)
@@ -307,7 +311,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
     }
 
-    @Test func `A connection counts from when its transport told of it, before the turn's timers`() {
+    @Test func `A connection counts from its transport's report, before the turn's timers`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.now.ns += 400_000_000
@@ -315,7 +319,7 @@ struct MachineCircuitTests {
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + CircuitBreakers.cutOffNs)
     }
 
-    @Test func `A connection that is left, or comes within five seconds, keeps it from being held`() {
+    @Test func `A remaining connection, or one opened within five seconds, prevents deferral`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
         rig.receive(partition, 0, "a", headers: Rig.toShop)
         rig.receive(partition, 1, "b", headers: Rig.toShop)
@@ -328,7 +332,7 @@ struct MachineCircuitTests {
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_000)
         #expect(rig.settle() == [])
-        // The other app goes away: there is none to protect.
+        // Without a second app there is none to protect.
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         rig.wait(ms: 600_000)
         #expect(rig.settle() == [])

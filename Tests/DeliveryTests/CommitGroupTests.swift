@@ -11,7 +11,7 @@ struct CommitGroupTests {
         return (rig, requests, retries)
     }
 
-    @Test func `A slow reply to the one does not delay the other`() {
+    @Test func `A slow commit reply to one group does not delay the other`() {
         let (rig, requests, retries) = Self.both()
         let headers = rig.retryHeaders()
         rig.offer(retries, 0, "a", headers: headers)
@@ -28,7 +28,7 @@ struct CommitGroupTests {
     }
 
     @Test(arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
-    func `When replies slow down the interval widens by itself, up to a second`(_ replyMs: Int64, _ pauseMs: Int64) {
+    func `Slow commit replies widen the commit interval, up to a second`(_ replyMs: Int64, _ pauseMs: Int64) {
         let (rig, requests, _) = Self.both()
         rig.deliver(requests, 0, "b")
         #expect(rig.takeCommit(of: .requests).count == 1)

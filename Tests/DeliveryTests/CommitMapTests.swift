@@ -44,13 +44,13 @@ struct CommitMapTests {
                     .init(offset: 1_003, indexes: [9_999..<10_000]),
                 ]),
         ])
-    func `A map that is written is read the same`(_ map: CommitMap) throws {
+    func `A map survives encoding and decoding`(_ map: CommitMap) throws {
         let text = Self.text(base: 1_000, map)
         #expect(text.allSatisfy { $0 > 0x20 && $0 < 0x7F })
         #expect(Self.read(text, base: 1_000) == map)
     }
 
-    @Test func `A map without an owner's number is read`() {
+    @Test func `A map without an owner's number can be read`() {
         let old = Self.read(Array("AQrYxKhG9AMCZAEAAAKIJw".utf8), base: 1_000)
         #expect(
             old
@@ -58,7 +58,7 @@ struct CommitMapTests {
                     horizon: 9_999, settled: [1_500..<1_600], partials: [.init(offset: 1_000, indexes: [0..<5_000])]))
     }
 
-    @Test func `A map that names nothing settled fits into the least that metadata is cut to`() {
+    @Test func `A map without settled offsets fits into the smallest metadata limit`() {
         let map = CommitMap(horizon: CommitMap.longestHorizon)
         for limit in [0, CommitMapWriter.leastCharacters] {
             var writer = CommitMapWriter()
@@ -70,7 +70,7 @@ struct CommitMapTests {
         }
     }
 
-    @Test func `Two owners who say the same write it each in their way; what names no owner is read, too`() {
+    @Test func `Two owners encode the same map differently, and a map without an owner can be read`() {
         let texts = [nil, 0, 5, CommitMap.ownerLimit - 1].map { (owner: Int64?) -> [UInt8] in
             var writer = CommitMapWriter()
             writer.start(base: 10, limit: 100)
@@ -90,13 +90,13 @@ struct CommitMapTests {
         for text in texts { #expect(Self.read(text, base: 10) == CommitMap(horizon: 20, settled: [12..<14])) }
     }
 
-    @Test func `A horizon at or below the committed offset says nothing`() {
+    @Test func `A horizon at or below the committed offset has no effect`() {
         #expect(Self.read(Self.text(base: 10, CommitMap(horizon: 10)), base: 10)?.horizon == 0)
         #expect(Self.read(Self.text(base: 10, CommitMap(horizon: 11)), base: 10)?.horizon == 11)
     }
 
     @Test(arguments: 0..<5)
-    func `A span of 20,000 with 4,000 open at random fits whole`(_ seed: UInt64) throws {
+    func `A span of 20,000 with 4,000 open at random fits completely`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var open = Set((0..<20_000).shuffled(using: &random).prefix(4_000).map { Int64($0) })
         open.insert(0)
@@ -107,7 +107,7 @@ struct CommitMapTests {
     }
 
     @Test(arguments: [32, 64, 200, 1_000, 2_000, 4_000])
-    func `What does not fit is cut at the end`(_ limit: Int) throws {
+    func `A map that is too large is truncated at its end`(_ limit: Int) throws {
         var random = SplitMix64(seed: UInt64(limit))
         let settled = (1..<60_000).filter { _ in Bool.random(using: &random) }.map { Int64($0) }
         let map = CommitMap(horizon: 70_000, settled: runs(of: settled, from: 0))
@@ -117,11 +117,11 @@ struct CommitMapTests {
         #expect(read.horizon == 70_000)
         let kept = read.settled.reduce(0) { $0 + $1.count }
         #expect(read.settled == runs(of: Array(settled.prefix(kept)), from: 0))
-        // At random it is a bitmap: nearly all the room is used.
+        // A random pattern is encoded as a bitmap, which uses nearly all the space.
         if limit >= 200, let end = read.settled.last?.upperBound { #expect(end > Int64(limit - 64) * 6) }
     }
 
-    @Test func `A fan-out that does not fit is left out, and so is what comes after it`() throws {
+    @Test func `A fan-out that does not fit is omitted, together with everything after it`() throws {
         let indexes = stride(from: 0, to: 10_000, by: 3).map { Int64($0)..<Int64($0) + 1 }
         let map = CommitMap(partials: (0..<4).map { .init(offset: $0, indexes: indexes) })
         let text = Self.text(base: 0, map)
@@ -129,7 +129,7 @@ struct CommitMapTests {
         #expect(read.partials == Array(map.partials.prefix(2)))
     }
 
-    @Test func `Metadata of another offset, or with any character changed, dropped or added, is not believed`() throws {
+    @Test func `Metadata of another offset, or with any changed, missing or added character, is ignored`() throws {
         let map = CommitMap(
             horizon: 9_999, settled: [1_500..<1_600, 1_700..<1_701], partials: [.init(offset: 1_000, indexes: [0..<77])]
         )
@@ -152,12 +152,12 @@ struct CommitMapTests {
     @Test(arguments: [
         "", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA",
     ])
-    func `Somebody else's metadata is not believed`(_ text: String) {
+    func `Metadata of other software is ignored`(_ text: String) {
         #expect(Self.read(Array(text.utf8), base: 0) == nil)
     }
 
     @Test(arguments: 0..<100)
-    func `Random maps are read as they were written`(_ seed: UInt64) {
+    func `Random maps survive encoding and decoding`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         let base = Int64.random(in: 0...1 << 47, using: &random)
         let openness = Int.random(in: 1...99, using: &random)

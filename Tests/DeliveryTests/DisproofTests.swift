@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-/// A credential that Apple takes for others is good, whatever one answer said.
+/// A credential that APNs accepts for other notifications is good, whatever one answer says.
 struct DisproofTests {
     private func rig(_ devices: [String]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready()
@@ -13,17 +13,17 @@ struct DisproofTests {
         return (rig, partition)
     }
 
-    @Test func `One that is refused among many that are taken holds nothing up`() {
+    @Test func `One refusal among many accepted notifications opens the circuit only until the next accepted one`() {
         let (rig, partition) = rig(["a", "b", "c"])
         #expect(rig.answer("b", 403, .invalidProviderToken).offer(partition, 3, "d") == [], "the circuit is open")
-        // It was handed out with the one that was refused, and answered later.
+        // `c` was handed out together with the refused notification, and answered later.
         #expect(rig.answer("c").offer(partition, 4, "e") == ["e"])
         let retried = rig.finish("a", "e").filter { $0.outcome == nil }
         #expect(retried.map(\.token) == ["b", "d"])
         #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
     }
 
-    @Test func `A refusal of what was handed out before the circuit closed opens nothing, and is sent again`() {
+    @Test func `A refusal of a notification that was handed out before the circuit closed does not reopen it`() {
         let (rig, _) = rig(["a", "b", "c"])
         rig.answer("a", 403, .invalidProviderToken).answer("b")
         rig.settle()
@@ -32,7 +32,7 @@ struct DisproofTests {
         #expect(rig.machine.takeEvents() == [])
     }
 
-    @Test func `What was handed out before the fault says nothing`() {
+    @Test func `Answers to notifications handed out before the fault do not close the circuit`() {
         let (rig, partition) = rig(["a"])
         #expect(rig.offer(partition, 1, "b") == ["b"])
         rig.wait(ms: 50)
@@ -45,7 +45,7 @@ struct DisproofTests {
             (503, .none), (503, .shutdown), (404, .none), (429, .tooManyProviderTokenUpdates),
             (403, .invalidProviderToken), (403, .forbidden),
         ] as [(UInt16, ReasonCode)])
-    func `The fault itself, another refusal, and a host that may not have checked the credential say nothing of it`(
+    func `The fault itself, another refusal, and an answer without a credential check do not close the circuit`(
         _ status: UInt16, _ reason: ReasonCode
     ) {
         let (rig, partition) = rig(["a", "b"])
@@ -54,16 +54,20 @@ struct DisproofTests {
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: true)
     }
 
-    @Test func `A topic that is refused once among many that are taken holds nothing up`() {
+    @Test
+    func `One refusal of a topic among many accepted notifications opens its circuit only until the next accepted one`()
+    {
         let (rig, partition) = rig(["a", "b", "c"])
         #expect(rig.answer("b", 403, .topicMismatch).offer(partition, 3, "d") == [], "the circuit is open")
-        // Whether its topic was looked at is not known.
+        // This answer does not show whether its topic was checked.
         #expect(rig.answer("a", 400, .badDeviceToken).offer(partition, 4, "e") == [])
         #expect(rig.answer("c").offer(partition, 5, "f") == ["f"])
         expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
     }
 
-    @Test func `What was handed out before the topic's fault, or with another topic, says nothing of it`() {
+    @Test
+    func `Answers to notifications handed out before a topic's fault, or with another topic, do not close its circuit`()
+    {
         let (rig, partition) = rig(["a", "b"])
         rig.receive(partition, 2, "c")
         rig.receive(partition, 3, "v", headers: ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"])

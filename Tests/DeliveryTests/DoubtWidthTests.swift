@@ -2,11 +2,11 @@ import Testing
 
 @testable import Delivery
 
-/// After a crash the records that may have been sent are in doubt: few more than were.
+/// After a crash, the records that may have been sent are in doubt. They are only few more than were really sent.
 struct DoubtWidthTests {
-    /// With so many tokens of each record in turn.
+    /// The arguments are the numbers of tokens in consecutive records.
     @Test(arguments: [[1], [2_000], [20], [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]])
-    func `A crash marks at most four times what is sent again, and the rest of a record`(_ tokens: [Int]) throws {
+    func `A crash marks at most four times the resent notifications, and the rest of a record`(_ tokens: [Int]) throws {
         let log = (0..<tokens.count * 12_000 / tokens.reduce(0, +)).map { record in
             (0..<tokens[record % tokens.count]).map { "r\(record).\($0)" }
         }
@@ -40,7 +40,7 @@ struct DoubtWidthTests {
             under = rig.takeCommit(of: .requests)
             rig.wait(ms: 5)
         }
-        // The last one arrives, or does not.
+        // The last commit may arrive or not.
         let said = try #require(commit)
         let next = Rig(capacity: 500)
         let again = next.assign(committed: said.offset, map: said.map)

@@ -14,12 +14,12 @@ struct EnvironmentsTests {
     ) -> Rig {
         var apps = [first, other]
         for app in apps.indices { apps[app].guardPolicy = guardPolicy }
-        // Whatever comes from the one must not go back to it.
+        // A notification forwarded by one app must not return to it.
         if returns { apps[1].otherEnvironment = "shop" }
         return Rig(apps: apps, capacity: capacity, change)
     }
 
-    /// A rig and its only partition, whose first commit is acknowledged.
+    /// Returns a rig and its only partition, whose first commit is acknowledged.
     static func ready(
         guardPolicy: AppRoute.GuardPolicy = .off, capacity: Int = 1_000,
         _ change: (inout MachineSettings) -> Void = { _ in }
@@ -28,7 +28,7 @@ struct EnvironmentsTests {
         return (rig, rig.assignReady())
     }
 
-    /// What is handed out now, and to whose transport.
+    /// Returns the requests handed out now, with their apps.
     static func send(_ rig: Rig) -> [String] {
         var all: [String] = []
         rig.machine.sends(now: rig.now) { app, batch in
@@ -38,7 +38,7 @@ struct EnvironmentsTests {
         return all
     }
 
-    /// Receives a record and sends.
+    /// Receives a record and hands out requests.
     @discardableResult
     static func offer(
         _ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:]
@@ -57,7 +57,8 @@ struct EnvironmentsTests {
         return headers
     }
 
-    /// A notification whose token the first app's host calls bad, in flight at the other one.
+    /// Returns a rig with a notification whose token was bad at the first app's host, in flight at the other app's
+    /// host.
     static func forwarded(returns: Bool = false, _ change: (inout MachineSettings) -> Void = { _ in }) -> Rig {
         let rig = rig(returns: returns) {
             $0.includesBadTokens = true
@@ -72,7 +73,7 @@ struct EnvironmentsTests {
 
     static let badInBoth = "app 0, the device token is bad in both environments"
 
-    /// With the notifications that each app's counters have as ended.
+    /// The last list has the number of notifications that ended in each app's counters.
     @Test(
         arguments: [
             (200, .none, ["accepted  sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]),
@@ -90,10 +91,10 @@ struct EnvironmentsTests {
                 413, .payloadTooLarge,
                 ["rejected PayloadTooLarge sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]
             ),
-            // A retry record for the other app: no dead token on half an answer.
+            // The retry record is for the other app. One bad answer alone does not make a token dead.
             (503, .serviceUnavailable, ["tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0, app 1, shop"], [0, 0]),
         ] as [(UInt16, ReasonCode, [String], [Int])], [false, true])
-    func `The other environment's answer is the end, and says what the first one answered`(
+    func `The other environment's answer is final, and the detail has the first environment's answer`(
         _ answer: (status: UInt16, reason: ReasonCode, written: [String], ended: [Int]), returns: Bool
     ) {
         let rig = Self.forwarded(returns: returns)
@@ -105,13 +106,15 @@ struct EnvironmentsTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
+    @Test
+    func `With BadDeviceToken: unregister in verdicts, a token is unregistered only after both environments reject it`()
+    {
         let rig = Self.forwarded { $0.verdicts = ["BadDeviceToken": .unregister] }
         Self.bad(rig, "a")
         #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
     }
 
-    @Test func `Another reason does not ask the other environment`() {
+    @Test func `Other reasons do not forward to the other environment`() {
         let (rig, partition) = Self.ready()
         Self.offer(rig, partition, 0, "a")
         rig.answer("a", 400, .deviceTokenNotForTopic)
@@ -128,7 +131,7 @@ struct EnvironmentsTests {
             ),
             (503, .shutdown, ["tier 1 attempt 2 Shutdown sends 3 doubt 1, app 1, shop"]),
         ] as [(UInt16, ReasonCode, [String])])
-    func `A retry record that was tried before goes to its own app only`(
+    func `A retry record that was already forwarded goes to its own app only`(
         status: UInt16, reason: ReasonCode, written: [String]
     ) {
         let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
@@ -140,7 +143,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Where the app that was tried before is not known here, the notification is still sent on no more`() {
+    @Test func `A retry record whose earlier app is unknown here is not forwarded again`() {
         let rig = Self.rig(returns: true)
         let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "gone"))
@@ -155,7 +158,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `One that came to the other app by itself is sent on where that app has one, too`() {
+    @Test func `A notification addressed to the other app is forwarded too if that app has another environment`() {
         let rig = Self.rig(returns: true)
         #expect(Self.offer(rig, rig.assignReady(), 0, "a", headers: ["push-environment": "development"]) == ["a to 1"])
         Self.bad(rig, "a")
@@ -164,7 +167,7 @@ struct EnvironmentsTests {
         #expect(rig.settledWhole() == ["a accepted  sends 2 doubt 0, app 0, BadDeviceToken in development first"])
     }
 
-    @Test func `Nothing connects to the other host: what is sent on is held for it; the first app goes on`() {
+    @Test func `Forwarded notifications are deferred if the other host is unreachable, and the first app continues`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         rig.machine.setReachable(AppIndex(1), false, now: rig.now)
@@ -185,8 +188,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func `The other environment refuses the credential: its circuit opens, the first one's does not`() {
+    @Test func `If the other environment refuses the credential, only its circuit opens`() {
         let (rig, partition) = Rig.ready(apps: [Self.first, Self.other])
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
@@ -205,7 +207,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    /// What is in flight of this app is answered.
+    /// Answers one request that is in flight for this app.
     static func answer(_ rig: Rig, app: Int32, _ status: UInt16 = 200, _ reason: ReasonCode = .none) {
         guard let place = rig.sent.firstIndex(where: { rig.machine.store[$0.id.slot].app == app }) else {
             Issue.record("nothing of app \(app) is in flight")
@@ -215,12 +217,12 @@ struct EnvironmentsTests {
         rig.machine.handle(CompletionBatch(app: AppIndex(Int(app)), completions: [completion]), now: rig.now)
     }
 
-    @Test func `The notifications of one device keep their order there`() {
+    @Test func `Forwarded notifications of one device keep their order`() {
         let (rig, partition) = Self.ready()
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(Self.send(rig) == ["a to 0"])
         Self.answer(rig, app: 0, 400, .badDeviceToken)
-        // The second one is asked for here as well while the first one is under way there.
+        // The second notification is sent to this host while the first one is in flight at the other.
         #expect(Self.send(rig) == ["a to 0", "a to 1"])
         Self.answer(rig, app: 0, 400, .badDeviceToken)
         #expect(Self.send(rig) == ["a to 0"])
@@ -235,7 +237,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The guard of the first app counts what is bad in both, and holds it as the first app's once tripped`() {
+    @Test func `The first app's guard counts tokens that are bad in both environments`() {
         let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         var offset: Int64 = 0
         func play(_ count: Int, isBadInBoth: Bool) -> [String] {
@@ -251,7 +253,7 @@ struct EnvironmentsTests {
             }
             return written
         }
-        // Mixed tokens trip none.
+        // A mix of good and bad tokens trips no guard.
         _ = play(100, isBadInBoth: false)
         #expect(rig.machine.takeEvents() == [])
         #expect(play(19, isBadInBoth: true) == ["a rejected BadDeviceToken sends 2 doubt 0, \(Self.badInBoth)"])
@@ -261,7 +263,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Half of the room at most is given to the other app; the rest is held for it`() {
+    @Test func `Forwarding uses at most half of the limit, and the rest is deferred`() {
         let (rig, partition) = Self.ready { $0.maxOpen = 10 }
         var held = 0
         for round in 0..<2 {
@@ -278,7 +280,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Now or never: sent on at once; where it would have to wait, it is expired and no dead token`() {
+    @Test func `With expiration 0 a notification is forwarded at once, or expires and is not a dead token`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.receive(partition, ["a", "b"], headers: ["apns-expiration": "0"])
         _ = Self.send(rig)
@@ -293,7 +295,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `In doubt there: resent there, and the result says so`() {
+    @Test func `A notification in doubt in the other environment is resent there, and the result shows both`() {
         let rig = Self.forwarded()
         rig.doubt("a")
         #expect(Self.send(rig) == ["a to 1"])
@@ -303,7 +305,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
+    @Test func `In a partition that is being revoked nothing is forwarded, and the next owner tries again`() {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         Self.offer(rig, partition, 0, "a")
         rig.machine.revoke([partition])
@@ -317,7 +319,7 @@ struct EnvironmentsTests {
     }
 
     @Test
-    func `A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected`() {
+    func `If a reload removes the other app, its notifications are deferred, and later bad tokens are rejected`() {
         let (rig, partition) = Self.ready()
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
@@ -333,7 +335,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Large records whose notifications were all sent on leave the rest of their topic its room`() {
+    @Test func `Large records whose notifications were all forwarded do not use up their topic's limit`() {
         let (rig, partition) = Self.ready { $0.maxOpenBytes = 64 * 1_024 }
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 3_000) + #""}}"#
         var sentOn = 0
@@ -346,12 +348,14 @@ struct EnvironmentsTests {
             _ = Self.send(rig)
             rig.settle()
         }
-        // The other app's host answers nothing, and the first one goes on.
+        // The other app's host answers nothing, and the first app continues.
         expect(sentOn, is: 40)
         #expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)] >= 20)
     }
 
-    @Test func `A reload that renames the first app: what is at its transport is still sent on, and not called dead`() {
+    @Test
+    func `If a reload renames the first app, its requests in flight are still forwarded, and no token counts as dead`()
+    {
         let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         Self.offer(rig, partition, 0, "a")
         let renamed = ReloadTests.changed(Self.first) { $0.name = "shop2" }
@@ -361,7 +365,7 @@ struct EnvironmentsTests {
         #expect(rig.finished("a") == ["a accepted  sends 2 doubt 0"])
     }
 
-    @Test func `A retry record of the other app, where nobody sends to its environment: the first app's again`() {
+    @Test func `A retry record of the other app goes to the first app if no app has its environment`() {
         let rig = Rig(apps: [Rig.app])
         let tier = rig.assignTier()
         #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 0"])

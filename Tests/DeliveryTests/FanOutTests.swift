@@ -4,7 +4,9 @@ import Testing
 @testable import Delivery
 
 struct FanOutTests {
-    @Test func `One notification and one result a token, in order; the offset commits after the last`() {
+    @Test
+    func `A list gives one notification and one result per token in order, and its offset is committed after the last`()
+    {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, envelope: ["a", "b", "c"])
         #expect(rig.send() == ["a", "b", "c"])
@@ -18,7 +20,8 @@ struct FanOutTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test func `Indexes that the map names are skipped, and a fan-out of which all are named settles when it comes`() {
+    @Test func `Indexes that the map names are skipped, and a fan-out whose indexes are all named settles on arrival`()
+    {
         let (rig, partition) = Rig.inheriting(
             CommitMap(
                 horizon: 1,
@@ -31,7 +34,7 @@ struct FanOutTests {
         #expect(rig.isDone(at: 2))
     }
 
-    @Test func `A large one is admitted piece by piece; its partition is not read meanwhile, others are`() {
+    @Test func `A large fan-out is admitted in pieces, and meanwhile its partition is not read but others are`() {
         let rig = Rig { $0.maxOpen = 8 }
         let large = rig.assignReady(0, topic: "large")
         let other = rig.assignReady(0, topic: "other")
@@ -55,7 +58,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Records read behind a fan-out that waits keep their order, also of one device`() {
+    @Test func `Records behind a waiting fan-out keep their order, also those of one device`() {
         let (rig, partition) = Rig.ready { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: ["a", "b", "c", "d", "e", "a"])
         rig.receive(partition, 1, "a")
@@ -69,12 +72,12 @@ struct FanOutTests {
             }
         }
         #expect(seen.filter { $0.hasPrefix("requests/0/0") } == (0..<6).map { "requests/0/0/\($0)" })
-        // The other device of the last two passes while the first waits for its device queue.
+        // The other device of the last two records passes while the first one waits for its device queue.
         #expect(seen.suffix(2) == ["requests/0/2/0", "requests/0/1/0"])
         #expect(rig.isEmpty)
     }
 
-    @Test func `Bad tokens in a list are invalid, the others are sent`() {
+    @Test func `Bad tokens in a list are invalid and the others are sent`() {
         let (rig, partition) = Rig.ready()
         rig.receive(
             partition, 0, key: nil,
@@ -84,7 +87,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The rest of a list is admitted in one turn, piece by piece, as far as there is room`() {
+    @Test func `The rest of a list is admitted in one turn, in pieces, up to the limit`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, envelope: (0..<700).map { "t\($0)" })
         expect(rig.machine.gauges.openNotifications, is: 256)
@@ -95,8 +98,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func `What each result of a list repeats counts as bytes, until it is settled; one at a time always goes on`() {
+    @Test func `The bytes of a list's results are limited, but one token may always continue`() {
         let (rig, partition) = Rig.ready {
             $0.maxOpenBytes = 8 * 1_024
             $0.copiedHeaders = ["note"]
@@ -111,7 +113,7 @@ struct FanOutTests {
             let sent = rig.send()
             guard !sent.isEmpty else { break }
             expect(sent.count <= 12, is: true)
-            // A list that began is held itself, and one of its tokens.
+            // The list that has begun counts, and one of its tokens.
             expect(rig.machine.gauges.openBytes <= rig.machine.settlement.settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }
             let written = rig.produce()
@@ -123,7 +125,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Dead letters stop the reading by their bytes, until Kafka has them; a retry record by its payload`() {
+    @Test func `Dead letters stop the reading by their bytes until Kafka has them, a retry record by its payload`() {
         let (rig, partition) = Rig.ready()
         let key = String(repeating: "k", count: 1 << 20)
         var ids: [NotificationID] = []

@@ -3,13 +3,13 @@ import Testing
 
 @testable import Delivery
 
-/// What is held comes back, and what cannot be taken then is written once more.
+/// Held notifications return from their tier. Those that cannot be accepted then are written to a tier again.
 struct FloodTests {
     @Test(
         arguments: [
             ([30_000, 900_000, 7_200_000], 10_000), ([1_000, 10_000, 60_000], 10_000), ([30_000], 2_000),
         ] as [([Int64], Int)])
-    func `Thousands for one device pass ten tiers each at most`(tiersMs: [Int64], count: Int) {
+    func `Thousands of notifications for one device pass at most ten tiers each`(tiersMs: [Int64], count: Int) {
         let world = TieredWorld(tiersMs) { $0.maxAgeMs = 0 }
         world.answerMs = 20
         world.request(Array(repeating: "a", count: count))
@@ -19,7 +19,7 @@ struct FloodTests {
         #expect(written <= 10 * count, "\(Double(written) / Double(count)) for each")
     }
 
-    @Test func `A device queue that was empty turns away anew, the one that goes on counts on`() {
+    @Test func `A device queue that was empty defers anew, and one that continues goes on counting`() {
         let (rig, partition) = Rig.ready {
             $0.deviceQueueLimit = 2
             $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
@@ -44,7 +44,7 @@ struct FloodTests {
         #expect(tiers(2 + 2) == [0, 0])
     }
 
-    @Test func `What exceeds an app's share by far goes to longer tiers, and anew when a round is over`() {
+    @Test func `Notifications far beyond an app's share go to longer tiers, and start anew after a round`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) {
             $0.maxOpen = 8
             $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }

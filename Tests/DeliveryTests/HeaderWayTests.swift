@@ -32,7 +32,7 @@ struct HeaderWayTests {
         #expect(again == Self.headers)
     }
 
-    /// The headers as a record has them.
+    /// Returns the headers as they are in a record.
     private static func lines(_ headers: NotificationHeaders) -> [String: String] {
         [
             "apns-topic": Rig.text(headers.topic), "apns-push-type": headers.pushType.text.description,

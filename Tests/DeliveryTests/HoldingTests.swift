@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct HoldingTests {
-    @Test func `A deferral begins anew after a pause or its end, and is told once in a while`() {
+    @Test func `A deferral starts anew after a pause or its end, and is reported from time to time`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
             let second = CircuitBreakers.eventPauseNs / 10
@@ -23,7 +23,7 @@ struct HoldingTests {
 
 struct MachineHoldingTests {
 
-    @Test func `A share counts bytes too: large payloads of one app leave room for the others`() {
+    @Test func `A share also counts bytes, so that large payloads of one app leave room for others`() {
         let rig = Rig(apps: [Rig.app, Rig.news]) { $0.maxOpenBytes = 32 * 1_024 }
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
@@ -32,14 +32,14 @@ struct MachineHoldingTests {
         rig.fill(slow, upTo: 20, headers: Rig.toShop, payload: payload)
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
         #expect(rig.offer(other, 0, "n", headers: Rig.toNews) == ["n"])
-        // It waits for five seconds, then it is held.
+        // It waits for five seconds before it is held.
         #expect(rig.settle() == [])
         rig.wait(ms: 5_000).send()
         #expect(rig.settle().map(\.attempt) == [0])
         expect(rig.machine.room(for: slow) > 0, is: true)
     }
 
-    @Test func `An app whose tries come back again and again does not make others wait for longer`() {
+    @Test func `An app whose sends return repeatedly does not make others wait longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 4 }
         rig.receive(partition, (0..<3).map { "s\($0)" }, headers: Rig.toShop)
         rig.send()
@@ -55,14 +55,14 @@ struct MachineHoldingTests {
     }
 
     @Test
-    func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
+    func `An app with only unanswered notifications in flight makes others wait for five seconds at most`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
         rig.receive(partition, (0..<5).map { "s\($0)" }, headers: Rig.toShop)
         #expect(rig.send() == ["s0", "s1", "s2", "s3"])
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
         rig.wait(ms: 3_000)
-        // One goes on: it is another wait from then on.
+        // One notification finishes, so the wait starts anew.
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
         rig.receive(partition, 5, "s5", headers: Rig.toShop)
@@ -73,7 +73,7 @@ struct MachineHoldingTests {
         #expect(rig.offer(partition, 6, "n", headers: Rig.toNews) == ["n"])
     }
 
-    @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
+    @Test func `An app that is full and does not send causes no wake-up while another one is awaited`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
         rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Rig.toShop)
         rig.wait(ms: 6_000)
@@ -90,7 +90,7 @@ struct MachineHoldingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test func `With one app there is nobody to protect: it waits, however long`() {
+    @Test func `With a single app its notifications wait without a limit`() {
         let (rig, partition) = Rig.ready(capacity: 0) { $0.maxOpen = 4 }
         rig.receive(partition, (0..<4).map { "s\($0)" })
         expect(rig.machine.room(for: partition), is: 0)
@@ -100,9 +100,7 @@ struct MachineHoldingTests {
 }
 
 struct WeightTests {
-    @Test
-    func `Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free`()
-    {
+    @Test func `Half the limit is reserved for topics by weight, with all tiers as one of weight 1`() {
         let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))
@@ -120,7 +118,7 @@ struct WeightTests {
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
-        // A topic that is read no longer leaves its share to the others.
+        // A topic that is no longer read leaves its share to the others.
         rig.machine.revoke([urgent])
         rig.machine.stopWaiting([urgent])
         rig.commit(afterMs: 1_000)
@@ -128,7 +126,7 @@ struct WeightTests {
         expect(rig.machine.room(for: campaign), is: 25)
     }
 
-    @Test func `Free streams are given out by weight, per app`() {
+    @Test func `Free streams are distributed by weight within each app`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 4))
@@ -145,7 +143,7 @@ struct WeightTests {
         let sent = rig.send()
         #expect(sent.count == 100)
         for app in 0..<2 { #expect(sent.count { $0.hasPrefix("u\(app)") } == 40) }
-        // Alone it has everything.
+        // A topic that is alone may use all streams.
         for device in sent where device.hasPrefix("u") { rig.answer(device) }
         rig.machine.revoke([urgent])
         #expect(rig.send().filter { $0.hasPrefix("c") }.count == 80)

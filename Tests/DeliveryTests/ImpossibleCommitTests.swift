@@ -3,9 +3,9 @@ import Testing
 
 @testable import Delivery
 
-/// One partition's commits are refused for good: nothing of it can be sent.
+/// If the commits of one partition are refused permanently, its notifications cannot be sent.
 struct ImpossibleCommitTests {
-    /// Its first commit is refused for good; `other`'s is taken.
+    /// Returns a rig in which the first commit of `denied` is refused permanently and that of `other` is accepted.
     static func denied(
         _ change: (inout MachineSettings) -> Void = { _ in }
     ) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
@@ -19,7 +19,9 @@ struct ImpossibleCommitTests {
     }
 
     @Test(arguments: [false, true])
-    func `It leaves half of the room to the others, with single records and with a fan-out`(isFanOut: Bool) {
+    func `A partition whose commits are refused leaves half of the limit to others`(
+        isFanOut: Bool
+    ) {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         if isFanOut {
             rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
@@ -31,7 +33,7 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.room(for: other) > 50)
     }
 
-    /// The commit of `denied` is taken, and no other; `other`'s are.
+    /// Returns a rig in which the first commit of `denied` is accepted, and its later ones are refused.
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
         let rig = Rig(apps: apps) {
             $0.maxOpen = 200
@@ -41,7 +43,7 @@ struct ImpossibleCommitTests {
         return (rig, denied, rig.assignReady(1))
     }
 
-    /// Commits; those of `denied` are refused for good.
+    /// Commits all partitions. The commit of `denied` is refused permanently.
     static func refuse(_ rig: Rig, _ denied: PartitionID) {
         let entries = rig.wait(ms: 50).takeCommit(of: .requests)
         if !entries.isEmpty {
@@ -49,9 +51,9 @@ struct ImpossibleCommitTests {
         }
     }
 
-    @Test func `When it turns impossible, what was read above the horizon leaves half of the room to the others`() {
+    @Test func `When commits become impossible, records above the horizon leave half of the limit to others`() {
         let (rig, denied, other) = Self.deniedLater()
-        // Ten lie below the horizon, fifty are a quarter of the room, one waits to be admitted.
+        // Ten records are below the horizon, fifty are a quarter of the limit, and one waits for admission.
         #expect(rig.fill(denied) == 61)
         #expect(rig.machine.gauges.openNotifications == 60)
         rig.sendAndAnswer()
@@ -61,7 +63,7 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.gauges.openNotifications == 50)
         #expect(rig.machine.room(for: denied) == 0)
         #expect(rig.machine.room(for: other) == 60)
-        // It is taken in the end.
+        // Its commit is finally accepted.
         rig.commit(afterMs: 10_000)
         for _ in 0..<50 {
             rig.sendAndAnswer()
@@ -72,7 +74,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `Where commits are taken, one app's notifications hold up another's for five seconds at most`() {
+    func `If commits are accepted, one app's notifications delay another's for five seconds at most`() {
         let (rig, partition, _) = Self.deniedLater([Rig.app, MapSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
         #expect(rig.fill(partition, headers: slow) == 61)
@@ -88,19 +90,19 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`()
-    {
+    func `A notification that waits for its commit leaves its device queue, and rejoins it after the commit`() {
         let (rig, denied, other) = Self.denied()
         #expect(rig.offer(denied, 0, "a") == [])
         #expect(rig.offer(other, 0, "a") == ["a"])
         #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
-        // The other's is in flight.
+        // The other partition's notification is in flight.
         #expect(rig.send() == [])
         #expect(rig.answer("a").send() == ["a"])
     }
 
-    /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
-    @Test func `One that comes back from its commit to a full device queue is held, and those behind it go on`() {
+    /// This is a regression test: the notification was removed from the list of waiting ones twice, which made its
+    /// count wrong.
+    @Test func `A notification that returns from its commit to a full device queue is deferred`() {
         let (rig, denied, other) = Self.denied { $0.deviceQueueLimit = 1 }
         #expect(rig.offer(denied, 0, "a", "b") == [])
         #expect(rig.offer(other, 0, "a") == ["a"])
@@ -109,8 +111,7 @@ struct ImpossibleCommitTests {
         #expect(rig.settle().map(\.target) == [.retry(tier: 0)])
     }
 
-    @Test
-    func `What waits for its commit keeps the order of its device, behind what joined that device queue meanwhile`() {
+    @Test func `A notification that waits for its commit keeps the device's order`() {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
@@ -127,7 +128,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `What passed the horizon and was not sent before the lease was over goes before what waits still`() {
+    @Test func `A notification that passed the horizon precedes those still waiting after a lease`() {
         let rig = Rig {
             $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000
@@ -140,7 +141,7 @@ struct ImpossibleCommitTests {
         #expect(rig.send() == [])
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 10_000)
-        // It allows the first only, which has no connection.
+        // The commit allows only the first notification, whose app has no connection.
         #expect(rig.commit().map(\.map.horizon) == [5])
         #expect(rig.send() == [])
         rig.wait(ms: 2_000)
@@ -154,14 +155,14 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A circuit's probe that waits for its commit makes room for another's`() {
+    @Test func `A circuit's probe that waits for its commit makes room for another one`() {
         let (rig, denied, other) = Self.denied()
         #expect(rig.offer(other, 0, "a") == ["a"])
         rig.answer("a", 403, .badCertificate)
         rig.settle()
         #expect(rig.wait(ms: 1_500).offer(denied, 0, "b") == [])
         #expect(rig.offer(other, 1, "c") == ["c"])
-        // Its commit is taken: another one is the probe by now.
+        // When its commit is accepted, another notification is already the probe.
         rig.commit(afterMs: 10_000)
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.token) == ["b"])

@@ -4,7 +4,7 @@ import PushRecords
 import Testing
 
 struct LeavingTests {
-    /// Four records; `a` is handed out, the others wait for the only stream.
+    /// Returns a rig with four records. `a` is handed out, and the others wait for the only stream.
     static func busy() -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(capacity: 1)
         #expect(rig.offer(partition, 0, "a", "b", "a", "c") == ["a"])
@@ -13,7 +13,7 @@ struct LeavingTests {
 
     // MARK: Commits
 
-    @Test func `One commit is in flight at a time, with what changed since the last one`() {
+    @Test func `One commit is in flight at a time, with the changes since the last one`() {
         let rig = Rig()
         let first = rig.assignReady(0)
         let second = rig.assignReady(1)
@@ -28,7 +28,7 @@ struct LeavingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test func `A refused commit is replaced by the newest state, after a pause`() {
+    @Test func `A refused commit is replaced by the newest state after a pause`() {
         let (rig, _) = Self.busy()
         rig.finish("a")
         #expect(rig.wait(ms: 50).takeCommit().map(\.offset) == [1])
@@ -40,7 +40,7 @@ struct LeavingTests {
     }
 
     @Test
-    func `Metadata too large: only the long one is cut, to half and at once, and its horizon still says the same`() {
+    func `If metadata is too large, only the long one is halved at once, and its horizon stays the same`() {
         let rig = Rig()
         let settled = (0..<1_000).map { (number: Int64) in number * 2 + 1..<number * 2 + 2 }
         let long = rig.assign(0, map: CommitMap(horizon: 2_500, settled: settled))
@@ -59,7 +59,7 @@ struct LeavingTests {
         expect(rig.machine.counters.mapsCut, is: 1)
     }
 
-    @Test func `Nothing at or above the horizon is handed out before the commit that names it is acknowledged`() {
+    @Test func `Records at or above the horizon wait until the commit that names it is acknowledged`() {
         let (rig, partition) = Rig.ready(capacity: 10_000)
         rig.receive(partition, (0..<900).map { "d\($0)" })
         #expect(rig.send().count == 500)
@@ -70,7 +70,7 @@ struct LeavingTests {
         #expect(rig.send().count == 400)
     }
 
-    @Test func `Below the horizon of an owner that died: in doubt, unless the map names it, or it came later`() {
+    @Test func `Below the horizon of a dead owner, records are in doubt unless the map names them`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
         rig.receive(partition, (0..<5).map { "d\($0)" })
         rig.sendAndAnswer()
@@ -81,7 +81,9 @@ struct LeavingTests {
             ])
     }
 
-    @Test func `Two deaths in a row: what the first owner may have sent stays below the horizon until it is settled`() {
+    @Test
+    func `After two deaths, records that the first owner may have sent stay below the horizon until they are settled`()
+    {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
@@ -93,7 +95,7 @@ struct LeavingTests {
         #expect(last.allSatisfy { $0.map.horizon > 5_000 })
     }
 
-    @Test func `No record beyond the end of the log at assignment is in doubt, nor is it handed on as doubt`() {
+    @Test func `Records beyond the end of the log at assignment are not in doubt, also for the next owner`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 500), logEnd: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
@@ -105,9 +107,9 @@ struct LeavingTests {
         #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
-    /// kafka-consumer-groups leaves no metadata.
+    /// kafka-consumer-groups commits offsets without metadata.
     @Test(arguments: ["", "another tool's"])
-    func `After an offset that no worker committed, what the log holds is in doubt`(metadata: String) {
+    func `After an offset that no worker committed, the records in the log are in doubt`(metadata: String) {
         let rig = Rig()
         let partition = rig.assign(committed: 7, text: Array(metadata.utf8), logStart: 0, logEnd: 300_000)
         #expect(rig.machine.takeEvents() == [.foreignCommit(partition, committed: 7, doubtedBelow: 300_000)])
@@ -126,7 +128,8 @@ struct LeavingTests {
         #expect(rig.machine.takeEvents() == [.foreignCommit(unknown, committed: 7, doubtedBelow: end)])
     }
 
-    @Test func `Without a committed offset, what the log holds is reported with the first record, and in doubt`() {
+    @Test func `Without a committed offset, the records in the log are in doubt, and are reported with the first one`()
+    {
         let rig = Rig()
         let partition = rig.assign(committed: nil, logStart: 3, logEnd: 5)
         let first = rig.commit()
@@ -143,7 +146,7 @@ struct LeavingTests {
         #expect(rig.machine.takeEvents() == [])
     }
 
-    @Test func `Where the log is empty or read from its end, nothing is in doubt without a committed offset`() {
+    @Test func `If the log is empty or read from its end, nothing is in doubt without a committed offset`() {
         let rig = Rig()
         let partition = rig.assign(committed: nil, logStart: 5, logEnd: 5)
         #expect(rig.commit() == [.init(partition: partition, offset: 5, map: CommitMap(horizon: 505))])
@@ -154,7 +157,7 @@ struct LeavingTests {
 
     // MARK: The end of the log
 
-    @Test func `With nothing open, the commit passes what is no record behind the last one`() {
+    @Test func `With nothing open, the commit passes transaction markers and gaps after the last record`() {
         let (rig, partition) = Rig.ready()
         rig.machine.reachedEnd(partition, offset: 0)
         #expect(rig.commit(afterMs: 50) == [])
@@ -181,7 +184,7 @@ struct LeavingTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [11])
     }
 
-    @Test func `A partition that is given up commits no end of the log`() {
+    @Test func `A partition that is being revoked does not commit the end of its log`() {
         let (rig, partition) = Rig.ready()
         rig.machine.revoke([partition])
         rig.machine.reachedEnd(partition, offset: 9)
@@ -190,7 +193,7 @@ struct LeavingTests {
 
     // MARK: Revoke
 
-    @Test func `What is not on a connection is dropped, what is may settle, and the last commit names no horizon`() {
+    @Test func `On revocation queued notifications are dropped, and those on a connection may settle`() {
         let (rig, partition) = Self.busy()
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: false)
@@ -207,7 +210,7 @@ struct LeavingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test func `What is handed out is asked back; what comes back unprocessed is dropped`() {
+    @Test func `On revocation requests are recalled, and those that return unprocessed are dropped`() {
         let (rig, partition) = Self.busy()
         let id = rig.sent[0].id
         rig.machine.revoke([partition])
@@ -231,8 +234,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test
-    func `At the limit the last commit does not wait, and its horizon covers what is unanswered or unacknowledged`() {
+    @Test func `At the drain limit the last commit's horizon covers open records`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "c")
         rig.answer("b")
@@ -250,7 +252,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The rest of a fan-out is dropped, and what settled of it is named`() {
+    @Test func `On revocation the rest of a fan-out is dropped, and the map names its settled indexes`() {
         let (rig, partition) = Rig.ready { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
         rig.receive(partition, 1, "x")
@@ -264,7 +266,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Revoking one partition lets the device queues of others go on`() {
+    @Test func `Revoking one partition lets the device queues of others continue`() {
         let rig = Rig(capacity: 10)
         let leaving = rig.assignReady(0)
         let staying = rig.assignReady(1)
@@ -300,7 +302,7 @@ struct LeavingTests {
 
     // MARK: Lost
 
-    @Test func `Lost: dropped by epoch; completions and acknowledgements that come later find nobody`() {
+    @Test func `A lost partition is dropped, and its late completions and acknowledgements are ignored`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "a", "c")
         rig.answer("b")
@@ -310,7 +312,8 @@ struct LeavingTests {
         expect(rig.machine.nextProduction(for: .results), is: nil)
         rig.machine.acknowledged(produced[0].id, now: rig.now)
 
-        // The device is still in flight: the new owner of the partition, which may be us, waits for it.
+        // The device is still in flight. The partition's next owner, which may be this worker again, waits for the
+        // answer.
         let again = rig.assignReady()
         #expect(again != partition)
         #expect(rig.offer(again, 0, "a", "b") == ["b"])
@@ -321,7 +324,7 @@ struct LeavingTests {
         #expect(rig.commit(afterMs: 50) == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
     }
 
-    @Test func `A commit in flight of a partition that is lost is nobody's`() {
+    @Test func `The reply to a commit of a lost partition is ignored`() {
         let (rig, partition) = Self.busy()
         rig.finish("a")
         #expect(rig.wait(ms: 50).takeCommit().count == 1)

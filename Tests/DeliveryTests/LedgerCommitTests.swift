@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct LedgerCommitTests {
-    /// Partitions 0 to 2, each with one record settled since the first commit.
+    /// Returns partitions 0 to 2, each with one record settled since the first commit.
     static func three() -> (Rig, [PartitionID]) {
         let rig = Rig()
         let ids = (0..<3).map { rig.assign(Int32($0)) }
@@ -19,7 +19,7 @@ struct LedgerCommitTests {
         rig.deliver(id, offset, "d\(id.slot.number)")
     }
 
-    @Test func `A refused partition waits by itself, twice as long each time, up to 10 s`() {
+    @Test func `A refused partition backs off by itself, twice as long each time, up to 10 s`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.acknowledged, .refused, .acknowledged])
@@ -27,7 +27,7 @@ struct LedgerCommitTests {
         var pause: Int64 = 100
         var offset: Int64 = 1
         for _ in 0..<9 {
-            // The others do not wait for it.
+            // The other partitions do not wait for it.
             Self.next(rig, ids[0], offset)
             #expect(rig.wait(ms: 20).takeCommit().map(\.partition) == [ids[0]])
             rig.finishCommit([.acknowledged])
@@ -45,7 +45,7 @@ struct LedgerCommitTests {
         expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 0)
     }
 
-    @Test func `Refusals are told once, then every 10 s at most, and when they end`() {
+    @Test func `Refusals are reported once, then at most every 10 s, and when they end`() {
         let (rig, ids) = Self.three()
         _ = rig.machine.takeEvents()
         var told: [Int64] = []
@@ -65,9 +65,7 @@ struct LedgerCommitTests {
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
-    @Test
-    func `An error that may be another's: each is asked again alone, at once, and one that is taken joins the others`()
-    {
+    @Test func `After an error that may belong to another partition, each is committed alone`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])
@@ -94,7 +92,7 @@ struct LedgerCommitTests {
         #expect(rig.wait(ms: 100).takeCommit().map(\.partition) == [ids[1]])
     }
 
-    @Test func `One asked alone takes turns with the others`() {
+    @Test func `A partition that is committed alone takes turns with the others`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .acknowledged, .acknowledged])
@@ -103,7 +101,7 @@ struct LedgerCommitTests {
             for id in ids { Self.next(rig, id, offset) }
             let entries = rig.wait(ms: 50).takeCommit()
             order.append(entries.map(\.partition))
-            // It stays alone: its error goes on to be another's.
+            // It stays alone, because its error may still belong to another partition.
             rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
         }
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
@@ -129,7 +127,8 @@ struct LedgerCommitTests {
     }
 
     @Test
-    func `Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it`() {
+    func `Without an acknowledged commit within the lease nothing is sent, and a commit goes out at once to renew it`()
+    {
         let (rig, partition) = Self.leased()
         #expect(rig.wait(ms: 7_999).offer(partition, 0, "a") == ["a"])
         #expect(rig.wait(ms: 1).offer(partition, 1, "b") == [])
@@ -142,7 +141,7 @@ struct LedgerCommitTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test func `It counts from when the commit was sent, and any partition of the group renews it`() {
+    @Test func `The lease starts when the commit is sent, and any partition of the group renews it`() {
         let (rig, partition) = Self.leased()
         let other = rig.assign(1)
         rig.wait(ms: 5_000)
@@ -155,7 +154,7 @@ struct LedgerCommitTests {
         #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
     }
 
-    @Test func `What is to be held waits for the lease as well: the tier would send it`() {
+    @Test func `Deferred notifications wait for the lease too, because their tier would send them`() {
         let paused = ReloadTests.changed(Rig.app) { $0.isPaused = true }
         let (rig, partition) = Rig.ready(apps: [paused]) { $0.leaseNs = 8_000_000_000 }
         rig.wait(ms: 8_000).send()

@@ -3,7 +3,7 @@ import PushRecords
 import Testing
 
 struct LedgerSpanTests {
-    @Test func `Entries do not grow with what is settled above an open record, and positions follow`() {
+    @Test func `Entries do not grow with the records settled above an open one, and positions are updated`() {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
         var most = 0
@@ -11,7 +11,7 @@ struct LedgerSpanTests {
             let record = RecordSlot(UInt32(offset))
             _ = ledger.receive(offset, record: record)
             positions[record] = ledger.lastPosition
-            // One in 5,000 stays open.
+            // One record in 5,000 stays open.
             if offset % 5_000 != 0 { ledger.settle(positions[record] ?? 0) { positions[$0] = $1 } }
             most = max(most, ledger.entries.count)
         }
@@ -34,7 +34,7 @@ struct LedgerSpanTests {
     ]
 
     @Test(arguments: boundaries)
-    func `No offset that is believed overflows anything`(_ base: Int64) throws {
+    func `No accepted offset causes an overflow`(_ base: Int64) throws {
         for horizon in [base, base + 1, base + CommitMap.longestHorizon, base + CommitMap.spanLimit, .max] {
             var writer = CommitMapWriter()
             writer.start(base: base, limit: 4_000)
@@ -56,7 +56,7 @@ struct LedgerSpanTests {
     }
 
     @Test(arguments: [OffsetLimit.highest + 1, .max - 1, .max, -1, -1_001, .min])
-    func `Offsets and metadata near 2^63 begin the log anew, and nothing traps`(_ committed: Int64) {
+    func `Offsets and metadata near 2^63 restart the log, without a trap`(_ committed: Int64) {
         for text in [CommitMapTests.text(base: 5, CommitMap(horizon: 500)), [], Array("foreign".utf8)] {
             let rig = Rig()
             let partition = rig.assign(committed: committed, text: text, logStart: 3, logEnd: 5)
@@ -71,12 +71,12 @@ struct LedgerSpanTests {
     }
 
     @Test(arguments: [-1, .min, OffsetLimit.highest, OffsetLimit.highest + 1, .max])
-    func `An offset that no log has is not received`(_ offset: Int64) {
+    func `An impossible offset is not received`(_ offset: Int64) {
         let (rig, partition) = Rig.ready()
         #expect("\(rig.receive(partition, offset, "a"))" == "unassigned")
     }
 
-    @Test func `What is committed behind the highest offset is believed by the next owner`() {
+    @Test func `An offset committed above the highest record is accepted by the next owner`() {
         let rig = Rig()
         let partition = rig.assign(committed: OffsetLimit.highest - 1)
         rig.commit()
@@ -91,7 +91,7 @@ struct LedgerSpanTests {
             .min, .min + 400, -1, 0, 1, RecordLimit.now, RecordLimit.latest,
             RecordLimit.latest + 1, .max - 1, .max,
         ])
-    func `Timestamps of a record: unknown is never expired, and none traps`(_ timestampMs: Int64) {
+    func `An unknown timestamp never expires, and no timestamp traps`(_ timestampMs: Int64) {
         let rig = Rig()
         let requests = rig.assignReady(0)
         let retries = rig.assignReady(1, topic: "retries", role: .retry(delayMs: 30_000))

@@ -2,7 +2,7 @@ import Bytes
 @testable import Delivery
 import Testing
 
-/// `#expect` copies what it looks into, which a ledger and a machine cannot be: its value is taken before.
+/// Compares a value that was read before. `#expect` copies its operands, which ledgers and machines do not allow.
 func expect<Value: Equatable>(
     _ value: Value, is expected: Value, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
 ) {
@@ -10,7 +10,7 @@ func expect<Value: Equatable>(
 }
 
 struct LedgerTests {
-    /// A ledger in which `offsets` were received, each under its own offset as its name.
+    /// Returns a ledger that has received `offsets`, each with its offset as its name.
     static func ledger(
         _ offsets: some Sequence<Int64>, committed: Int64? = 0, map: CommitMap = CommitMap()
     ) -> PartitionLedger {
@@ -22,7 +22,7 @@ struct LedgerTests {
     struct Case: CustomTestStringConvertible {
         var name: String
         var received: [Int64]
-        /// Places in `received`.
+        /// Indexes into `received`.
         var settled: [UInt64]
         var committable: Int64
         var testDescription: String { name }
@@ -46,7 +46,7 @@ struct LedgerTests {
         expect(ledger.committable, is: test.committable)
     }
 
-    @Test func `What the map names is settled when it comes, and passes the watermark`() {
+    @Test func `A record that the map names is settled on arrival, and the watermark passes it`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
         var ledger = PartitionLedger(committed: 7, map: map)
         var standings: [String] = []
@@ -60,7 +60,7 @@ struct LedgerTests {
         expect(ledger.committable, is: 10)
     }
 
-    /// What a commit of this ledger says, read back.
+    /// Returns what a commit of this ledger contains after encoding and decoding.
     static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: Int64 = 0) throws
         -> CommitMap
     {
@@ -74,7 +74,7 @@ struct LedgerTests {
         return try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
     }
 
-    @Test func `The map names what is settled above the watermark, received here or only read back`() throws {
+    @Test func `The map names the records settled above the watermark, received here or read back`() throws {
         var ledger = Self.ledger(
             7...12, committed: 7,
             map: CommitMap(
@@ -88,7 +88,9 @@ struct LedgerTests {
         #expect(map.horizon == 50)
     }
 
-    @Test func `A gap between two settled records is one run; between settled and open it is nothing`() throws {
+    @Test func `A gap between two settled records joins them in one run, and a gap before an open record is ignored`()
+        throws
+    {
         var ledger = Self.ledger([7, 10, 20, 30, 40], committed: 7)
         ledger.settle(1)
         ledger.settle(2)
@@ -97,7 +99,7 @@ struct LedgerTests {
         #expect(map.settled == [10..<21, 40..<41])
     }
 
-    @Test func `Indexes of fan-outs that are settled in part`() throws {
+    @Test func `The map names the settled indexes of partly settled fan-outs`() throws {
         let ledger = Self.ledger([7, 8], committed: 7)
         let words: [UInt64] = [0b1011, 1 << 63, 1]
         let text = words.withUnsafeBufferPointer { words in
@@ -149,7 +151,7 @@ struct LedgerTests {
                 name: "a run beyond the horizon", map: CommitMap(horizon: 12, settled: [5..<7, 10..<20]), received: [0],
                 horizon: 10),
         ])
-    func `The horizon of the last commit: one past the highest record that has, or may have, a send in doubt`(
+    func `The horizon of the last commit is one above the highest record that may have a send in doubt`(
         _ test: Leaving
     ) {
         var ledger = Self.ledger(test.received, map: test.map)

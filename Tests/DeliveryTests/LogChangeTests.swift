@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct LogChangeTests {
-    @Test func `Where a partition is read from`() {
+    @Test func `A partition is read from its committed offset, or from the log's start or end`() {
         func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> ReadingStart {
             ReadingStart(committed: committed, logStart: logStart, logEnd: logEnd)
         }
@@ -33,7 +33,9 @@ struct LogChangeTests {
         return written
     }
 
-    @Test func `A log made anew under a running worker: all its records are sent, in doubt below the old horizon`() {
+    @Test
+    func `After a topic is recreated under a running worker, all its records are sent, in doubt below the old horizon`()
+    {
         let (rig, old) = Rig.ready(capacity: 10_000)
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
         let reached = rig.machine.ledger[old.slot].horizon.acknowledged ?? 0
@@ -45,14 +47,14 @@ struct LogChangeTests {
         let written = Self.settleAll(rig, new, 0..<600, "b")
         #expect(written.count == 600 && reached >= 600)
         #expect(written.allSatisfy { $0.inDoubt == 1 })
-        // Written after the log began anew: nobody can have sent it.
+        // These records were written after the topic was recreated, so nobody can have sent them.
         #expect(Self.settleAll(rig, new, 600..<610, "c").allSatisfy { $0.inDoubt == 0 })
         expect(rig.machine.status(of: old), is: nil)
         #expect(rig.machine.ledger.slots.map { rig.machine.ledger[$0].id } == [new])
     }
 
     @Test(arguments: [4, 9, 12, 13, nil] as [Int64?])
-    func `A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt`(
+    func `A log that ends below the map's offsets was truncated, and all its records are sent in doubt`(
         _ logEnd: Int64?
     ) {
         let rig = Rig()
@@ -70,16 +72,16 @@ struct LogChangeTests {
                     ? Array(repeating: "taken", count: 6) : ["taken", "known", "known", "known", "taken", "taken"]))
         let commits = rig.commit()
         #expect(commits.map(\.offset) == [2])
-        // The next owner is not told either that any of it is settled.
+        // The next owner does not learn that any of these records are settled.
         #expect(commits.allSatisfy { ($0.map.end == 0) == isCut })
         rig.sendAndAnswer()
         if let logEnd, isCut { #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 }) }
     }
 
-    @Test func `Nothing more of the old log is sent, and what was in flight has no result`() {
+    @Test func `Nothing more of the old log is sent, and requests in flight have no result`() {
         let (rig, old) = Rig.ready(capacity: 1)
         #expect(rig.offer(old, 0, "a", "b", "c") == ["a"])
-        // The log was truncated: it still has the first record.
+        // The log was truncated. It still contains the first record.
         let new = rig.machine.beginAnew(old, logEnd: 1, now: rig.now)
         expect(rig.machine.status(of: old), is: nil)
         rig.receive(new, 0, "a")
@@ -92,8 +94,8 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A record below the committed offset shows that the log changed; what was committed may have been sent`()
-    {
+    @Test
+    func `A record below the committed offset shows that the log changed, and committed offsets may have been sent`() {
         let rig = Rig()
         let old = rig.assign(committed: 3)
         #expect("\(rig.receive(old, 0, "d0"))" == "below(highest: 2)")
@@ -104,7 +106,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
     }
 
-    @Test func `What the commit that was read named settled was sent, too, although it did not come yet`() {
+    @Test func `Offsets that the read commit named settled count as sent, even if they did not arrive yet`() {
         let rig = Rig()
         let old = rig.assign(committed: 3, map: CommitMap(settled: [600..<700]))
         let new = rig.machine.beginAnew(old, from: 0, logEnd: 1_000, now: rig.now)
@@ -119,8 +121,7 @@ struct LogChangeTests {
         #expect(doubts == [1, 1, 0])
     }
 
-    @Test func `A log that is read from a known offset: that is committed at once, with what is in doubt of it`() throws
-    {
+    @Test func `A log that is read from a known offset is committed at once, with its offsets in doubt`() throws {
         let (rig, old) = Rig.ready(capacity: 10_000)
         #expect(Self.settleAll(rig, old, 0..<300, "a").count == 300)
         let new = rig.machine.beginAnew(old, from: 100, logEnd: 350, now: rig.now)
@@ -133,7 +134,7 @@ struct LogChangeTests {
         #expect(isDrained)
     }
 
-    @Test func `A commit in flight of the old log says nothing of the new one`() {
+    @Test func `The reply to a commit of the old log does not affect the new one`() {
         let (rig, old) = Rig.ready()
         rig.deliver(old, 0, "a")
         #expect(rig.wait(ms: 50).takeCommit().count == 1)
@@ -145,7 +146,7 @@ struct LogChangeTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test func `Committed beyond the log's end: everything is new, in doubt as far as the log goes`() {
+    @Test func `After a commit beyond the log's end everything is new, and in doubt up to the log's end`() {
         let rig = Rig()
         let map = CommitMap(horizon: 1_200, settled: [701..<720])
         let partition = rig.assign(committed: 700, map: map, logStart: 0, logEnd: 2)
@@ -156,7 +157,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 0, 0])
     }
 
-    @Test func `Retention was quicker: the offsets that were skipped are told, the map still holds`() {
+    @Test func `Offsets that retention deleted are reported, and the map stays valid`() {
         let rig = Rig()
         let partition = rig.assign(committed: 5, map: CommitMap(settled: [9..<11]), logStart: 8, logEnd: 12)
         #expect(rig.machine.takeEvents() == [.overtaken(partition, committed: 5, start: 8)])

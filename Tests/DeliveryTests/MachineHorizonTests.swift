@@ -3,9 +3,9 @@ import Testing
 @testable import Delivery
 
 struct MachineHorizonTests {
-    @Test func `Each that waits beyond the horizon is asked for in its turn, however far apart they are`() {
+    @Test func `The horizon reaches each waiting record in its turn, however far apart they are`() {
         let (rig, partition) = Rig.ready()
-        // The oldest stays open, so no commit begins further up.
+        // The oldest record stays open, so no commit can start at a higher offset.
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1_000_000, "far")
         #expect(rig.offer(partition, 2_000_000, "farther") == [])
@@ -15,40 +15,38 @@ struct MachineHorizonTests {
         }
     }
 
-    @Test
-    func
-        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited horizon, all`()
-    {
+    @Test func `A commit's horizon may be used while it is pending or refused, if it was inherited`() {
         let rig = Rig()
-        // The owner before left its oldest open, and had settled more than a margin of what lies above it.
+        // The previous owner left its oldest record open and had settled more than a margin of records above it.
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000, settled: [1..<4_000]))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1, "settled before")
         #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [5_000])
         #expect(rig.offer(partition, 4_000, "a") == ["a"])
-        // Whether it was taken after all or not, a successor reads that horizon.
+        // The commit may have been accepted all the same. A successor then reads that horizon.
         rig.finishCommit([.refused])
         #expect(rig.offer(partition, 4_999, "b", "beyond") == ["b"])
     }
 
-    @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
+    @Test func `A commit with a lower horizon limits sends as soon as it is sent, even if it is refused`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, (0..<300).map { "d\($0)" })
         #expect(rig.send().count == 300)
         rig.finish("d1")
         #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
-        // Nothing more was handed out, so the pace falls.
+        // Nothing more was handed out, so the pace decreases.
         rig.finish("d2")
         #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
         #expect(rig.offer(partition, 1_351, "below", "above") == ["below"])
-        // It may have been taken all the same.
+        // The commit may have been accepted all the same.
         rig.finishCommit([.refused])
         #expect(rig.send() == [])
     }
 
-    @Test func `A map cut before anything was read: what it does not name is marked, and what it names may be sent`() {
-        // Settled in many short runs, more than a map names, up to far above the horizon that is read back.
+    @Test func `With a map truncated before any read, unnamed records are marked and named ones may be sent`() {
+        // The settled records form many short runs, more than a map can hold, up to far above the horizon that is read
+        // back.
         let settled = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
         let end = settled[399].upperBound
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: settled)) {

@@ -36,7 +36,7 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test func `Per device one in flight, in order; others pass`() {
+    @Test func `Each device has one notification in flight in order, and others pass`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
         #expect(rig.answer("a").send() == ["a"])
@@ -56,19 +56,19 @@ struct MachineTests {
         #expect(rig.send() == ["~~"])
     }
 
-    @Test func `ordering: none sends them all at once`() {
+    @Test func `With ordering: none all are sent at once`() {
         let (rig, partition) = Rig.ready { $0.ordering = .none }
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(rig.send() == ["a", "a", "a"])
     }
 
-    @Test func `A notification that moves to a tier does not hold back its successors`() {
+    @Test func `A notification that moves to a tier does not delay its successors`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "a")
         #expect(rig.answer("a", 503, .shutdown).send() == ["a"])
     }
 
-    @Test func `What is held moves to its tier once a commit names its record as sent, and not before`() {
+    @Test func `A deferred notification moves to its tier once a commit names its record as sent, not before`() {
         let rig = Rig { $0.deviceQueueLimit = 1 }
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
@@ -80,7 +80,7 @@ struct MachineTests {
         rig.finishCommit([.acknowledged])
         #expect(rig.produce().map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(rig.send() == ["a", "b"])
-        // The worker dies, and its retry records are in Kafka: who reads the records again says so.
+        // The worker dies after its retry records are in Kafka. The next owner counts the records as in doubt.
         let next = Rig { $0.deviceQueueLimit = 1 }
         let again = next.assign(committed: first[0].offset, map: first[0].map)
         next.receive(again, 0, envelope: ["a", "a", "b"])
@@ -88,7 +88,7 @@ struct MachineTests {
         #expect(next.settle().map(\.inDoubt) == [1])
     }
 
-    @Test func `What is held and not moved yet is dropped when its partition is revoked`() {
+    @Test func `A deferred notification that was not moved yet is dropped when its partition is revoked`() {
         let rig = Rig { $0.deviceQueueLimit = 1 }
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
@@ -102,7 +102,8 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `What was moved to a tier stays below the horizon, which a later commit would not have named so high`() {
+    @Test func `A notification moved to a tier stays below the horizon, even if a later commit would have a lower one`()
+    {
         let (rig, partition) = Rig.ready(capacity: 10) { $0.deviceQueueLimit = 1 }
         rig.receive(partition, 0, envelope: (0..<1_000).map { "d\($0)" })
         rig.send()
@@ -112,7 +113,7 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).allSatisfy { $0.map.horizon > 5 })
     }
 
-    @Test func `What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up`() {
+    @Test func `Notifications beyond a device queue go to the shortest tier without an attempt`() {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
@@ -127,7 +128,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `No more is handed out than the app's capacity`() {
+    @Test func `At most the app's capacity is handed out`() {
         let (rig, partition) = Rig.ready(capacity: 2)
         #expect(rig.offer(partition, 0, "a", "b", "c", "d") == ["a", "b"])
         #expect(rig.send() == [])
@@ -137,7 +138,7 @@ struct MachineTests {
         #expect(rig.answer("c").send() == ["d"])
     }
 
-    @Test func `An unregistered token goes to both topics, when Apple says since when`() {
+    @Test func `An unregistered token goes to both topics if Apple gives a timestamp`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b")
         rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)
@@ -146,14 +147,16 @@ struct MachineTests {
         #expect(written.map(\.target) == [.unregistered, .results, .results])
         #expect(written.map(\.outcome) == [.unregistered, .unregistered, .unregistered])
         #expect(written.map(\.reason) == ["Unregistered", "Unregistered", "HTTP 410"])
-        // Both must be acknowledged.
+        // Both records must be acknowledged.
         rig.machine.acknowledged(written[0].id, now: rig.now)
         #expect(rig.commit(afterMs: 50) == [])
         rig.machine.acknowledged(written[1].id, now: rig.now)
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
+    @Test
+    func `With publish: failures an accepted notification without doubt is only counted, and settles with its verdict`()
+    {
         let (rig, partition) = Rig.ready { $0.publishesOnlyFailures = true }
         rig.offer(partition, 0, "a", "b", "c")
         rig.answer("a")
@@ -164,7 +167,7 @@ struct MachineTests {
         #expect(rig.isDone(at: 3))
     }
 
-    @Test func `What cannot be sent is invalid, with Apple's reason, and never sent`() {
+    @Test func `A notification that cannot be sent is invalid with Apple's reason, and never sent`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
         rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
@@ -190,7 +193,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The same offset twice, and offsets the map names, are taken once or not at all`() {
+    @Test func `A repeated offset and offsets that the map names are not accepted again`() {
         let (rig, partition) = Rig.inheriting(CommitMap(settled: [6..<8]), committed: 5)
         var receipts: [String] = []
         for offset in [5, 6, 5, 7, 8] as [Int64] { receipts.append("\(rig.receive(partition, offset, "d\(offset)"))") }
@@ -199,7 +202,7 @@ struct MachineTests {
         expect(rig.machine.counters.duplicatesSkipped, is: 2)
     }
 
-    @Test func `Expired: the record too old, the expiration past before it is sent`() {
+    @Test func `A notification expires if its record is too old or its expiration passes before the send`() {
         let (rig, partition) = Rig.ready(capacity: 1)
         let soon = "\(rig.now.wallMs / 1_000 + 10)"
         rig.receive(partition, 0, "old", timestampMs: rig.now.wallMs - 24 * 3_600_000 - 1)
@@ -221,7 +224,7 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [5])
     }
 
-    @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
+    @Test func `Bytes have their own limit, and are released once their record is produced`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
         let taken = rig.fill(partition, payload: payload)
@@ -236,8 +239,7 @@ struct MachineTests {
     }
 
     @Test
-    func `A request that names no app is for the one of its request topic; one read from a tier for the one it names`()
-    {
+    func `A request without an app belongs to its request topic's app, and one read from a tier to the app it names`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let named = rig.assign(0, topic: "named", role: .requests(weight: 1, app: "news"))
         let other = rig.assign(0, topic: "other")

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct MachineTopicTests {
-    /// What waits for a topic, handed to Kafka.
+    /// Takes the productions that wait for a topic.
     static func take(_ rig: Rig, _ target: ProductionTarget) -> [NotificationID] {
         var ids: [NotificationID] = []
         while let id = rig.machine.nextProduction(for: target) {
@@ -22,7 +22,8 @@ struct MachineTopicTests {
         return rig
     }
 
-    @Test func `Each topic has a queue: what waits for results holds up neither retry records nor dead tokens`() {
+    @Test
+    func `Each output topic has its own queue, so that waiting results delay neither retry records nor dead tokens`() {
         let rig = Self.answered([("a", 200, .none), ("b", 503, .shutdown), ("c", 410, .unregistered)])
         rig.machine.setWritable(.results, false, now: rig.now)
         for target in [.results, .unregistered, .retry(tier: 1)] as [ProductionTarget] {
@@ -34,7 +35,7 @@ struct MachineTopicTests {
         let tokens = Self.take(rig, .unregistered)
         #expect(retries.count == 1 && tokens.count == 1)
         for id in retries + tokens { rig.machine.acknowledged(id, now: rig.now) }
-        // The dead token's result is not written yet.
+        // The result of the dead token is not written yet.
         expect(rig.machine.gauges.openNotifications, is: 2)
         rig.machine.setWritable(.results, true, now: rig.now)
         #expect(rig.settle().map(\.token) == ["a", "c"])
@@ -42,7 +43,7 @@ struct MachineTopicTests {
     }
 
     @Test
-    func `What is to be tried again passes over a tier that cannot be written, and is due as that other tier says`() {
+    func `A retry skips a tier that cannot be written, and is due by the delay of the tier that is used`() {
         let rig = AgainTests.ready()
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         let written = rig.answer("a", 503, .shutdown).settle()
@@ -50,13 +51,11 @@ struct MachineTopicTests {
         #expect(written.map(\.dueMs) == [rig.now.wallMs + 7_200_000])
     }
 
-    /// The only one that is assigned.
+    /// Returns the only assigned partition.
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
     @Test
-    func
-        `What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one`()
-    {
+    func `A record that waits for an unwritable tier goes to another one, or waits if there is none`() {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)
@@ -77,7 +76,7 @@ struct MachineTopicTests {
     }
 
     @Test
-    func `A dead token that cannot be written down is held without an attempt, and so is one that waits for it`() {
+    func `A dead token that cannot be written is deferred without an attempt, as is one that waits for its topic`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 200, .none)])
         rig.receive(Self.partition(rig), 2, "c")
         rig.send()
@@ -99,7 +98,7 @@ struct MachineTopicTests {
     }
 
     @Test(arguments: [false, true])
-    func `A dead token of what is now or never does not wait for its topic`(isToldBefore: Bool) {
+    func `A dead token of a notification with expiration 0 does not wait for its topic`(isToldBefore: Bool) {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", headers: ["apns-expiration": "0"])
         if isToldBefore { rig.machine.setWritable(.unregistered, false, now: rig.now) }
@@ -109,13 +108,13 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    /// With the delay of the tier that it was read from, if it was.
+    /// The argument is the delay of the tier that the token was read from, if any.
     @Test(
         arguments: [
             (nil, [true, true, true], 0), (1_000, [true, true, true], 1), (60_000, [true, true, true], 2),
             (900_000, [true, true, true], 2), (1_000, [true, false, true], 2), (1_000, [true, false, false], 0),
         ] as [(Int64?, [Bool], Int)])
-    func `A dead token held again goes to a longer tier each time, and stays in the longest`(
+    func `A dead token that is deferred again goes to a longer tier each time, and stays in the longest`(
         readFrom delayMs: Int64?, writable: [Bool], to tier: Int
     ) {
         let rig = Rig { $0.tiers = [1_000, 60_000, 900_000].map { .init(delayMs: $0) } }
@@ -129,7 +128,7 @@ struct MachineTopicTests {
         #expect(rig.settle().map(\.tier) == [tier])
     }
 
-    @Test func `A dead token whose result was produced already waits; so does one that has no tier to go to`() {
+    @Test func `A dead token whose result was produced already waits, as does one without a tier`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
         let id = rig.machine.nextProduction(for: .results)!
         rig.machine.produced(id, to: .results)
@@ -146,7 +145,7 @@ struct MachineTopicTests {
         expect(rig.machine.gauges.openNotifications, is: 1)
     }
 
-    @Test func `include_bad_tokens: a bad token is held like a dead one; without it its result is written`() {
+    @Test func `With include_bad_tokens a bad token is deferred like a dead one, otherwise its result is written`() {
         for isIncluded in [false, true] {
             let rig = Rig { $0.includesBadTokens = isIncluded }
             rig.machine.setWritable(.unregistered, false, now: rig.now)
@@ -158,7 +157,7 @@ struct MachineTopicTests {
         }
     }
 
-    @Test func `A dead token of a partition that drains is held, and the partition can be given up`() {
+    @Test func `A dead token of a draining partition is deferred, and the partition can be revoked`() {
         let rig = Self.answered([("a", 410, .unregistered)])
         rig.machine.revoke([Self.partition(rig)])
         rig.machine.setWritable(.unregistered, false, now: rig.now)
@@ -167,7 +166,7 @@ struct MachineTopicTests {
         expect(rig.machine.isDrained(Self.partition(rig)), is: true)
     }
 
-    @Test func `Dead letters that cannot be written: only a partition with a hundred of them is read no further`() {
+    @Test func `If dead letters cannot be written, only a partition with a hundred of them is read no further`() {
         let rig = Rig()
         let bad = rig.assignReady(0)
         let good = rig.assignReady(1)

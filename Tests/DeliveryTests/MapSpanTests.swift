@@ -7,7 +7,7 @@ struct MapSpanTests {
     static let slow = AppRoute(
         name: "slow", environment: .production, bundleIDs: ["com.example.slow"], rateLimit: 1, guardPolicy: .off)
 
-    @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
+    @Test func `A truncated map raises the horizon, and the records it omits are marked when sent again`() {
         let (rig, partition) = Rig.ready(capacity: 10_000) {
             $0.metadataLimit = 64
             $0.horizonMargin = 1
@@ -31,7 +31,7 @@ struct MapSpanTests {
         #expect(horizon >= named && horizon >= 500)
     }
 
-    @Test func `An old notification that waits while the map fills is held, and the map shrinks`() {
+    @Test func `An old notification that waits while the map fills is deferred, and the map shrinks`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Self.slow], capacity: 10_000) {
             $0.ordering = .none
             $0.metadataLimit = 1_000
@@ -56,7 +56,7 @@ struct MapSpanTests {
         #expect(held > 0)
     }
 
-    @Test func `What waits of the only open record is deferred while its settled indexes fill the map`() {
+    @Test func `Waiting notifications of the only open record are deferred while its settled indexes fill the map`() {
         let (rig, partition) = Rig.ready(capacity: 100) { $0.metadataLimit = 56 }
         rig.receive(partition, 0, envelope: (0..<200).map { "t\($0)" })
         rig.send()
@@ -68,8 +68,8 @@ struct MapSpanTests {
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.span.rawValue)], is: 100)
     }
 
-    @Test func `A full map that was read back is read through, although nothing is open`() {
-        // Open are a few, far apart.
+    @Test func `A partition with a full inherited map is read to its end, although nothing is open`() {
+        // Only a few records, far apart, are open.
         let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
             let open = number * 200
             return open + 1..<open + 200

@@ -3,11 +3,11 @@ import Testing
 
 @testable import Delivery
 
-// Parts of the machine, as far as its tests do not reach them.
+// Tests of parts of the machine that its own tests do not reach.
 
 struct ReadyQueuesTests {
     @Test
-    func `Streams go round the topics by weight, however many there are; only those with something ready count`() {
+    func `Streams are distributed by weight between any number of topics with ready notifications`() {
         var store = NotificationStore.forTests(groups: 150)
         var ready = ReadyQueues()
         let groups = 150
@@ -26,7 +26,7 @@ struct ReadyQueuesTests {
         expect(order, is: [3, 63, 64, 140, 140, 3, 63, 64, 140, 140, 3, 63, 64, 3, 63, 64])
         expect(ready.count, is: 0)
         expect(ready.oldestNs(in: store), is: nil)
-        // One that is taken out leaves its queue empty; a later one waits no longer than others.
+        // Removing a notification leaves its queue empty. A notification added later waits no longer than others.
         let slot = store.add("a", group: 64)
         ready.append(slot, group: 64, in: &store)
         ready.remove(slot, group: 64, from: &store)

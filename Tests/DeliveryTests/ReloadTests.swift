@@ -10,7 +10,7 @@ struct ReloadTests {
         return changed
     }
 
-    @Test func `Names keep their index, new ones are appended, a removed one's index is never used again`() {
+    @Test func `Apps keep their index, new ones are appended, and the index of a removed one is never reused`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let paper = Self.changed(Rig.app) { $0.name = "paper" }
         let first = rig.machine.replaceApps([paper, Rig.news], now: rig.now)
@@ -20,7 +20,7 @@ struct ReloadTests {
             second == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [AppIndex(3)], removed: [AppIndex(1)]))
         let third = rig.machine.replaceApps([Rig.app, paper], now: rig.now)
         #expect(third == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [], removed: []))
-        // An app whose environment changed is another app.
+        // An app whose environment changes counts as another app.
         let moved = Self.changed(paper) { $0.environment = .development }
         let fourth = rig.machine.replaceApps([Rig.app, moved], now: rig.now)
         #expect(
@@ -28,7 +28,7 @@ struct ReloadTests {
     }
 
     @Test
-    func `What is at the transport of a removed app ends as it does; the rest is held, new records are invalid`() {
+    func `Requests at a removed app's transport end normally, the rest is deferred, and new records are invalid`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
         rig.receive(partition, ["a", "b", "a", "c"], headers: Rig.toShop)
         #expect(rig.offer(partition, 4, "n", headers: Rig.toNews) == ["a", "n"])
@@ -48,7 +48,7 @@ struct ReloadTests {
         #expect(rig.isDone(at: 6))
     }
 
-    @Test func `The rest of a fan-out of a removed app is held as it is admitted`() {
+    @Test func `The rest of a fan-out of a removed app is deferred as it is admitted`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app]) { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
         #expect(rig.send().count == 4)
@@ -64,14 +64,14 @@ struct ReloadTests {
         #expect(rig.isDone(at: 1))
     }
 
-    @Test func `Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt`() {
+    @Test func `A notification that a dead owner may have sent and whose app was removed is invalid and in doubt`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 9))
         rig.receive(partition, 0, "a", headers: Rig.toNews)
         rig.receive(partition, 1, "b", headers: ["apns-priority": "3"])
         #expect(rig.settled() == ["a invalid BadTopic sends 1 doubt 1", "b invalid BadPriority sends 0 doubt 0"])
     }
 
-    @Test func `A request that names no topic goes to the one of its push type, also once its app is gone`() {
+    @Test func `A request without a topic gets the one of its push type, even after its app was removed`() {
         let (rig, partition) = Rig.ready(capacity: 0)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b", headers: ["apns-push-type": "voip"])
@@ -81,8 +81,7 @@ struct ReloadTests {
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
-    @Test
-    func `Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again`() {
+    @Test func `A paused app's notifications are deferred, and resuming sends again`() {
         let (rig, partition) = Rig.ready(capacity: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
@@ -103,7 +102,7 @@ struct ReloadTests {
     }
 
     @Test
-    func `Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again`() {
+    func `After five minutes of deferral the 15-minute tier is used, and a new deferral starts with the shortest`() {
         let paused = Self.changed(Rig.app) { $0.isPaused = true }
         let (rig, partition) = Rig.ready(apps: [paused])
         var offset: Int64 = 0
@@ -121,7 +120,7 @@ struct ReloadTests {
         #expect(tier(afterMs: 1) == [.retry(tier: 0)])
     }
 
-    @Test func `Removed and there again: its devices wait for what is in flight since before`() {
+    @Test func `After an app was removed and added again, its devices wait for requests in flight from before`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app])
         #expect(rig.offer(partition, 0, "a") == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)

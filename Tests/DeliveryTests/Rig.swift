@@ -4,11 +4,13 @@ import Testing
 
 @testable import Delivery
 
-/// A machine with the worker's part played by hand: records are made of texts, what it says becomes plain values.
+/// A machine whose worker is played by the test. It creates records from texts, and converts the machine's output to
+/// plain values.
 ///
-/// Bytes given to the machine are overwritten as soon as the call is over, so that whoever keeps them is found out.
+/// The bytes passed to the machine are overwritten after each call, so that a test fails if the machine still uses
+/// them.
 final class Rig {
-    /// A production, read out.
+    /// A copied production.
     struct Written: Equatable, CustomStringConvertible {
         var target: ProductionTarget
         var token: String
@@ -16,22 +18,22 @@ final class Rig {
         var reason = ""
         var attempts = 0
         var inDoubt = 0
-        /// `topic/partition/offset/index`.
+        /// The request as `topic/partition/offset/index`.
         var request = ""
-        /// Of a retry record.
+        /// The number of attempts in a retry record.
         var attempt = 0
         var dueMs: Int64 = 0
         var notBefore: UInt32 = 0
-        /// Place of the app that it names.
+        /// The index of the app that the production names.
         var app = 0
         var detail = ""
-        /// The part of a request that the detail is about.
+        /// The part of a request to which the detail refers.
         var subject = ""
-        /// Of a retry record: the app that was tried before.
+        /// The app that was tried before, in a retry record.
         var triedApp = ""
         var id = NotificationID(slot: NotificationSlot(0), generation: 0)
 
-        /// Of a retry record.
+        /// The tier of a retry record.
         var tier: Int? { if case .retry(let tier) = target { tier } else { nil } }
 
         var description: String {
@@ -43,7 +45,7 @@ final class Rig {
 
     var machine: DeliveryMachine
     var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
-    /// Requests handed out and not answered.
+    /// The requests that were handed out and not answered.
     var sent: [OutgoingRequest] = []
     private var steps = 0
 
@@ -63,7 +65,7 @@ final class Rig {
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }
     }
 
-    /// A rig and its only partition, whose first commit is acknowledged.
+    /// Returns a rig and its only partition, whose first commit is acknowledged.
     static func ready(
         apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void = { _ in }
     ) -> (Rig, PartitionID) {
@@ -71,7 +73,8 @@ final class Rig {
         return (rig, rig.assignReady())
     }
 
-    /// A rig and its only partition, with the commit of an owner that died, whose first commit is acknowledged.
+    /// Returns a rig and its only partition with the commit of an owner that died. Its own first commit is
+    /// acknowledged.
     static func inheriting(
         _ map: CommitMap, committed: Int64 = 0, logEnd: Int64? = nil,
         _ change: (inout MachineSettings) -> Void = { _ in }
@@ -82,7 +85,7 @@ final class Rig {
         return (rig, partition)
     }
 
-    /// A rig and its only partition, of a retry topic with this delay.
+    /// Returns a rig and its only partition, which belongs to a retry topic with this delay.
     static func readyTier(_ delayMs: Int64 = 30_000) -> (Rig, PartitionID) {
         let rig = Rig()
         return (rig, rig.assignTier(delayMs))
@@ -98,7 +101,7 @@ final class Rig {
         return String(decoding: bytes.drop { $0 == 0 }, as: UTF8.self)
     }
 
-    /// Time passes.
+    /// Advances the time.
     @discardableResult
     func wait(ms: Int64) -> Rig {
         now.ns += ms * 1_000_000
@@ -108,7 +111,8 @@ final class Rig {
         return self
     }
 
-    /// What each part of the machine counts is what is there: looked at after each step, of very many after some.
+    /// Checks that all counters of the machine agree with its contents. With very many notifications, checks only some
+    /// steps.
     private func check(_ machine: borrowing DeliveryMachine) {
         steps += 1
         guard steps < 100 || steps % 200 == 0 else { return }
@@ -130,7 +134,7 @@ final class Rig {
         }
     }
 
-    /// Assigned, with the commit of the first send horizon acknowledged.
+    /// Assigns a partition, and acknowledges the commit of its first send horizon.
     func assignReady(_ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1))
         -> PartitionID
     {
@@ -139,12 +143,12 @@ final class Rig {
         return id
     }
 
-    /// A partition of a retry topic with this delay.
+    /// Assigns a partition of a retry topic with this delay.
     func assignTier(_ delayMs: Int64 = 30_000) -> PartitionID {
         assignReady(topic: "retry.\(delayMs)", role: .retry(delayMs: delayMs))
     }
 
-    /// The headers of a retry record, which is due now and was written for the first time now, unless said otherwise.
+    /// Returns the headers of a retry record. By default it is due now and was first written now.
     func retryHeaders(
         attempt: Int = 1, dueMs: Int64? = nil, firstMs: Int64? = nil, sends: Int = 2, inDoubt: Int = 1
     ) -> [String: String] {
@@ -163,7 +167,7 @@ final class Rig {
         for (offset, device) in devices.enumerated() { receive(partition, Int64(offset), device, headers: headers) }
     }
 
-    /// Receives a record for each device, from this offset on, and returns what is handed out then.
+    /// Receives a record for each device, from this offset on. Returns the devices whose requests are handed out.
     @discardableResult
     func offer(
         _ partition: PartitionID, _ offset: Int64, _ devices: String..., headers: [String: String] = [:]
@@ -174,7 +178,7 @@ final class Rig {
         return send()
     }
 
-    /// Receives a record for each device, from this offset on; each is accepted, and what is written is acknowledged.
+    /// Receives a record for each device from this offset on, answers 200, and acknowledges all productions.
     @discardableResult
     func deliver(_ partition: PartitionID, _ offset: Int64, _ devices: String...) -> [String] {
         for (place, device) in devices.enumerated() { receive(partition, offset + Int64(place), device) }
@@ -182,7 +186,7 @@ final class Rig {
         return settled()
     }
 
-    /// Receives records of one device each as long as there is room, up to this offset, and returns the next one.
+    /// Receives records with one device each, up to this offset or until the machine is full. Returns the next offset.
     @discardableResult
     func fill(
         _ partition: PartitionID, from first: Int64 = 0, upTo end: Int64 = 1_000, headers: [String: String] = [:],
@@ -249,7 +253,7 @@ final class Rig {
 
     static func device(_ request: OutgoingRequest) -> String { name(of: text(request.token)) }
 
-    /// What is handed out now, by device.
+    /// Returns the devices of the requests that are handed out now.
     @discardableResult
     func send() -> [String] {
         var batch: [OutgoingRequest] = []
@@ -259,7 +263,7 @@ final class Rig {
         return batch.map(Self.device)
     }
 
-    /// What is in flight for this device; nothing is a failure of the test that asks, which goes on.
+    /// Removes the request in flight for this device. If there is none, records an issue and returns `nil`.
     private func takeSent(_ device: String, _ location: SourceLocation) -> NotificationID? {
         guard let place = sent.firstIndex(where: { Self.device($0) == device }) else {
             Issue.record("\(device) is not in flight: \(sent.map(Self.device))", sourceLocation: location)
@@ -293,7 +297,7 @@ final class Rig {
             }, location: location)
     }
 
-    /// Answers everything that is handed out now.
+    /// Answers all requests that are handed out now with 200.
     func sendAndAnswer() { for device in send() { answer(device) } }
 
     @discardableResult
@@ -310,7 +314,7 @@ final class Rig {
 
     // MARK: Productions
 
-    /// Hands all productions to Kafka: dead tokens first, then results, then the tiers, each in their order.
+    /// Takes all productions: dead tokens, then results, then retry records by tier, each in order.
     @discardableResult
     func produce() -> [Written] {
         var all: [Written] = []
@@ -355,7 +359,7 @@ final class Rig {
         }
     }
 
-    /// Produces everything and has it acknowledged.
+    /// Takes and acknowledges all productions.
     @discardableResult
     func settle() -> [Written] {
         let written = produce()
@@ -364,23 +368,23 @@ final class Rig {
         return written
     }
 
-    /// Produces everything, has it acknowledged, and describes it.
+    /// Takes and acknowledges all productions, and returns their descriptions.
     func settled() -> [String] { settle().map(\.description) }
 
-    /// What is in flight for these devices is accepted, and everything that is written then is acknowledged.
+    /// Answers the requests for these devices with 200, and acknowledges the productions.
     @discardableResult
     func finish(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [Written] {
         for device in devices { answer(device, location: location) }
         return settle()
     }
 
-    /// As `finish`, described.
+    /// Answers as `finish` does, and returns descriptions of the productions.
     func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
         for device in devices { answer(device, location: location) }
         return settled()
     }
 
-    /// What is written now, with the place of its app, the app that was tried before, and the detail.
+    /// Returns the productions with the index of their app, the app that was tried before, and the detail.
     func settledWhole() -> [String] {
         settle().map { written in
             [written.description, "app \(written.app)", written.triedApp, written.detail].filter { !$0.isEmpty }
@@ -396,7 +400,7 @@ final class Rig {
         var map: CommitMap
     }
 
-    /// What both groups commit now, not answered yet.
+    /// Returns the commits of both groups without answering them.
     func takeCommit() -> [Committed] { CommitGroup.allCases.flatMap { takeCommit(of: $0) } }
 
     func takeCommit(of group: CommitGroup) -> [Committed] {
@@ -407,13 +411,13 @@ final class Rig {
         }
     }
 
-    /// The reply to a commit of request partitions.
+    /// Answers a commit of request partitions.
     func finishCommit(_ outcomes: [CommitOutcome], of group: CommitGroup = .requests) {
         machine.commitFinished(of: group, outcomes, now: now)
         check(machine)
     }
 
-    /// Commits what there is, acknowledged.
+    /// Commits all changes and acknowledges them.
     @discardableResult
     func commit(afterMs waitMs: Int64 = 0) -> [Committed] {
         if waitMs > 0 { wait(ms: waitMs) }
@@ -426,10 +430,10 @@ final class Rig {
         return all
     }
 
-    /// Commits this offset and has nothing left.
+    /// Whether the machine commits this offset and is then empty.
     func isDone(at offset: Int64) -> Bool { commit(afterMs: 50).map(\.offset) == [offset] && isEmpty }
 
-    /// Nothing is left in the machine.
+    /// Whether the machine is empty.
     var isEmpty: Bool {
         let gauges = machine.gauges
         return gauges.openNotifications == 0 && gauges.openBytes == 0 && gauges.inFlight.allSatisfy { $0 == 0 }

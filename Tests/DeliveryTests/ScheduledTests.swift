@@ -6,12 +6,12 @@ import Testing
 struct ScheduledTests {
     static let hourMs: Int64 = 3_600_000
 
-    /// The headers of a request that is to be sent in so long.
+    /// Returns the headers of a request that becomes due after this time.
     static func headers(_ rig: Rig, inMs: Int64, _ more: [String: String] = [:]) -> [String: String] {
         more.merging(["push-not-before": "\((rig.now.wallMs + inMs) / 1_000)"]) { $1 }
     }
 
-    /// The headers of a retry record that says so, due now.
+    /// Returns the headers of a retry record with such a time. The record itself is due now.
     static func retryHeaders(
         _ rig: Rig, inMs: Int64, firstMs: Int64? = nil, _ more: [String: String] = [:]
     ) -> [String: String] {
@@ -25,7 +25,7 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(
+    func `A notification that is not due goes to the longest tier that ends about then`(
         inMs: Int64, tier: Int, dueMs: Int64
     ) {
         let (rig, partition) = Rig.ready()
@@ -35,13 +35,13 @@ struct ScheduledTests {
         #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
         #expect(written.map(\.notBefore) == [UInt32((rig.now.wallMs + inMs) / 1_000)])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        // Nothing is wrong: it is counted, and nobody is told.
+        // Scheduling is normal: it is counted but not reported.
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
         #expect(rig.isEmpty)
     }
 
-    @Test func `In the past, or 0: sent at once, in its place among the others of its device`() {
+    @Test func `With a time in the past or 0 a notification is sent at once, in order with its device's others`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
         rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
@@ -54,7 +54,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Never a millisecond early, wherever it is read; then it is sent, and its result is the request's`() {
+    @Test func `A scheduled notification is never early wherever it is read, and its result names the request`() {
         let (rig, partition) = Rig.readyTier()
         rig.wait(ms: 4_001)
         let headers = Self.retryHeaders(rig, inMs: 1_999)
@@ -68,8 +68,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func `A clock that is set back between reading and sending: it waits again, and so does what is sent again`() {
+    @Test func `If the clock is set back, a scheduled notification waits again, as does a resend`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
         rig.receive(partition, 1, "a")
@@ -86,7 +85,7 @@ struct ScheduledTests {
         #expect(rig.isDone(at: 3))
     }
 
-    @Test func `Those that wait give up their order: a newer one of their device goes first, and waits for none`() {
+    @Test func `Scheduled notifications lose their order, so a newer one of the device is sent first`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
         #expect(rig.offer(partition, 1, "a") == ["a"])
@@ -95,10 +94,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
-    {
+    @Test func `max_age counts from the scheduled time if it is later than the timestamp`() {
         let rig = Rig { $0.maxAgeMs = Self.hourMs }
         let partition = rig.assignTier()
         let firstMs = rig.now.wallMs - 5 * Self.hourMs
@@ -113,7 +109,7 @@ struct ScheduledTests {
         #expect(outcomes(3, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs) == [.accepted])
         #expect(outcomes(4, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs - 1) == [.expired])
         #expect(outcomes(5, inMs: -9 * Self.hourMs, firstMs: 0) == [.accepted])
-        // Of a request, too.
+        // A request's time is handled in the same way.
         let requests = rig.assignReady()
         rig.receive(
             requests, 0, "b", headers: Self.headers(rig, inMs: -Self.hourMs),
@@ -121,7 +117,8 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test func `Now or never: it waits for its time in a tier, and is tried for 30 s from then on`() {
+    @Test func `With expiration 0 a scheduled notification waits in a tier, and is retried for 30 s from its time on`()
+    {
         let (rig, requests) = Rig.ready(capacity: 1)
         let now = ["apns-expiration": "0"]
         rig.receive(requests, 0, "a", headers: Self.headers(rig, inMs: 90_000, now))
@@ -132,13 +129,13 @@ struct ScheduledTests {
         #expect(rig.finish("a").map(\.outcome) == [.accepted])
         #expect(rig.offer(tier, 1, "a", headers: Self.retryHeaders(rig, inMs: -31_000, firstMs: firstMs, now)) == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
-        // Once it is due it goes to no tier.
+        // Once its time has come, it goes to no tier.
         #expect(rig.offer(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now)) == ["a"])
         #expect(rig.answer("a", 503, .shutdown).settle().map(\.outcome) == [.expired])
         #expect(rig.isEmpty)
     }
 
-    @Test func `Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on`() {
+    @Test func `A time further ahead than max_ahead is invalid with advice, and an accepted one continues`() {
         let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
@@ -154,7 +151,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    /// A forged record would go from tier to tier for ever. No configuration allows more than a year.
+    /// A forged record would otherwise move from tier to tier forever. No configuration allows more than a year.
     @Test func `A retry record that is more than a year ahead is a dead letter`() {
         let rig = Rig()
         let tier = rig.assignTier()
@@ -167,7 +164,7 @@ struct ScheduledTests {
         #expect(reason == .badRetryHeaders && detail.text.description == "push-not-before is more than a year ahead")
     }
 
-    /// A producer that took its clock for milliseconds: the record would be of 1970.
+    /// A producer may pass seconds as milliseconds. The record would then be of 1970.
     @Test func `A timestamp in seconds is named in the detail of what expired`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", timestampMs: 1_780_000_000)
@@ -182,7 +179,7 @@ struct ScheduledTests {
             ])
     }
 
-    @Test func `An envelope's is for all its tokens, within the limits; what is wrong is told at once`() {
+    @Test func `An envelope's time is for all its tokens within the limits, and errors are reported at once`() {
         let (rig, partition) = Rig.ready { $0.maxOpen = 1_000 }
         let later = rig.now.wallMs / 1_000 + 60
         let list = (["no"] + (0..<10_000).map { Rig.token("d\($0)") }).dropLast().joined(separator: #"",""#)
@@ -201,7 +198,7 @@ struct ScheduledTests {
         #expect(written.map(\.request) == (0..<10_000).map { "requests/0/0/\($0)" })
         rig.receive(partition, 1, envelope: ["c"], more: #","not_before":null"#)
         #expect(rig.send() == ["c"])
-        // And a broadcast's.
+        // A broadcast's time is handled in the same way.
         rig.receive(
             partition, 2, key: nil,
             value: #"{"channel_id":"dHN0","not_before":\#(later),"payload":{},"headers":{"apns-expiration":0}}"#)
@@ -209,7 +206,7 @@ struct ScheduledTests {
         #expect(rig.settle().map(\.reason) == ["scheduled"])
     }
 
-    @Test func `Before its time it is not looked at whether its app is paused: it goes where its time says`() {
+    @Test func `A scheduled notification of a paused app goes to the tier of its time`() {
         var app = Rig.app
         app.isPaused = true
         let (rig, partition) = Rig.ready(apps: [app])
@@ -222,9 +219,7 @@ struct ScheduledTests {
             ])
     }
 
-    @Test
-    func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
-    {
+    @Test func `A scheduled notification goes to its tier only after a commit`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1_000_000, "a", headers: Self.headers(rig, inMs: 60_000))
@@ -235,10 +230,7 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test
-    func
-        `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`()
-    {
+    @Test func `A revoked partition sends no scheduled notification that waits for a commit`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))
         rig.receive(partition, 1_000_000, "b", headers: Self.headers(rig, inMs: 1_000))
@@ -247,13 +239,13 @@ struct ScheduledTests {
         #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         let said = rig.commit()
         #expect(said.map(\.offset) == [1_000_000])
-        // Whoever comes next has nothing to doubt.
+        // The next owner has no notification in doubt.
         #expect(said.allSatisfy { $0.map.horizon <= 1_000_000 })
         #expect(rig.send() == [])
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test func `How long a request took counts from its time, or else from the original; a stay in a tier took none`() {
+    @Test func `A request's duration counts from its scheduled time or its original's, without stays in tiers`() {
         let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
@@ -267,8 +259,7 @@ struct ScheduledTests {
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000 + Self.hourMs)
     }
 
-    @Test
-    func `Where no tier can be written it waits, and goes to the first that can be, due no later than its time`() {
+    @Test func `If no tier can be written, a scheduled notification waits for the first one`() {
         let (rig, partition) = Rig.ready()
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 40_000))
@@ -280,7 +271,7 @@ struct ScheduledTests {
         let written = rig.settle()
         #expect(written.map(\.target) == [.retry(tier: 2), .retry(tier: 2), .retry(tier: 2)])
         #expect(Set(written.map(\.token)) == ["a", "b", "c"])
-        // The time of one of them has come: it is due at once.
+        // The time of one of them has come, so it is due at once.
         let waits = Dictionary(uniqueKeysWithValues: written.map { ($0.token, $0.dueMs - rig.now.wallMs) })
         #expect(waits == ["a": 20_000, "b": -10_000, "c": 7_180_000])
         #expect(rig.isEmpty)

@@ -3,10 +3,10 @@ import Testing
 
 @testable import Delivery
 
-/// Notifications on their whole way through tiers, by a clock that jumps to whatever comes next: hours of it take no
-/// time.
+/// Notifications on their way through several tiers, with a clock that jumps to the next event. Hours of simulated time
+/// therefore take no real time.
 struct ScheduledWayTests {
-    @Test func `Due in 1 to 90 minutes: none is early, and none late by more than the shortest delay`() {
+    @Test func `Notifications due in 1 to 90 minutes are never early, and late by at most the shortest delay`() {
         let world = TieredWorld()
         let dueMs =
             (1...90).map { Int64($0) * 60_000 } + [1_000, 29_000, 30_000, 31_000, 61_000, 7_201_000, 36_000_000]
@@ -16,30 +16,30 @@ struct ScheduledWayTests {
             let late = world.late("d\(number)") ?? -1
             #expect(late >= 0 && late <= 30_000, "due in \(inMs) ms, late by \(late) ms")
         }
-        // What people write: a tier's delay takes one record, however long it takes to be read.
+        // A notification scheduled by exactly a tier's delay needs one retry record, even if it is read a little later.
         #expect([14, 29, 89].map { world.written["d\($0)"] } == [1, 2, 6])
         expect(world.rig.isEmpty, is: true)
     }
 }
 
-/// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not
-/// due.
+/// A machine whose retry records return from simulated tiers. Each tier is read in order, up to its first record that
+/// is not due.
 final class TieredWorld {
     let rig: Rig
     private let startMs: Int64
     private let requests: PartitionID
     private let tiers: [PartitionID]
-    /// By tier, the retry records and when each was written.
+    /// The retry records of each tier and the time when each was written.
     private var logs: [[(record: Rig.Written, writtenMs: Int64)]]
     private var next: [Int]
     private var waitsUntilMs: [Int64]
     private var requestCount: Int64 = 0
     private var dueMs: [String: Int64] = [:]
     private var sentMs: [String: Int64] = [:]
-    /// The time that APNs takes to answer.
+    /// The time after which APNs answers.
     var answerMs: Int64 = 0
     private var flights: [(dueMs: Int64, device: String)] = []
-    /// Retry records, by device.
+    /// The number of retry records by device.
     private(set) var written: [String: Int] = [:]
 
     init(
@@ -58,7 +58,7 @@ final class TieredWorld {
         waitsUntilMs = delays.map { _ in 0 }
     }
 
-    /// Asks for a notification to a device, to be sent in so long.
+    /// Requests a notification to a device, scheduled after this time.
     func request(_ device: String, inMs: Int64) {
         let seconds = (rig.now.wallMs + inMs) / 1_000
         dueMs[device] = seconds * 1_000
@@ -66,19 +66,19 @@ final class TieredWorld {
         requestCount += 1
     }
 
-    /// Asks for a notification to each of these devices now, in one record.
+    /// Requests a notification to each of these devices now, in one record.
     func request(_ devices: [String]) {
         rig.receive(requests, requestCount, envelope: devices)
         requestCount += 1
     }
 
-    /// How long after its time it was sent, if it was.
+    /// Returns how long after its time the notification was sent, or `nil` if it was not sent.
     func late(_ device: String) -> Int64? {
         guard let sent = sentMs[device], let due = dueMs[device] else { return nil }
         return sent - due
     }
 
-    /// Until nothing is left.
+    /// Runs until the machine and all tiers are empty.
     func run() {
         while true {
             var isBusy = step()
@@ -90,7 +90,7 @@ final class TieredWorld {
         }
     }
 
-    /// One turn; whether there was something to do.
+    /// Runs one turn. Returns whether there was something to do.
     private func step() -> Bool {
         var isBusy = false
         for tier in logs.indices where read(tier) { isBusy = true }
@@ -113,7 +113,7 @@ final class TieredWorld {
         return isBusy
     }
 
-    /// Reads what is due and has room; whether there was something.
+    /// Reads the records that are due, as far as the machine accepts them. Returns whether there were any.
     private func read(_ tier: Int) -> Bool {
         let first = next[tier]
         while waitsUntilMs[tier] <= rig.now.wallMs, next[tier] < logs[tier].count,

@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct SendHorizonTests {
-    @Test func `Nothing is allowed before a commit is acknowledged; then what it named`() {
+    @Test func `Nothing may be sent before a commit is acknowledged, then only what it named`() {
         var horizon = SendHorizon(minimum: 500)
         #expect(!horizon.allows(0))
         #expect(horizon.isShort(from: 0))
@@ -16,7 +16,7 @@ struct SendHorizonTests {
         #expect(!horizon.isShort(from: 100))
     }
 
-    @Test func `It is short when less than half of the margin is left`() {
+    @Test func `The horizon is too low when less than half of the margin is left`() {
         var horizon = SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 249)
@@ -25,7 +25,7 @@ struct SendHorizonTests {
         #expect(horizon.isShort(from: 0))
     }
 
-    @Test func `It keeps ahead by four commits' worth, and falls back slowly`() {
+    @Test func `The horizon stays ahead by four commits' worth, and decreases slowly`() {
         var horizon = SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 299)
@@ -34,8 +34,8 @@ struct SendHorizonTests {
         horizon.advance(to: 1_299)
         #expect(horizon.next(from: 0) == 1_300 + 4_000)
         horizon.acknowledge(5_300)
-        // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then
-        // on.
+        // Nothing more is handed out, so the margin shrinks. Offsets above a smaller horizon are no longer allowed once
+        // it is sent.
         for _ in 0..<100 { horizon.sent(naming: horizon.next(from: 1_300)) }
         #expect(horizon.margin == 500)
         #expect(horizon.next(from: 1_300) == 1_800)
@@ -43,7 +43,7 @@ struct SendHorizonTests {
         expect(horizon.allows(1_800), is: false)
     }
 
-    @Test func `A gap in the offsets does not stretch it without limit`() {
+    @Test func `A gap in the offsets raises the horizon only up to a limit`() {
         var horizon = SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 50_000_000)
@@ -52,7 +52,7 @@ struct SendHorizonTests {
         #expect(horizon.next(from: 0) == 50_000_001 + SendHorizon.maximum)
     }
 
-    @Test func `Of records with many notifications it is fewer records ahead`() {
+    @Test func `With many notifications per record the horizon is fewer records ahead`() {
         var horizon = SendHorizon(minimum: 500)
         for _ in 0..<100 { horizon.received(count: 100) }
         #expect(horizon.next(from: 0) == 5)

@@ -19,7 +19,7 @@ struct LatencyCountsTests {
 }
 
 struct StatusTests {
-    @Test func `A partition: what is open, since when, and what is committed`() {
+    @Test func `A partition's status has its open notifications, their age and the committed offset`() {
         let rig = Rig()
         let partition = rig.assign(committed: 5)
         let fresh = rig.machine.status(of: partition)
@@ -43,7 +43,7 @@ struct StatusTests {
         expect(rig.machine.status(of: partition), is: nil)
     }
 
-    @Test func `An app: what waits, what is handed out, and what limits it`() {
+    @Test func `An app's status has its waiting notifications, those handed out and the current limit`() {
         let (rig, partition) = Rig.ready(
             apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         for offset in 0..<32 {
@@ -62,7 +62,7 @@ struct StatusTests {
         expect(rig.machine.appStatuses.map(\.isPaused), is: [false, true])
     }
 
-    @Test func `Counters: times, commits, doubts of owners that died, what was held and retried`() {
+    @Test func `Counters include times, commits, inherited doubts, deferrals and retries`() {
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 1))
         let startMs = rig.now.wallMs
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: startMs - 10) }

@@ -3,7 +3,7 @@ import PushRecords
 @testable import Delivery
 
 extension NotificationStore {
-    /// A store for tests of one part of the machine, with one app and so many share groups.
+    /// Returns a store for tests of one part of the machine, with one app and this number of share groups.
     static func forTests(groups: Int = 1) -> NotificationStore {
         var store = NotificationStore(MachineSettings())
         store.budget.addApp()
@@ -14,7 +14,7 @@ extension NotificationStore {
         return store
     }
 
-    /// A notification for this device with a record of its own, as admission leaves it.
+    /// Adds a notification for this device with its own record, as admission does.
     mutating func add(
         _ device: StaticString, app: Int32 = 0, group: Int32 = 0, partition: PartitionSlot = .init(0), offset: Int64 = 0
     ) -> NotificationSlot {
@@ -32,7 +32,7 @@ extension NotificationStore {
 }
 
 extension AppRoute {
-    /// An app of this name, for tests of one part of the machine.
+    /// Returns an app with this name for tests of one part of the machine.
     static func named(_ name: String, rateLimit: Int = 0, isPaused: Bool = false) -> AppRoute {
         AppRoute(
             name: name, environment: .production, bundleIDs: ["com.example.\(name)"], isPaused: isPaused,

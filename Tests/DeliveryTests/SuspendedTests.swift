@@ -3,15 +3,15 @@ import Testing
 
 @testable import Delivery
 
-/// The session of a partition is lost, and it may come back.
+/// Partitions whose session is lost and which may return.
 struct SuspendedTests {
-    /// What the group has of a partition.
+    /// The group's committed state of a partition.
     struct Committed {
         var offset: Int64
         var text: [UInt8]
     }
 
-    /// Commits what there is, and keeps it as the group does.
+    /// Commits all changes and stores them as the group does.
     @discardableResult
     static func commit(_ rig: Rig, _ outcome: CommitOutcome = .acknowledged) -> Committed? {
         let entries = rig.machine.takeCommit(of: .requests, now: rig.now)
@@ -24,7 +24,8 @@ struct SuspendedTests {
         rig.assign(committed: committed?.offset ?? 0, text: committed?.text, logEnd: logEnd)
     }
 
-    /// `a` settled and not committed, `b` in flight, `c` and a second `b` wait; then the session is lost.
+    /// Returns a rig after its session was lost. `a` was settled but not committed, `b` is in flight, and `c` and a
+    /// second `b` wait.
     static func lost() -> (Rig, PartitionID, Committed?) {
         let rig = Rig(capacity: 2)
         let partition = assign(rig, nil)
@@ -39,7 +40,7 @@ struct SuspendedTests {
         ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
     }
 
-    @Test func `Nothing is sent while it is away; it goes on where it was, and nothing is sent twice or marked`() {
+    @Test func `While a session is lost nothing is sent, and after its return nothing is sent twice or marked`() {
         let (rig, lost, committed) = Self.lost()
         expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         #expect(rig.send() == [])
@@ -48,7 +49,7 @@ struct SuspendedTests {
         #expect(back != lost)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))
         expect(rig.machine.status(of: lost), is: nil)
-        // The client reads it from the committed offset.
+        // The client reads again from the committed offset.
         #expect(Self.receipts(rig, back) == Array(repeating: "below(highest: 3)", count: 4))
         #expect(rig.send() == [], "a commit has to name them again")
         rig.commit()
@@ -59,7 +60,7 @@ struct SuspendedTests {
         #expect(rig.isDone(at: 4))
     }
 
-    @Test func `What is in flight is asked back; answered it settles, unprocessed it waits with the others`() {
+    @Test func `Requests in flight of a lost session are recalled, settle if answered, and wait if unprocessed`() {
         let (rig, _, committed) = Self.lost()
         var recalled = 0
         rig.machine.recalls { recalled += $1.count }
@@ -72,7 +73,7 @@ struct SuspendedTests {
         #expect(rig.finish("b").count == 1)
     }
 
-    @Test func `What waits for it leaves its device to notifications of other partitions`() {
+    @Test func `A notification that waits for a lost session does not block its device in other partitions`() {
         let (rig, lost, _) = Self.lost()
         let other = rig.assignReady(1)
         rig.answer("b")
@@ -84,7 +85,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A fan-out goes on with the indexes that were not sent, and is admitted on`() {
+    @Test func `A fan-out continues after a lost session with the indexes that were not sent`() {
         let rig = Rig(capacity: 3) { $0.maxOpen = 4 }
         let partition = Self.assign(rig, nil)
         let committed = Self.commit(rig)
@@ -105,9 +106,9 @@ struct SuspendedTests {
         #expect(rig.isDone(at: 1))
     }
 
-    /// Another worker's, an older one, and none.
+    /// The arguments are a commit of another worker, an older commit, and none.
     @Test(arguments: [(0, CommitMap(horizon: 2)), (0, nil), (nil, nil)] as [(Int64?, CommitMap?)])
-    func `It is released after a commit that is not its last one, and everything is read anew`(
+    func `A suspended partition is released if the group has a commit other than its last one, and is read anew`(
         offset: Int64?, map: CommitMap?
     ) {
         let (rig, lost, _) = Self.lost()
@@ -122,14 +123,15 @@ struct SuspendedTests {
         #expect(rig.finish("a", "c").map(\.inDoubt) == said, "the other worker's commit says what may have been sent")
     }
 
-    @Test func `A log that ends below what was received was truncated: its records are not taken for known ones`() {
+    @Test
+    func `A log that ends below the received offsets was truncated, and its records are not taken for known ones`() {
         let (rig, lost, committed) = Self.lost()
         let back = Self.assign(rig, committed, logEnd: 3)
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
         #expect(Self.receipts(rig, back) == Array(repeating: "taken", count: 4))
     }
 
-    @Test func `It is released soon after the group assigned nothing to this worker`() {
+    @Test func `A suspended partition is released soon after the group assigned nothing to this worker`() {
         let (rig, lost, _) = Self.lost()
         rig.machine.endAssignment(of: .retries)
         rig.wait(ms: CommitLedger.passedOverNs / 1_000_000 + 1)
@@ -140,7 +142,7 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [true, false])
-    func `The commit in flight when it was lost may have been taken`(_ isAnswered: Bool) {
+    func `A commit in flight when the session was lost may have been accepted`(_ isAnswered: Bool) {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
@@ -157,7 +159,7 @@ struct SuspendedTests {
         #expect(rig.offer(back, 2, "c") == [], "its horizon is to be named first")
     }
 
-    @Test func `A log that was truncated and grew: no record is the one that its commit names settled`() throws {
+    @Test func `In a log that was truncated and grew, no record counts as named settled by its commit`() throws {
         let devices = ["a", "b", "c", "d"]
         let rig = Rig()
         let partition = Self.assign(rig, nil)
@@ -168,7 +170,7 @@ struct SuspendedTests {
         rig.wait(ms: 50)
         let committed = try #require(Self.commit(rig))
         rig.machine.suspend([partition])
-        // It was truncated at 1, say, and has two new records, the second at the offset that the map names.
+        // The log was truncated at offset 1 and has two new records, the second at the offset that the map names.
         let back = Self.assign(rig, committed, logEnd: 3)
         for (offset, device) in ["a", "x", "y", "z"].enumerated() {
             #expect("\(rig.receive(back, Int64(offset), device))" == "taken")
@@ -179,7 +181,7 @@ struct SuspendedTests {
         #expect(rig.finish("a", "x", "y", "z").map(\.inDoubt) == [1, 1, 1, 0])
     }
 
-    @Test func `One that began anew and was lost before its next commit does not go on from the one before`() {
+    @Test func `A restarted partition that is lost before its next commit does not resume from the earlier commit`() {
         let rig = Rig()
         let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)))
         let begun = Self.assign(rig, committed, logEnd: 0)
@@ -193,7 +195,7 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
-    func `It is kept for ten minutes, for ten seconds once the group gave others back, or until it is released`(
+    func `A suspended partition is kept for ten minutes, or until its release`(
         hasOthers: Bool, limitMs: Int64
     ) {
         let (rig, lost, _) = Self.lost()
@@ -213,7 +215,7 @@ struct SuspendedTests {
         #expect(other.isEmpty)
     }
 
-    @Test func `One that was being given up is released`() {
+    @Test func `A partition that was being revoked is released`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.machine.revoke([partition])
@@ -223,7 +225,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The commits of two owners differ, although they say the same`() throws {
+    @Test func `The commits of two owners differ even if their content is the same`() throws {
         let (rig, _, committed) = Self.lost()
         let horizon = try #require(
             committed?.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed?.offset ?? 0)?.horizon })
@@ -233,7 +235,7 @@ struct SuspendedTests {
         expect(first.offset, is: committed?.offset ?? -1)
         #expect(first.text != committed?.text)
 
-        // What it gives up says just what it read: it settled nothing, and as much may have been sent.
+        // Its last commit repeats what it read, because it settled nothing and as many records may have been sent.
         other.receive(partition, 0, "y")
         other.receive(partition, horizon - 1, "z")
         #expect(other.send() == ["y", "z"])

@@ -18,7 +18,7 @@ struct EnvironmentGuardTests {
         return (watch, changes)
     }
 
-    @Test func `At most 20 in flight until a token was good once`() {
+    @Test func `At most 20 are in flight until one token was good`() {
         var watch = EnvironmentGuard(isOff: false)
         #expect(watch.limit(of: 1_000) == 20)
         #expect(watch.limit(of: 3) == 3)
@@ -35,7 +35,7 @@ struct EnvironmentGuardTests {
             ([(false, 5_000), (true, 501)], true, true), ([(true, 300), (false, 800), (true, 300)], true, false),
             ([(true, 400), (false, 400), (true, 400)], true, true),
         ] as [([(Bool, Int)], Bool, Bool)])
-    func `All of the first 20, or over half of the last 1,000, are bad`(
+    func `The guard trips if all of the first 20 or over half of the last 1,000 tokens are bad`(
         _ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool
     ) {
         let (watch, _) = Self.after(answers.map { (bad: $0.0, count: $0.1) }, isProven: isProven)
@@ -44,7 +44,7 @@ struct EnvironmentGuardTests {
         if isTripped { #expect(watch.limit(of: 5) == 1) }
     }
 
-    @Test func `Under half of the last 100 bad: released, and the count begins anew`() {
+    @Test func `With under half of the last 100 bad the guard is released, and counts anew`() {
         let (half, changes) = Self.after([(true, 501), (false, 50)], isProven: true)
         #expect(half.isTripped)
         #expect(changes == ["tripped"])
@@ -56,7 +56,7 @@ struct EnvironmentGuardTests {
 }
 
 struct ThrottleTests {
-    /// Rounds of answers, all requests in flight each time.
+    /// Simulates rounds of answers with all requests in flight each time.
     static func run(_ throttle: inout Throttle, rounds: Int, capacity: Int, failuresIn1000: Int) {
         for _ in 0..<rounds {
             let inFlight = min(throttle.limit, capacity)
@@ -68,7 +68,7 @@ struct ThrottleTests {
         }
     }
 
-    @Test func `Half for each round in which all fails, down to one and not below`() {
+    @Test func `The limit is halved in each round in which all fail, down to one`() {
         var throttle = Throttle()
         var limits: [Int] = []
         for _ in 0..<12 {
@@ -78,7 +78,7 @@ struct ThrottleTests {
         #expect(limits == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1, 1, 1])
     }
 
-    @Test func `A sixty-fourth for each round without a failure, until it limits no more`() {
+    @Test func `The limit grows by a sixty-fourth in each round without a failure, until it has no effect`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 10, capacity: 1_000, failuresIn1000: 1_000)
         #expect(throttle.limit == 1)
@@ -90,7 +90,7 @@ struct ThrottleTests {
         #expect(throttle.limit == .max)
     }
 
-    @Test func `A healthy app is never limited: a failure now and then, in a thousand or in a quiet hour`() {
+    @Test func `A healthy app is never limited by single failures`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 50, capacity: 1_000, failuresIn1000: 10)
         #expect(throttle.limit == .max)
@@ -101,7 +101,7 @@ struct ThrottleTests {
     }
 
     @Test(arguments: [(1, 1_000, 100, 950), (16, 2, 1_000, 1)])
-    func `A tenth of failures takes a twentieth, and a small limit finds its way down`(
+    func `A failure rate of a tenth reduces the limit by a twentieth, and a small limit decreases further`(
         rounds: Int, capacity: Int, failuresIn1000: Int, limit: Int
     ) {
         var throttle = Throttle()
@@ -112,7 +112,7 @@ struct ThrottleTests {
 
 struct RateLimitTests {
     @Test(arguments: [1, 3, 7, 10, 100, 1_000, 33_333, 250_000], [1, 4, 50, 333] as [Int64])
-    func `Over ten seconds exactly the rate, whenever one looks`(_ perSecond: Int, _ everyMs: Int64) {
+    func `Over ten seconds the rate is exact, however often it is checked`(_ perSecond: Int, _ everyMs: Int64) {
         var limit = RateLimit(perSecond: perSecond)
         var sent = 0
         var nowNs: Int64 = 5
@@ -123,13 +123,13 @@ struct RateLimitTests {
             #expect(limit.allowance(nowNs) == 0)
             nowNs += everyMs * 1_000_000
         }
-        // What one does not ask for within the burst is not made up for.
+        // An allowance that was not used within the burst is lost.
         let burst = perSecond / 20 + 1
         #expect(sent <= perSecond * 10 + burst)
         if everyMs <= 50 { #expect(sent >= perSecond * 10 - burst - perSecond * 10 / 1_000) }
     }
 
-    @Test func `The time to look again is when the next one may go, and not too often`() {
+    @Test func `The next check is when the next send is allowed, but not too often`() {
         var slow = RateLimit(perSecond: 2)
         slow.take(1, 0)
         #expect(slow.dueNs(0) == 450_000_000)
@@ -152,7 +152,7 @@ struct MachineThrottleTests {
         return rig
     }
 
-    @Test func `The guard: 20 in flight; all bad: a tenth, told; good ones: everything again`() {
+    @Test func `The guard allows 20 in flight, a tenth and a report if all are bad, and everything after good ones`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -172,7 +172,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 10)
     }
 
-    @Test func `environment_guard: hold sends them to the tiers while it is tripped`() {
+    @Test func `With environment_guard: hold a tripped guard sends notifications to the tiers`() {
         let rig = Self.guarded(.hold)
         rig.send()
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -182,7 +182,7 @@ struct MachineThrottleTests {
         #expect(kinds == Array(repeating: .results, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
-    @Test func `environment_guard: off limits no app and tells nothing`() {
+    @Test func `With environment_guard: off no app is limited or reported`() {
         let rig = Self.guarded(.off)
         #expect(rig.send().count == 60)
         for device in 0..<60 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -209,7 +209,7 @@ struct MachineThrottleTests {
         }
     }
 
-    @Test func `A lost connection that leaves none does not count the capacity as none`() {
+    @Test func `The loss of the only connection does not make the capacity count as zero`() {
         let (rig, partition) = Rig.ready(capacity: 20)
         rig.receive(partition, (0..<20).map { "d\($0)" })
         rig.send()
@@ -219,7 +219,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 10)
     }
 
-    @Test func `rate_limit: so many a second, woken by the deadline; a reload changes it`() {
+    @Test func `rate_limit limits the rate, wakes by its deadline, and can be changed by a reload`() {
         let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
         rig.receive(partition, (0..<200).map { "d\($0)" })
         #expect(rig.send().count == 6)
@@ -229,7 +229,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 193)
     }
 
-    @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
+    @Test func `After TooManyRequests only the next notification of the device waits a second`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "a", "b", "c") == ["a", "b", "c"])
         rig.answer("a", 429, .tooManyRequests)

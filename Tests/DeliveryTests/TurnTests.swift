@@ -7,7 +7,7 @@ struct TurnTests {
     private static let ms: Int64 = 1_000_000
     private static let allSteps = ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"]
 
-    /// Kafka and transports that write down which step is called.
+    /// A Kafka client and transports that record which step is called.
     private final class Owner: RequestSource, Transports, RecordSink, OffsetSink {
         typealias Failure = Stop
 
@@ -50,7 +50,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is served when it has news, and every half a second`(isServed: Bool) throws {
+    func `Kafka is served on news, and every half second`(isServed: Bool) throws {
         let owner = Owner()
         try owner.run()
         try owner.run(hasKafkaNews: isServed, afterMs: 499)
@@ -60,20 +60,20 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is served, too, when something is due without news`(isOfRequests: Bool) throws {
+    func `Kafka is also served when something is due without news`(isOfRequests: Bool) throws {
         let owner = Owner()
         try owner.run()
         let dueNs = owner.rig.now.ns + 10 * Self.ms
         if isOfRequests { owner.requestsDueNs = dueNs } else { owner.nextDeadlineNs = dueNs }
         #expect(try owner.run(hasKafkaNews: false, afterMs: 9).deadlineNs == dueNs)
         #expect(!owner.steps.contains("serve"))
-        // What was done and is due still waits for something else than time.
+        // The work is still due after the serve, because it waits for something other than time.
         #expect(
             try owner.run(hasKafkaNews: false, afterMs: 1).deadlineNs == owner.rig.now.ns + DeliveryTurn.leastPauseNs)
         #expect(owner.steps.contains("serve"))
     }
 
-    @Test func `Nothing is read while what was read before is not written; everything else goes on`() throws {
+    @Test func `Nothing is read while earlier input is not written, and everything else continues`() throws {
         let owner = Owner()
         owner.hasMore = true
         owner.isBackedUp = true
@@ -83,14 +83,14 @@ struct TurnTests {
         #expect(try owner.run().hasMore, "what is left unread asks for a turn")
     }
 
-    @Test func `A client that cannot go on ends the turn: nothing more is read, sent or committed`() throws {
+    @Test func `A client that failed fatally ends the turn, and nothing more is read, sent or committed`() throws {
         let owner = Owner()
         owner.stops = true
         #expect(throws: Owner.Stop.self) { try owner.run() }
         #expect(owner.steps == ["deliver", "serve"])
     }
 
-    @Test func `The next turn comes with the machine's deadline, or after half a second`() throws {
+    @Test func `The next turn runs at the machine's deadline, or after half a second`() throws {
         let owner = Owner()
         #expect(try owner.run().deadlineNs == owner.rig.now.ns + DeliveryTurn.serveEveryNs)
         let partition = owner.rig.assignReady()

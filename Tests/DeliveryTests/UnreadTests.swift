@@ -3,15 +3,15 @@ import Testing
 
 @testable import Delivery
 
-/// Records that the worker does not look at, and apps that it knows under another name.
+/// Records that the worker must not parse, and apps that have another name in this worker.
 struct UnreadTests {
     @Test
-    func `A record that is not to be read is a dead letter, whatever it holds, and settles once that is written`()
+    func `A record that must not be parsed is a dead letter whatever its content, and settles once that is written`()
         throws
     {
         let rig = Rig()
         let partition = rig.assignReady(0)
-        // Bytes that nobody may look at: reading them would be a fault.
+        // An invalid address: reading these bytes would crash.
         let poison = UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: 8), count: 1 << 20)
         let receipt = rig.machine.receive(
             partition, offset: 0, timestampMs: rig.now.wallMs, key: poison, value: poison,
@@ -29,8 +29,7 @@ struct UnreadTests {
         #expect(rig.wait(ms: 1_000).takeCommit().map(\.offset) == [2])
     }
 
-    @Test
-    func `A retry record of an app with another name here is found by its topic; a request that names one is told`() {
+    @Test func `A retry record of an app with another name here is found by its topic`() {
         let (rig, tier) = Rig.readyTier()
         let requests = rig.assignReady(0)
         var headers = rig.retryHeaders()
@@ -38,7 +37,7 @@ struct UnreadTests {
         #expect(rig.offer(tier, 0, "a", headers: headers) == ["a"])
         rig.answer("a")
         #expect(rig.offer(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"]) == [])
-        // Of another environment, or of a topic that nobody has here, it is nobody's.
+        // With an environment or a topic that no app here has, the record belongs to no app.
         headers["push-environment"] = "development"
         rig.receive(tier, 1, "c", headers: headers)
         headers["push-environment"] = "production"
@@ -47,7 +46,7 @@ struct UnreadTests {
         #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
     }
 
-    @Test func `Whose app is not in this worker's configuration ends invalid: never sent as another's, and named`() {
+    @Test func `A record whose app is not configured here is invalid and never sent as another app's`() {
         let rig = Rig()
         let requests = rig.assignReady(0)
         let cases: [(headers: [String: String], detail: String)] = [
@@ -68,7 +67,7 @@ struct UnreadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Whoever dies at a record finds its place: a body begins with it`() {
+    @Test func `A crash at a record finds its place, because parsing begins with it`() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
     }
 }

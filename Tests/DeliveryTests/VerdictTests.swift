@@ -21,7 +21,7 @@ struct VerdictTests {
         }
     }
 
-    /// Apple's page, "Handling notification responses from APNs", row by row, and what <doc:Verdicts> makes of it.
+    /// The rows of Apple's page "Handling notification responses from APNs" with their verdicts (<doc:Verdicts>).
     static let apple: [Row] = [
         Row(400, "BadCollapseId", .reject), Row(400, "BadDeviceToken", .reject),
         Row(400, "BadExpirationDate", .reject), Row(400, "BadMessageId", .reject), Row(400, "BadPriority", .reject),
@@ -55,18 +55,18 @@ struct VerdictTests {
     }
 
     @Test(arguments: apple + more)
-    func `Each reason has the verdict of Apple's page, or the one known beside it`(_ row: Row) {
+    func `Each reason has the verdict of Apple's page, or of the list of other known reasons`(_ row: Row) {
         let code = Self.code(row.reason)
         #expect(code != .other)
         let found = VerdictTable().row(reason: code, text: nil, status: row.status)
         #expect(found.verdict == row.verdict)
         #expect(found.again == row.again ?? row.verdict)
         if let delayMs = row.delayMs { #expect(found.delayMs == delayMs) }
-        // The reason decides, whatever the status.
+        // The reason decides, regardless of the status.
         #expect(VerdictTable().row(reason: code, text: nil, status: 418) == found)
     }
 
-    @Test func `All of Apple's reasons are in the test, and every code in the table`() {
+    @Test func `The test has all of Apple's reasons, and the table every code`() {
         #expect(Set(Self.apple.map { Self.code($0.reason).rawValue }) == Set(1...32))
         let named = Set((Self.apple + Self.more).map { Self.code($0.reason) })
         #expect(Set(ReasonCode.allCases).subtracting(named) == [.none, .other])
@@ -78,7 +78,7 @@ struct VerdictTests {
             (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
             (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
         ] as [(UInt16, Verdict, Int64)])
-    func `With a reason that nobody knows the status decides`(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
+    func `With an unknown reason the status decides`(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
         let row = VerdictTable().row(reason: .other, text: "NobodyKnows", status: status)
         #expect(row.verdict == verdict)
         if delayMs > 0 { #expect(row.delayMs == delayMs) }
@@ -87,13 +87,13 @@ struct VerdictTests {
     }
 
     @Test(arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
-    func `What gives no reason is hardly APNs: it ends no notification`(_ status: UInt16) {
+    func `An answer without a reason is hardly from APNs and ends no notification`(_ status: UInt16) {
         #expect(AnswerOrigin.isForeign(status, .none) && !AnswerOrigin.isForeign(status, .badTopic))
         #expect(VerdictTable().row(reason: .none, text: nil, status: status).verdict == .retry)
     }
 
     @Test(arguments: Verdict.allCases)
-    func `Every row can be overridden, also of a reason that nobody knows yet`(_ verdict: Verdict) {
+    func `Every row can be overridden, also that of an unknown reason`(_ verdict: Verdict) {
         let table = VerdictTable(overrides: ["Shutdown": verdict, "BadDeviceToken": verdict, "NextYear": verdict])
         #expect(table.row(reason: .shutdown, text: nil, status: 503) == VerdictRow(verdict, delayMs: 900_000))
         #expect(table.row(reason: .badDeviceToken, text: nil, status: 400).verdict == verdict)

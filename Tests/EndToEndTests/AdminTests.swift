@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The admin pages over whole runs.
+    /// Tests of the admin pages of running workers.
     @Suite struct AdminTests {
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Every metric agrees with the topics and the server`() throws {
@@ -14,7 +14,7 @@ extension EndToEnd {
             try scene.settle(worker)
             try scene.audit("--simulator", simulator.control)
             try scene.books("metrics", ["--metrics", pages.address, "--simulator", simulator.control])
-            // A reason that is not known, and an answer without one.
+            // One answer has an unknown reason, and one has none.
             try scene.send(to: deviceTokens(1, "fa17e4180") + deviceTokens(1, "fa17b4180"))
             try pages.await("/metrics") {
                 $0.1.contains("apns_worker_reasons_total{app=\"shop\",reason=\"other\"} 1\n")
@@ -24,7 +24,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker))
-        func `A worker is alive at once and ready when it has joined its group`() throws {
+        func `A worker is alive at once, and ready when it has joined its group`() throws {
             let scene = try Scene("ready", partitions: 1)
             let servers = scene.configuration.servers
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
@@ -34,7 +34,7 @@ extension EndToEnd {
             try earlyPages.await("/status", says: #""health":"starting""#)
             try scene.stop(early)
 
-            // One has the only partition, the other none: both are ready.
+            // One worker has the only partition, the other has none. Both are ready.
             scene.configuration.servers = servers
             let (first, firstPages) = try scene.startWorkerWithPages()
             try firstPages.await("/readyz") { $0 == (200, "ready\n") }

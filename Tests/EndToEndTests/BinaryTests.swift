@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The binary protocol from the request topic to the results, against the simulator's gateway. Each notification
-    /// has a device token of its own, by which `Books/books.py` compares requests, results and the gateway's book.
+    /// Tests of the binary protocol from the request topic to the results, with the simulator's gateway. Each
+    /// notification has its own device token, by which `Books/books.py` compares requests, results and the gateway's
+    /// book.
     @Suite struct BinaryTests {
         struct Run: Sendable, CustomTestStringConvertible {
             var name: String
@@ -12,10 +13,10 @@ extension EndToEnd {
             var binary = ""
             var badEvery = 0
             var records = 3_000
-            /// The worker is stopped, or killed, at these shares of the results, and another one takes over.
+            /// The fractions of the results at which the worker is stopped or killed and another one takes over.
             var ends: [Double] = []
             var isKilled = false
-            /// What may be accepted again (`books.py gateway_audit --repeats`).
+            /// The notifications that may be accepted again (`books.py gateway_audit --repeats`).
             var repeats = "none"
             var says: [String] = []
             var isLong = false
@@ -24,7 +25,7 @@ extension EndToEnd {
         }
 
         private static let runs = [
-            // node-apn 1.7.8 loses up to 17,467 of 20,000 in this.
+            // node-apn 1.7.8 loses up to 17,467 of 20,000 notifications in this run.
             Run(
                 name: "late errors", faults: ["error-delay=200ms"], badEvery: 500,
                 says: [
@@ -35,10 +36,10 @@ extension EndToEnd {
                 name: "it closes without a word", faults: ["close@1000"], binary: "window: {duration: 200ms}",
                 repeats: "doubtful"),
             Run(
-                // So early that some connection reaches it, however they share the notifications.
+                // This is early enough for some connection to reach it, however they share the notifications.
                 name: "it shuts down in order", faults: ["shutdown@100", "split"], badEvery: 700,
                 says: [#"reason="status 10""#]),
-            // The fence decides what is open at each stop, long before its window closes.
+            // At each stop a fence decides the open notifications, long before their window ends.
             Run(
                 name: "a rolling restart", binary: "format: enhanced, window: {duration: 5s}", badEvery: 1_000,
                 records: 10_000,
@@ -53,7 +54,7 @@ extension EndToEnd {
         ]
 
         @Test(.needs(.worker, .broker, .python), arguments: runs.filter { Long.isWanted || !$0.isLong })
-        func `Nothing is lost, and only what may be is sent twice`(run: Run) throws {
+        func `Nothing is lost, and only notifications in doubt are sent twice`(run: Run) throws {
             let scene = try GatewayScene("run", faults: run.faults, binary: run.binary, badEvery: run.badEvery)
             try scene.produce(run.records)
             for share in run.ends {
@@ -68,10 +69,10 @@ extension EndToEnd {
             #expect(!worker.text.contains(/[0-9a-f]{33}/), "a device token is in the log")
         }
 
-        /// Notifications behind an error that comes too late are lost. The worker reports their number at most, and
+        /// Notifications after an error that arrives too late are lost. The worker reports their maximum number, and
         /// lengthens the window.
         @Test(.needs(.worker, .broker, .python))
-        func `A window that is too short is noticed, counted and lengthened`() throws {
+        func `A window that is too short is detected, counted and lengthened`() throws {
             let scene = try GatewayScene(
                 "short", faults: ["error-delay=600ms"], binary: "window: {duration: 100ms}", badEvery: 1_000)
             try scene.produce(4_000, "--rate", "1000")
@@ -88,10 +89,10 @@ extension EndToEnd {
                 worker.text.contains("error arrived after its resend window closed; later notifications are lost"))
         }
 
-        /// The kernel takes bytes that the gateway never reads. The app is named and held until the gateway reads
-        /// again. Records of another app far behind in the same partition do not wait.
+        /// The kernel accepts bytes that the gateway never reads. The app is reported, and its notifications are
+        /// deferred until the gateway reads again. Records of another app far behind in the same partition do not wait.
         @Test(.needs(.worker, .broker, .python), arguments: Long.isWanted ? ["silent", "slow=10"] : ["silent"])
-        func `A gateway that reads nothing holds up no other app`(fault: String) throws {
+        func `A gateway that does not read delays no other app`(fault: String) throws {
             let scene = try GatewayScene("unread", faults: [fault], hasOther: true)
             try scene.produce(13_000, "--app", "kiosk")
             try scene.produce(1_000, "--first", "13000", "--app", "shop")
@@ -101,8 +102,9 @@ extension EndToEnd {
             let pages = try Pages(of: worker)
             try pages.await("/status", says: "no answer to a token of zeros")
             try pages.await("/metrics", says: "apns_worker_held_total{app=\"kiosk\",cause=\"unreachable\"} 1")
-            try worker.waitFor("took in nothing more for 15 s: it reads no further")
-            // Only those that the kernel took before that was known; none to find out whether the gateway reads again.
+            try worker.waitFor("acknowledged no byte for 15 s: it stopped reading")
+            // These were accepted by the kernel before the gateway was known not to read. None was sent to check
+            // whether the gateway reads again.
             let presumed = try scene.results(of: "kiosk")
             #expect(presumed < 1_000)
             try scene.simulator.set("gateway=")
@@ -115,7 +117,7 @@ extension EndToEnd {
                 ([], Int32(0), "status 8: the gateway rejected a token of zeros"),
                 (["silent"], 1, "no answer within 5 s to a token of zeros"),
             ])
-        func `check says whether the gateway answers`(faults: [String], code: Int32, words: String) throws {
+        func `check reports whether the gateway answers`(faults: [String], code: Int32, words: String) throws {
             let scene = try GatewayScene("check", faults: faults)
             try scene.write()
             try scene.base.command("check --probe").expect(code, words, "binary protocol")
@@ -123,13 +125,13 @@ extension EndToEnd {
     }
 }
 
-/// A scene whose app `kiosk` speaks the binary protocol with the simulator's gateway.
+/// A scene whose app `kiosk` uses the binary protocol with the simulator's gateway.
 private final class GatewayScene {
     let base: Scene
     let simulator: RunningSimulator
     private let gatewayPort: Int
     private let binary: String
-    /// Whether a second app, `shop`, sends over HTTP/2, and both share one partition.
+    /// Whether a second app, `shop`, sends over HTTP/2 from the same partition.
     private let hasOther: Bool
     private let badEvery: Int
 
@@ -179,7 +181,7 @@ private final class GatewayScene {
         try base.books(command, ["--count", "\(count)", "--bad-every", "\(badEvery)"] + more)
     }
 
-    /// How many notifications of an app have results.
+    /// Returns the number of an app's notifications that have results.
     func results(of app: String) throws -> Int {
         let results = try base.resultObjects().filter { $0["app"] as? String == app }
         return Set(results.compactMap { $0["device_token"] as? String }).count

@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Broadcasts to Live Activities: channels by `channels`, records by kcat.
+    /// Tests of broadcasts to Live Activities. The command `channels` creates channels, and kcat writes records.
     @Suite struct BroadcastTests {
-        /// From the creation of a channel, through Kafka, to what the simulator received on it.
+        /// A channel is created, and a broadcast is sent through Kafka to the simulator.
         @Test(.needs(.worker, .broker, .kcat))
-        func `A broadcast from kcat`() throws {
+        func `A broadcast can be sent with kcat`() throws {
             let scene = try Scene("broadcast")
             let simulator = try scene.startSimulator()
             let managePort = try simulator.managePort()
@@ -22,7 +22,7 @@ extension EndToEnd {
             let update = #"{"aps":{"timestamp":1,"event":"update","content-state":{"score":1}}}"#
             try produce(update, "apns-channel-id=\(channel)", "apns-expiration=0")
             try produce(#"{"channel_id":"\#(channel)","headers":{"apns-expiration":0},"payload":\#(update)}"#)
-            // Rejected by the simulator, and invalid to the worker.
+            // The simulator rejects the first record, and the worker the second one.
             try produce(update, "apns-channel-id=\(channel)", "apns-expiration=4000000000")
             try produce(update, "apns-channel-id=AAECAwQFBgcICQoLDA0ODw==", "apns-expiration=0")
             try produce(update, "apns-channel-id=\(channel)", "apns-topic=com.example.shop.push-type.liveactivity")
@@ -42,7 +42,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `All commands of channels`() throws {
+        func `All commands of channels work`() throws {
             let scene = try Scene(withoutBroker: "channels")
             let simulator = try scene.startSimulator("--no-broadcast", "com.example.plain")
             let managePort = try simulator.managePort()
@@ -59,7 +59,7 @@ extension EndToEnd {
             let words = made.text.split(separator: " ")
             let id = try #require(words.count > 1 ? String(words[1]) : nil)
             #expect(made.text == "created \(id) \(place) storage=most-recent\n")
-            // The same without a file.
+            // The command also works without a configuration file.
             let other = try jsonObject(
                 Scene.worker(
                     "channels create --storage none --format json --key-id SIMULATOR1 --team-id TEAM123456 "

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `Tests/Clients`: services in other languages, written from the README only, and the article about them.
+    /// Tests of `Tests/Clients`, which are services in other languages written from the README only, and of the article
+    /// about them.
     @Suite struct ClientsTests {
         private static func file(_ path: String) -> String {
             URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../Clients/\(path)")
@@ -15,22 +16,22 @@ extension EndToEnd {
         @Test(
             .needs(.worker, .broker, .python, .kcat, .jq),
             arguments: ["python/shop.py", "kcat/shop.sh"])
-        func `A service in Python and one in a shell`(path: String) throws {
+        func `A service in Python and one in a shell work`(path: String) throws {
             try run(path.hasSuffix(".sh") ? "sh" : Tool.python.path(), [Self.file(path)])
         }
 
         @Test(.needsJavaClient, .needs(.worker, .broker, .kcat))
-        func `A service in Java`() throws {
+        func `A service in Java works`() throws {
             let options = ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"]
             try run(Tool.javaClient.path(), options + [Self.file("java/Shop.java")])
         }
 
         @Test(.needsGo, .needs(.worker, .broker, .kcat))
-        func `A service in Go`() throws {
+        func `A service in Go works`() throws {
             let folder = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().appending(path: "go")
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             let program = folder.appending(path: "shop").path
-            // Debian's packages are sources at this place, of which the program is built once.
+            // Debian's packages contain sources in this place. The program is built once.
             let environment = [
                 "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": folder.appending(path: "cache").path,
             ]
@@ -41,10 +42,10 @@ extension EndToEnd {
             try run(program, [])
         }
 
-        /// `Tests/Library`: a package of its own, which produces both forms with PushRecords, and reads results and
-        /// dead tokens. Building takes some 20 s the first time; it is kept beside what the tests were built to.
+        /// `Tests/Library` is a separate package. It produces both forms with PushRecords, and reads results and dead
+        /// tokens. The first build takes about 20 s. Its products are kept beside those of the tests.
         @Test(.needs(.worker, .broker, .swift))
-        func `A program of its own`() throws {
+        func `A separate package works`() throws {
             let scene = try Scene("library", partitions: 2)
             let scratch = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent()
                 .appending(path: "library").path
@@ -65,12 +66,13 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// Runs a shop beside a worker and another service. It must find its own results and forget its dead device.
+        /// Runs a shop's program beside a worker and another service. The program must find its own results and delete
+        /// its dead device.
         private func run(_ program: String, _ arguments: [String]) throws {
             let scene = try Scene("shop")
             let worker = try scene.startWorker()
             try scene.send(to: ["00000009" + String(repeating: "0", count: 56)])
-            // A broadcast's result names no device.
+            // The result of a broadcast has no device token.
             try scene.kcat([#"{"channel_id":"dHN0LXNyY2gtY2hubA==","payload":{"aps":{}}}"#], options: [])
             try scene.awaitResults(2)
             let topics = [scene.configuration.requests, scene.configuration.results, scene.configuration.unregistered]
@@ -80,9 +82,9 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        // MARK: What the articles say
+        // MARK: Articles
 
-        /// The pipe in the article for users of pusher makes requests of pusher's messages.
+        /// The pipe in the article for users of pusher converts pusher's messages to requests.
         @Test(.needs(.worker, .broker, .kcat, .jq))
         func `pusher's messages are translated`() throws {
             let article = try String(
@@ -100,7 +102,7 @@ extension EndToEnd {
                 #"{"DeviceToken":"\#(token("fa174101"))","Payload":{"aps":{}},"push_expiry":4000000000000}"#,
             ]
             try scene.kcat(messages, to: topic, options: [])
-            // As in the article, except for the names, and that it ends.
+            // The pipe is the article's, with other names and an option that makes it end.
             let line = pipe.replacing("localhost:9092", with: scene.servers)
                 .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
                 .replacing("apns.requests", with: scene.configuration.requests).replacing("\"game\"", with: "\"shop\"")
@@ -114,8 +116,8 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// Each line of code in the article stands in the program of its language.
-        @Test func `The article shows the programs`() throws {
+        /// Each line of code in the article occurs in the program of its language.
+        @Test func `The article contains the programs`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
             let programs = ["python": "python/shop.py", "java": "java/Shop.java", "go": "go/shop.go"]

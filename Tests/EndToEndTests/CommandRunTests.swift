@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension Scene.Finished {
-    /// The records that a command printed. The same text has its lines on standard error, such as those about a leader
-    /// that is not elected yet.
+    /// Returns the records that a command printed. The text also contains lines of standard error, such as those about
+    /// a leader that is not elected yet.
     fileprivate func objects() throws -> [[String: Any]] {
         try text.split(separator: "\n").filter { $0.hasPrefix("{") }.map { try jsonObject($0) }
     }
@@ -14,13 +14,13 @@ extension Scene.Finished {
 private func token(_ prefix: String) -> String { prefix + String(repeating: "c0", count: 32 - prefix.count / 2) }
 
 extension EndToEnd {
-    /// `send`, `tail` and `schema` beside a running worker.
+    /// Tests of `send`, `tail` and `schema` beside a running worker.
     @Suite struct CommandRunTests {
         @Test(.needs(.worker, .broker, .python))
         func `Send waits for its result`() throws {
             let scene = try Scene("send")
             _ = try scene.startSimulator()
-            // The ids are Apple's, so that only its place finds a request by a derived one.
+            // Apple creates the ids, so a request can be found by a derived id only through its place.
             scene.configuration.more = "delivery: {apns_id: apple}"
             try scene.configure()
             let requests = scene.configuration.requests
@@ -42,7 +42,7 @@ extension EndToEnd {
             try scene.command("send --alert Hi --token", token("fa174101")).expect(1, " unregistered 410 Unregistered ")
             try scene.command("send --alert Hi --topic com.example.other --token", token("03")).expect(1, " invalid ")
 
-            // The first one was served as well; its id spells the place of its request.
+            // The first request was served as well. Its derived id contains its place.
             let line = try #require(unheard.text.firstMatch(of: /--apns-id ([0-9a-f-]{36})/))
             try scene.command("tail results --deadline 120s --apns-id", "\(line.1)")
                 .expect(0, token("00"), "of \(requests)\n")
@@ -50,7 +50,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Send directly`() throws {
+        func `Send delivers directly`() throws {
             let scene = try Scene(withoutBroker: "direct")
             let closedPort = Ports.claim()
             let simulator = try scene.startSimulator()
@@ -68,13 +68,13 @@ extension EndToEnd {
             #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
             #expect((answer["advice"] as? String)?.contains("delete it") == true, "\(dead.text)")
             #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
-            // As a worker says it.
+            // A worker reports the same.
             try send("01", "-a Hi --topic com.example.other")
                 .expect(1, " invalid      BadTopic \(token("01")) com.example.other attempts=0 (")
-            // Refused here as a worker would refuse it, and never sent.
+            // The command rejects this payload as a worker would, and does not send it.
             try send("01", "-p []").expect(1, "the payload must be a JSON object")
 
-            // One person with a key: no file, and nothing of Kafka.
+            // This is how one person with a key sends, without a file and without Kafka.
             func sendByKey(_ line: String) throws -> Scene.Finished {
                 try Scene.worker(
                     "send --direct --key-id SIMULATOR1 --host localhost --port \(simulator.port) --alert Hi "
@@ -86,7 +86,7 @@ extension EndToEnd {
                 .expect(1, " rejected     400 BadDeviceToken ", "(try development)")
             try sendByKey(token("01")).expect(78, "--team-id: is missing")
 
-            // A server that is not there, and one that does not answer, are named.
+            // An unreachable server and one that does not answer are reported.
             scene.configuration.port = closedPort
             try send("01", "-a Hi --deadline 1s")
                 .expect(
@@ -119,7 +119,7 @@ extension EndToEnd {
                 #expect((ours["apns_unique_id"] is String) == (outcome == "accepted"), "\(kafka.text)")
                 #expect((ours["advice"] is String) == (outcome == "unregistered" || outcome == "rejected"))
                 #expect(ours.removeValue(forKey: "request") != nil)
-                // What was never sent has no id where no record spells one.
+                // A request that was never sent has no id, unless a record contains one.
                 if outcome == "invalid" { ours["apns_id"] = nil }
                 #expect(Set(ours.keys) == Set(theirs.keys), "\(kafka.text)\(direct.text)")
                 for key in ["apns_id", "apns_unique_id", "requested_at_ms", "sent_at_ms", "settled_at_ms"] {
@@ -131,7 +131,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Send is refused where no result comes`() throws {
+        func `Send is refused if no result will be published`() throws {
             let scene = try Scene(withoutBroker: "refused")
             scene.configuration.resultKeys = "publish: failures"
             try scene.configure()
@@ -139,7 +139,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Send says where its notification waits`() throws {
+        func `Send reports where its notification waits`() throws {
             let scene = try Scene("putoff", partitions: 1)
             let tier = "\(scene.name).retry.1h"
             scene.configuration.retries = "tiers: {1h: \(tier)}, max_attempts: 3"
@@ -153,7 +153,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Send names a paused app`() throws {
+        func `Send reports a paused app`() throws {
             let scene = try Scene("paused", partitions: 1)
             scene.configuration.admin = "127.0.0.1:\(Ports.claim())"
             scene.configuration.appKeys = "paused: true"
@@ -186,7 +186,7 @@ extension EndToEnd {
                     line.split(separator: " ").first { $0.hasPrefix("request=") }.map { String($0.dropFirst(8)) }
                 }.sorted()
             }
-            // All of a record, one of it, and no dead letter's.
+            // The commands find all results of a record, one of them, and a dead letter, which has no result.
             let all = try find("results --deadline 120s --request \(requests)/1/0").expect(0)
             #expect(places(all.text) == (0..<3).map { "\(requests)/1/0/\($0)" })
             let one = try find("results --deadline 120s --request \(requests)/1/0/1").expect(0)
@@ -194,11 +194,12 @@ extension EndToEnd {
             try find("results --request \(requests)/1/3 --deadline 3s").expect(
                 1, "no records were found before the deadline", "no records were found so far; waiting for new records")
             try find("dead-letters --request \(requests)/1/3 --deadline 120s").expect(0, " not-json \(requests)/1/3 ")
-            // A derived id names the place.
+            // A derived id contains the place.
             let id = try #require(one.text.firstMatch(of: /apns-id=([0-9a-f-]{36})/)).1
             let byID = try find("results --apns-id \(id) --deadline 120s").expect(0)
             #expect(places(byID.text) == ["\(requests)/1/0/1"], "\(byID.text)")
-            // A device's, in either case, by its beginning too; it goes on until the deadline.
+            // A device's records are found by its token in either case, or by the token's beginning. The command runs
+            // until the deadline.
             for token in [tokens[0], tokens[0].uppercased(), String(tokens[0].prefix(9))] {
                 let found = try find("results --device \(token) --deadline 3s")
                     .expect(0, "2 records were found so far; waiting for new records")
@@ -210,9 +211,9 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// A notification that is due after the deadline is not waited for, but errors in it are reported at once.
+        /// The command does not wait for a notification that is due after the deadline, but reports errors at once.
         @Test(.needs(.worker, .broker, .python))
-        func `Send says when its notification will be sent`() throws {
+        func `Send reports when its notification will be sent`() throws {
             let scene = try Scene("later", partitions: 1)
             let tier = "\(scene.name).retry.1h"
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 1h: \(tier)}, max_attempts: 3"
@@ -231,7 +232,7 @@ extension EndToEnd {
             #expect(waiting["retry_topic"] as? String == tier, "\(waiting)")
             #expect((waiting["not_before_ms"] as? Int ?? 0) / 1_000 >= at)
             try send("25h").expect(1, " invalid ", "further ahead than delivery.max_ahead")
-            // In the past, and within the deadline.
+            // A time in the past and one within the deadline.
             for time in ["0", "1s"] { try send(time).expect(0, " accepted ") }
             try scene.stop(worker)
             try send("2h --deadline 3s").expect(1, "check that a worker is running")
@@ -241,7 +242,7 @@ extension EndToEnd {
         func `Tail follows each topic`() throws {
             let scene = try Scene("tail")
             let worker = try scene.startWorker()
-            // From the end: it shows what comes after it began. (`--count` ends it.)
+            // By default, tail shows records that are written after its start. `--count` ends it.
             let following = try scene.startCommand("tail results --count 60 --deadline 120s")
             let tokens = (0..<50).map { token(hex($0, digits: 8)) } + (0..<10).map { _ in token("fa174101") }
             let earlier = try scene.command("tail results --from end --deadline 1s").expect(0)
@@ -262,7 +263,7 @@ extension EndToEnd {
             #expect(letter["topic"] as? String == scene.configuration.requests)
             #expect(letter["headers"] as? [[String: String]] == [["name": "trace", "value": "a\u{1}b"]])
 
-            // More was asked for than there is.
+            // The command waits for more records than there are.
             try scene.command("tail dead-letters --from beginning -n 2 --deadline 2s --format text").expect(
                 1, " not-json \(scene.configuration.requests)/", "1 of 2 records came before the deadline")
             try Scene.worker("tail results --bootstrap-servers \(scene.servers) --topic no.such.topic")
@@ -270,7 +271,7 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// Partitions that are added and a topic that is recreated are read from their beginning.
+        /// Added partitions and a recreated topic are read from their beginning.
         @Test(.needs(.worker, .broker, .kcat))
         func `Tail follows a topic that changes`() throws {
             let broker = try #require(KafkaBroker.shared)
@@ -300,15 +301,15 @@ extension EndToEnd {
             for number in 1...7 {
                 #expect(following.text.contains("\"observed_at_ms\":\(number)}"), "\(following.text)")
             }
-            // It may see the topic while it is away, or only the new one.
+            // The command may find the topic missing, or only see the new one.
             #expect(
-                following.text.contains("was recreated") || following.text.contains("there is no such topic now"),
+                following.text.contains("was recreated") || following.text.contains("the topic no longer exists"),
                 "\(following.text)")
         }
 
-        /// A command that fails gets the same records again; records that it took are committed.
+        /// A command that fails gets the same records again. Records that it accepted are committed.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Exec commits what the command took`() throws {
+        func `Exec commits the records that the command accepted`() throws {
             let scene = try Scene("exec")
             let values = (0..<100).map {
                 #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
@@ -316,7 +317,7 @@ extension EndToEnd {
             func produce(_ values: [String]) throws {
                 try scene.kcat(values, to: scene.configuration.unregistered, options: ["-K\\x1e"])
             }
-            // A compacted topic's records have keys.
+            // Records of a compacted topic have keys.
             try produce(values.map { "k\u{1e}\($0)" })
             let tail =
                 "tail unregistered --bootstrap-servers \(scene.servers) --topic \(scene.configuration.unregistered) "
@@ -327,7 +328,7 @@ extension EndToEnd {
             func taken(_ name: String = "taken") throws -> [String] {
                 try String(contentsOfFile: scene.file(name), encoding: .utf8).split(separator: "\n").map(String.init)
             }
-            // It refuses its second batch once, after it has read it.
+            // The command reads its second batch and then fails once.
             let command = """
                 cd \(scene.folder.path); cat > batch; echo >> batches
                 if [ $(wc -l < batches) = 2 ]; then cp batch refused; exit 3; fi
@@ -337,7 +338,7 @@ extension EndToEnd {
                 .expect(0, "the command exited with 3; its 7 records are passed again in 1 s")
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
-            // Another member goes on where it ended, until it is told to stop.
+            // Another member continues at the same offset until it is stopped.
             let second = try ChildProcess(
                 Tool.worker.path(), tail.split(separator: " ").map(String.init) + ["--exec", command])
             try eventually("100 records taken", of: second) { try taken().count >= 100 }
@@ -345,15 +346,16 @@ extension EndToEnd {
             #expect(try taken().sorted() == values.sorted())
             try run("--deadline 3s", exec: command).expect(0)
             #expect(try taken().count == 100)
-            // A command that takes nothing is no success, however long it was tried.
+            // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before the end")
-            // Nor is one that has no end: the deadline is one for it, too, and for what it started.
+            // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
                 .expect(1, "the command was stopped at --deadline; its 1 records are not committed")
         }
 
-        /// As process 1 of a container tail gets the orphans of its commands. A subreaper (prctl(2)) gets them, too.
+        /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it
+        /// does too.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Orphans of exec commands are reaped`() throws {
             let scene = try Scene("orphans")
@@ -378,10 +380,10 @@ extension EndToEnd {
             #expect(try tail.stop() == .exited(0), "\(tail.text)")
         }
 
-        /// A second member joins while the first one's command runs: the group waits for it, so no record is handed
-        /// over twice.
+        /// A second member joins while the first one's command is running. The group waits for the command, so no
+        /// record is passed twice.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Members share without repeating`() throws {
+        func `Members share records without duplicates`() throws {
             let scene = try Scene("share")
             let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
             try scene.kcat(

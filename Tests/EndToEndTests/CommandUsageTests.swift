@@ -3,9 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Commands without a broker.
+    /// Tests of commands without a broker.
     @Suite struct CommandUsageTests {
-        /// The exit code, a command line with ␣ for a space within an argument, and words of the answer.
+        /// Each line has the exit code, a command line (with ␣ for a space within an argument), and words of the
+        /// output.
         private static let mistakes = """
             64 | schema reslt | there is no schema "reslt"; did you mean result?
             64 | schema --all | unknown option "--all"
@@ -100,14 +101,14 @@ extension EndToEnd {
             """.split(separator: "\n").map(String.init)
 
         @Test(.needs(.worker), arguments: mistakes)
-        func `Mistakes get one line`(mistake: String) throws {
+        func `Each mistake is reported in one line`(mistake: String) throws {
             let parts = mistake.components(separatedBy: " | ")
             let arguments = parts[1].split(separator: " ").map { String($0).replacing("␣", with: " ") }
             let ended = try Scene.worker("", arguments).expect(try #require(Int32(parts[0])), parts[2])
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
         }
 
-        /// A closed pipe is no failure, but a truncated file is.
+        /// A closed pipe is not a failure, but a truncated file is.
         @Test(
             .needs(.worker),
             arguments: [
@@ -122,14 +123,14 @@ extension EndToEnd {
             #expect(!words.isEmpty || ended.text == "", "\(ended.text)")
         }
 
-        @Test(.needs(.worker)) func `A payload is waited for until the deadline`() throws {
+        @Test(.needs(.worker)) func `Send waits for a payload until the deadline`() throws {
             let scene = try Scene(withoutBroker: "payload")
             #expect(mkfifo(scene.file("pipe"), 0o600) == 0)
             try Scene.worker("send -c none -t 00 --deadline 300ms --payload @\(scene.file("pipe"))")
                 .expect(1, "the end of the input did not arrive in time")
         }
 
-        @Test(.needs(.worker)) func `A broker that does not answer is named after two seconds`() throws {
+        @Test(.needs(.worker)) func `A broker that does not answer is reported after two seconds`() throws {
             let ended = try Scene.worker("tail results --bootstrap-servers 127.0.0.1:1 --topic t --from end").expect(1)
             let lines = ended.text.split(separator: "\n")
             #expect(lines.count == 2, "\(ended.text)")
@@ -155,7 +156,7 @@ extension EndToEnd {
             arguments: [
                 "run", "check", "send", "channels", "tail", "replay", "feedback", "schema", "demo", "simulate",
             ])
-        func `Help tells its options`(command: String) throws {
+        func `Help lists the options of each command`(command: String) throws {
             let help = try Scene.worker("\(command) --help").expect(
                 0, "Usage: apns-worker \(command)", "\nExample: apns-worker \(command) ")
             #expect(try Scene.worker("help \(command)").text == help.text)

@@ -12,7 +12,7 @@ struct Configuration {
     var port = 443
     var environment = "production"
     var keyFile = "AuthKey_SIMULATOR1.p8"
-    /// Empty: none.
+    /// The CA file, or empty for none.
     var caFile = "ca.pem"
     var admin = "off"
     var sessionTimeout = "6s"
@@ -20,10 +20,10 @@ struct Configuration {
     var kafka = ""
     var resultKeys = ""
     var unregisteredKeys = ""
-    /// `requests.topics`, if it is more than the one topic.
+    /// The value of `requests.topics` if there are several topics.
     var requestTopics = ""
     var apps = ""
-    /// The whole list of apps, instead of these, as YAML.
+    /// The complete list of apps in YAML, instead of the ones above.
     var allApps: String?
     /// Further keys of the first app, as YAML.
     var appKeys = ""
@@ -46,10 +46,10 @@ struct Configuration {
         retries = "tiers: {1s: \(retry)}, max_attempts: 1"
     }
 
-    /// Further keys of a section that has some.
+    /// Returns further keys for a section that already has some.
     private static func also(_ keys: String) -> String { keys.isEmpty ? "" : ", " + keys }
 
-    /// The app, or one like it with another name and bundle id.
+    /// Returns the app, or a similar one with another name and bundle id.
     func app(
         named name: String, bundle: String? = nil, port other: Int? = nil, environment otherEnvironment: String? = nil
     ) -> String {

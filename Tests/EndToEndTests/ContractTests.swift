@@ -4,16 +4,16 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Every outcome, member and header in every topic.
+    /// Tests every outcome, member and header in every topic.
     @Suite struct ContractTests {
-        /// The tiers, in seconds. A user's tiers come one after the other from 30 s on: `1 30 31` shows that, in two
-        /// minutes.
+        /// The tiers' delays in seconds. Users' tiers are used one after the other from 30 s on. `1 30 31` tests that
+        /// in two minutes.
         static let tiers = (ProcessInfo.processInfo.environment["APNS_WORKER_E2E_TIERS"] ?? "1 3")
             .split(separator: " ").compactMap { Int($0) }
         private static let deadLetterBytes = 20_000
 
         @Test(.needs(.worker, .broker, .python), arguments: [false, true])
-        func `Every member and header is as the contract says`(hasOtherSettings: Bool) throws {
+        func `Every member and header agrees with the contract`(hasOtherSettings: Bool) throws {
             let scene = try Scene("contract")
             let tiers = try prepare(scene)
             _ = try scene.startSimulator()
@@ -28,16 +28,16 @@ extension EndToEnd {
             try compare(scene, tiers, hasOtherSettings ? ["--other"] : [])
         }
 
-        /// Records in a tier that the configuration no longer names are still sent when they are due.
+        /// Records in a tier that was removed from the configuration are still sent when they are due.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `A tier taken out is read until it is empty`() throws {
+        func `A removed tier is read until it is empty`() throws {
             let scene = try Scene("left")
             let left = "\(scene.name).left"
             try scene.create(left)
             let kept = scene.configuration.retries
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 6s: \(left)}"
             let first = try scene.startWorker()
-            // Each is answered TooManyRequests once.
+            // Each token is answered TooManyRequests once.
             let tokens = deviceTokens(100, "fa1742911")
             try scene.send(to: tokens)
             try scene.await(left, holds: tokens.count, of: first)
@@ -47,7 +47,7 @@ extension EndToEnd {
             let second = try scene.startWorker()
             try second.waitFor("removed retry topic found, reading its remaining records topic=\(left)")
             try scene.finish(second, retryTopics: [left])
-            // By their own delay, not by those that are still configured.
+            // The removed tier's own delay applies, not that of a configured tier.
             let due = try scene.records(of: left, "%k %h").compactMap { line in
                 try #require(line.firstMatch(of: /^(\S+) .*push-retry-due-ms=(\d+)/)).output
             }
@@ -66,7 +66,7 @@ extension EndToEnd {
             #expect(!third.text.contains(left), "\(third.text)")
         }
 
-        /// Creates the tiers' topics, and a dead-letter topic that takes only short records.
+        /// Creates the tiers' topics, and a dead-letter topic that accepts only short records.
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
             scene.configuration.deadLetters = "\(scene.name).short"

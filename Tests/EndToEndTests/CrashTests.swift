@@ -3,15 +3,15 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Records at which the worker dies. The product has no such record: a library that is loaded before it dies for it
-    /// (`Books/poison.c`).
+    /// Tests of records at which the worker crashes. The product has no such record, so a preloaded library crashes at
+    /// a certain word (`Books/poison.c`).
     @Suite struct CrashTests {
-        /// In the payload (`read`), or in the device token (`send`).
+        /// The word at which the library crashes, in the payload (`read`) or in the device token (`send`).
         private static let word = "badbadbadbadbadbadbadbadbadbad"
 
-        /// Three workers, 5,000 records, one of which kills the worker that reads it.
+        /// Three workers read 5,000 records, one of which crashes the worker that reads it.
         @Test(.needs(.worker, .broker, .kcat, .clang))
-        func `One record kills no other notification`() throws {
+        func `A record that crashes the worker loses no other notification`() throws {
             let scene = try Scene("crashed", partitions: 6)
             _ = try scene.startSimulator("--latency", "20ms")
             scene.configuration.admin = "127.0.0.1:0"
@@ -34,7 +34,7 @@ extension EndToEnd {
             #expect(letters.count == 1, "\(letters)")
             let letter = try #require(letters.first)
             #expect(letter.contains("push-dlq-reason=worker-crashed") && letter.contains(Self.word))
-            // The supervisor of the worker that died logged the place twice and lives on; no other worker died.
+            // The supervisor of that worker logged the place twice and is still running. No other worker crashed.
             let place = try #require(died.text.firstMatch(of: /died of SIG\w+ at record (\S+);/)).1
             #expect(died.text.ranges(of: "died of").count == 2)
             #expect(place.hasPrefix("\(scene.configuration.requests)/"))
@@ -50,7 +50,7 @@ extension EndToEnd {
             try pages.await("/metrics", says: "\napns_worker_crashes_total 2\n")
             try pages.await("/status", says: "\"condemned\":[\"\(place)\"]")
 
-            // Every partition is read on.
+            // All partitions are still read.
             try write(300, from: 100_000, in: scene)
             try scene.settle(died)
             for worker in workers { try scene.stop(worker) }
@@ -59,7 +59,7 @@ extension EndToEnd {
         @Test(
             .needs(.worker, .broker, .kcat, .clang),
             arguments: [("read", "abort"), ("read", "stack"), ("read", "kill"), ("send", "segv"), ("send", "kill")])
-        func `A record that kills twice is a dead letter, however and on whichever thread`(
+        func `A record that crashes the worker twice is a dead letter, in any way and on any thread`(
             at place: String, by way: String
         ) throws {
             let scene = try Scene("died-\(place)-\(way)", partitions: 1)
@@ -70,7 +70,8 @@ extension EndToEnd {
             #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
             guard way == "abort" else { return try scene.stop(worker) }
 
-            // The same offset of a recreated topic is another record: it is given up after two deaths of its own.
+            // The same offset of the recreated topic is another record, which becomes a dead letter only after two
+            // crashes of its own.
             try scene.awaitResults(19, of: worker)
             try scene.delete(scene.configuration.requests)
             try scene.create(scene.configuration.requests)
@@ -82,7 +83,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat, .clang))
-        func `A worker that dies while it stops is not started again`() throws {
+        func `A worker that crashes while it stops is not restarted`() throws {
             let scene = try Scene("stopped", partitions: 1)
             let worker = try start(in: scene, at: "read", by: "stop")
             try write(20, poisonAt: 10, in: scene)
@@ -91,10 +92,10 @@ extension EndToEnd {
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
         }
 
-        /// Restarts back off, because no record causes the deaths. A stop ends the waiting.
+        /// Restarts back off, because no record causes the crashes. A stop ends the backoff.
         @Test(
             .needs(.worker, .broker, .clang), arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
-        func `Restarts after deaths at no record back off`(at place: String, by way: String) throws {
+        func `Restarts after crashes at no record back off`(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
             let worker = try start(in: scene, at: place, by: way)
             for next in ["starting it again\n", "starting it again in 1 s\n", "in 2 s\n", "in 4 s\n"] {
@@ -107,7 +108,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A worker that is killed is started again, and dies with its supervisor`() throws {
+        func `A killed worker is restarted, and ends with its supervisor`() throws {
             let scene = try Scene("killed", partitions: 1)
             _ = try scene.startSimulator("--latency", "20ms")
             let worker = try scene.startAssignedWorker()
@@ -123,12 +124,12 @@ extension EndToEnd {
             let second = try worker.workerID
             #expect(second != first && second != worker.processID)
             worker.signal(SIGKILL)
-            // The wait includes the end of all output, so the worker is gone as well.
+            // `wait` includes the end of all output, so the worker has ended as well.
             #expect(try worker.wait() == .signalled(SIGKILL))
         }
 
         @Test(.needs(.worker, .broker, .clang))
-        func `With crash: core the first death ends the process`() throws {
+        func `With crash: core the first crash ends the process`() throws {
             let scene = try Scene("core", partitions: 1)
             scene.configuration.more = "crash: core"
             let worker = try start(in: scene, at: "dial", by: "abort")
@@ -136,9 +137,9 @@ extension EndToEnd {
             #expect(!worker.text.contains("died of"))
         }
 
-        // MARK: Parts
+        // MARK: Shared functions
 
-        /// Starts a static member that dies where the record says.
+        /// Starts a static member that crashes at the given place.
         private func start(
             _ name: String = "one", in scene: Scene, at place: String, by way: String = "trap"
         ) throws -> ChildProcess {
@@ -156,7 +157,8 @@ extension EndToEnd {
                 ])
         }
 
-        /// Writes plain records, each for a device of its own; one has the word in payload and device token.
+        /// Writes plain records, each for another device. The poisonous one has the word in its payload and device
+        /// token.
         private func write(_ count: Int, poisonAt poison: Int? = nil, from first: Int = 0, in scene: Scene) throws {
             try scene.kcat(
                 (first..<first + count).map { number in

@@ -4,7 +4,8 @@ import Testing
 
 extension EndToEnd {
     @Suite struct DeliveryTests {
-        /// Both forms, fan-outs (up to 10,000 in a long run), each of Apple's 32 reasons, 1 % malformed.
+        /// The records have both forms, fan-outs (up to 10,000 in a long run), and each of Apple's 32 reasons. 1 % are
+        /// malformed.
         @Test(.needs(.worker, .broker, .python))
         func `Every record ends in one result for each notification or one dead letter`() throws {
             let scene = try Scene("delivery")
@@ -14,22 +15,22 @@ extension EndToEnd {
             try scene.finish(worker)
             try scene.audit("--simulator", simulator.control)
 
-            // The audit itself: with one result withheld, it must find that.
+            // The audit itself is tested: it must detect one withheld result.
             try scene.tryBooks("audit", ["--simulator", simulator.control, "--withhold", "77"])
                 .expect(1, "FOUND 1 x LOST: no result")
         }
 
-        /// Books that agree are altered, one fault at a time.
+        /// Correct books are altered, one fault at a time.
         @Test(.needs(.python))
-        func `The audits find each kind of fault`() throws {
+        func `The audits detect each kind of fault`() throws {
             let ended = try Scene.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
             ended.expect(0)
         }
 
-        /// Some requests make the server close, cut or reset its connections, or leave them unanswered. All are sent
-        /// again, and what may have been accepted twice is marked.
+        /// Some requests make the server close, cut or reset its connections, or not answer. All are sent again, and
+        /// those that may have been accepted twice are marked as in doubt.
         @Test(.needs(.worker, .broker, .python))
-        func `Lost connections lose nothing`() throws {
+        func `Lost connections lose no notification`() throws {
             let scene = try Scene("faults")
             let simulator = try scene.startSimulator()
             scene.configuration.more = "delivery: {response_timeout: 2s}"

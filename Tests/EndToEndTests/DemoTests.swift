@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `apns-worker demo`: no broker is needed, it has one of its own.
+    /// Tests of `apns-worker demo`, which needs no broker because it includes one.
     @Suite struct DemoTests {
         @Test(.needs(.worker))
         func `The books agree`() throws {
@@ -10,7 +10,7 @@ extension EndToEnd {
             #expect(try demo.wait() == .exited(0), "\(demo.text)")
             #expect(demo.text.contains("The books agree."))
             #expect(demo.text.contains("10,000 of 10,000 settled"))
-            // Nothing is warned of, and no line of progress says what the one before said.
+            // There is no warning, and no line of progress repeats the one before.
             let lines = demo.text.split(separator: "\n")
             #expect(!lines.contains { $0.contains(" warning ") }, "\(demo.text)")
             #expect(!zip(lines, lines.dropFirst()).contains { $0 == $1 }, "\(demo.text)")
@@ -22,7 +22,7 @@ extension EndToEnd {
                 ("3000 --withhold 7", 1, "The books differ in 1:"),
                 ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The books agree."),
             ] as [(String, Int32, String)])
-        func `A withheld result is noticed, and faults are survived`(options: String, status: Int32, text: String)
+        func `A withheld result is detected, and faults lose nothing`(options: String, status: Int32, text: String)
             throws
         {
             let demo = try ChildProcess(

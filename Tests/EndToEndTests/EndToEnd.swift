@@ -2,12 +2,13 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The built worker as a process between a real broker and a real server, with producers of other projects.
+/// Tests of the built worker as a process, with a real broker, a real server and producers of other projects.
 @Suite(.places, .timeLimit(.minutes(20))) enum EndToEnd {
-    /// This many tests at once keep two cores busy: most of them wait for a broker, a server or the clock.
+    /// The number of concurrent tests. This many keep two cores busy, because most tests wait for a broker, a server or
+    /// the clock.
     fileprivate static let places = Waiting(atOnce: 16)
 
-    /// Tests that stop and freeze a broker, one after the other (`KafkaBroker.expendable`).
+    /// Tests that stop and freeze a broker (`KafkaBroker.expendable`). They run one after the other.
     @Suite(.serialized) enum Outages {}
 }
 
@@ -16,10 +17,10 @@ extension Trait where Self == Waiting {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// A test that stops its broker, or takes rights away at it.
+    /// A test that stops its own broker or revokes rights there.
     static var ownBroker: Self { .enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker of its own") }
 
-    /// A test of minutes: `Docker/test --all` runs it.
+    /// A test that takes minutes. `Docker/test --all` runs it.
     static var long: Self {
         .enabled(if: Long.isWanted, "long; Docker/test --all runs it")
     }

@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// A broker that takes requests and answers none, by a proxy before it (`Books/kafka_proxy.py`).
+    /// A broker that accepts requests and does not answer, simulated by a proxy (`Books/kafka_proxy.py`).
     @Suite struct FalseAnswersTests {
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: [("fetch", "1"), ("produce", "0")])
-        func `A connection that answers nothing is named`(kind: String, apiKey: String) throws {
+        func `A connection without answers is reported`(kind: String, apiKey: String) throws {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
             try proxy.waitFor("\n")

@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Faults at the start: one line of the log names each.
+    /// Tests of faults at the start. One log line reports each of them.
     @Suite struct FaultyStartTests {
-        /// Before the worker itself handles signals. It waits for its configuration, from a pipe without a writer.
+        /// The worker does not handle signals yet, because it waits for its configuration from a pipe without a writer.
         @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func `A signal during the start`(number: Int32) throws {
+        func `A signal during the start is handled`(number: Int32) throws {
             let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
             try #require(mkfifo(pipe, 0o600) == 0)
             defer { unlink(pipe) }
@@ -15,7 +15,7 @@ extension EndToEnd {
             try eventually("the worker below its supervisor", of: run) { try run.workerID != run.processID }
             run.signal(number)
             if number == SIGHUP {
-                // Not a configuration.
+                // This text is not a valid configuration.
                 try "kafka: [".write(toFile: pipe, atomically: false, encoding: .utf8)
                 #expect(try run.wait() == .exited(78))
             } else {
@@ -23,9 +23,10 @@ extension EndToEnd {
             }
         }
 
-        /// While libraries are initialized. As process 1 of a container it would not get the signal by default.
+        /// The signal arrives while libraries are initialized. Process 1 of a container would not receive it by
+        /// default.
         @Test(.needs(.worker, .clang), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func `A signal before the start`(number: Int32) throws {
+        func `A signal before the start is handled`(number: Int32) throws {
             let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
             defer { unlink(name) }
             let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, Scene.book("early.c")])
@@ -36,9 +37,9 @@ extension EndToEnd {
                     environment: ["LD_PRELOAD": name, "EARLY_SIGNAL": "\(number)"]
                 ).wait()
             }
-            // SIGHUP is kept until there is something to reload; a signal to stop ends the worker in order.
+            // SIGHUP stays pending until there is something to reload. A stop signal ends the worker in order.
             #expect(try run("run") == .exited(number == SIGHUP ? 78 : 0))
-            // Other commands end by the signal, as always.
+            // Other commands end by the signal as usual.
             #expect(try run("check") == .signalled(number))
         }
 
@@ -52,7 +53,7 @@ extension EndToEnd {
 
         static let deadPort = Ports.claim()
 
-        /// The files `garbage.p8` and `server.pem` are made beside the configuration.
+        /// The faults. The files `garbage.p8` and `server.pem` are created beside the configuration.
         static let faults = [
             Fault(name: "a key that does not exist", words: ["conections", "connections"]) {
                 $0.more = "conections: 3"
@@ -82,7 +83,7 @@ extension EndToEnd {
             ) { $0.caFile = "server.pem" },
         ]
 
-        /// Up to the hard limit. A line says so where that is too low.
+        /// The limit is raised up to the hard limit. A log line reports if that is too low.
         @Test(.needs(.worker, .broker), arguments: [true, false])
         func `The limit of descriptors is raised`(isEnough: Bool) throws {
             let scene = try Scene("descriptors", partitions: 1)
@@ -104,9 +105,9 @@ extension EndToEnd {
             #expect(worker.text.contains("descriptor limit too low") != isEnough)
         }
 
-        /// All at once, because most of the time is spent in waiting for the next try.
+        /// All faults are tested at once, because most of the time is spent waiting for the next attempt.
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `One line names what is wrong`() throws {
+        func `One line reports each fault`() throws {
             let sound = try Scene("sound")
             _ = try sound.startSimulator()
             try sound.check().expect(0)
@@ -114,7 +115,7 @@ extension EndToEnd {
             try sound.write(
                 "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
 
-            // The scenes are kept, because they remove their folders at their end.
+            // The scenes are kept, because they remove their folders when they are deallocated.
             let started = try Self.faults.map { fault in
                 let scene = try Scene(sharingTopicsOf: sound)
                 fault.arrange(&scene.configuration)
@@ -139,12 +140,12 @@ extension EndToEnd {
             }
         }
 
-        /// Without APNs there is no result: `send` asks the worker why.
+        /// Without APNs there is no result, so `send` asks the worker for the reason.
         @Test(.needs(.worker, .broker, .python))
-        func `send says what keeps its worker from sending`() throws {
+        func `send reports why its worker does not send`() throws {
             let scene = try Scene("cutoff", partitions: 1)
             _ = try scene.startSimulator()
-            // `send` finds the pages by the configuration.
+            // `send` finds the admin pages by the configuration.
             let admin = Ports.claim()
             scene.configuration.port = Ports.claim()
             scene.configuration.admin = "127.0.0.1:\(admin)"

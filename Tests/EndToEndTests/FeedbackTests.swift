@@ -2,11 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A dead token: a number, in as many digits as a token has.
+/// Returns a dead token: a number with as many digits as a token.
 private func token(_ number: Int) -> String { hex(number, digits: 64) }
 
 extension Scene {
-    /// Has the feedback of an app read.
+    /// Makes the worker read an app's feedback.
     fileprivate func readFeedback(port: Int, interval: String) {
         configuration.apps = """
               - name: old
@@ -22,14 +22,14 @@ extension Scene {
             """
     }
 
-    /// Starts a simulator whose feedback service tells so many tokens, the first one made of a number.
+    /// Starts a simulator whose feedback service returns `count` tokens, made from numbers beginning with `first`.
     fileprivate func startFeedback(_ count: Int, from first: Int = 0, port: Int) throws -> RunningSimulator {
         try startOtherSimulator(
             arguments: ["--feedback", "\(port)"]
                 + (first..<first + count).flatMap { ["--feedback-token", "\(token($0))@\(1_700_000_000 + $0)"] })
     }
 
-    /// Each of so many numbers is there once, and names the app.
+    /// Expects one record for each of these numbers, with the name of the app.
     fileprivate func expectDeadTokens(_ count: Int) throws {
         let dead = try records(of: configuration.unregistered, "%k %s")
         #expect(dead.map { $0.prefix(64) }.sorted() == (0..<count).map { token($0)[...] })
@@ -38,14 +38,14 @@ extension Scene {
 }
 
 extension EndToEnd {
-    /// The feedback service beside a running worker, and the command that reads it. `FeedbackReaderTests` has brokers
-    /// that are away.
+    /// Tests of the feedback service with a running worker, and of the command that reads it. `FeedbackReaderTests`
+    /// also test unavailable brokers.
     @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
-        func `A worker writes the tokens of the service`() throws {
+        func `A worker writes the service's tokens`() throws {
             let scene = try Scene("feedback")
             let count = 1_000
-            // It comes back at its port.
+            // The service will restart on the same port.
             let port = Ports.claim()
             let first = try scene.startFeedback(count, port: port)
             scene.readFeedback(port: port, interval: "1s")
@@ -53,7 +53,7 @@ extension EndToEnd {
             let tokens = "apns_worker_feedback_tokens_total{app=\"old\"}"
             try pages.await("/metrics", says: "\(tokens) \(count)\n")
             try scene.expectDeadTokens(count)
-            // Read again each second, and told nothing.
+            // The service is read again each second, and returns nothing.
             let again = try pages.await("/metrics") {
                 $0.1.contains(/feedback_reads_total\{app="old",outcome="complete"\} ([3-9]|\d\d)/)
             }
@@ -67,7 +67,7 @@ extension EndToEnd {
             try pages.await("/metrics", says: "\(tokens) \(count + 10)\n")
             try pages.await("/status") { !$0.1.contains("feedback cannot be read") }
 
-            // Another service, by SIGHUP, and then none.
+            // A SIGHUP changes the service, and a second one removes it.
             let other = try scene.startFeedback(1, from: count + 10, port: 0)
             scene.readFeedback(port: try other.feedbackPort(), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
@@ -81,16 +81,16 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `The command reads once`() throws {
+        func `The command reads the service once`() throws {
             let scene = try Scene("feedback")
             try scene.configure()
             try scene.command("feedback").expect(78, "no app of the configuration has binary.feedback")
             _ = try scene.startSimulator()
-            // Nothing listens there in the end.
+            // In the end, nothing listens on this port.
             let port = Ports.claim()
             let simulator = try scene.startFeedback(1_000, port: port)
             scene.readFeedback(port: port, interval: "0")
-            // Only connected to: the service still has its list.
+            // The check connects but does not read, so no token is deleted from the list.
             let words =
                 "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port); TLS and certificate not tried"
             #expect(try scene.check().text.contains(words))
@@ -99,7 +99,7 @@ extension EndToEnd {
             #expect(first.text == "old: 1000 dead tokens written to \(scene.configuration.unregistered)\n")
             try scene.expectDeadTokens(1_000)
             try scene.command("feedback").expect(0, "old: 0 dead tokens")
-            // The service is gone; then Kafka is not there, so that no service is asked.
+            // First the service is stopped. Then Kafka is unreachable, so no service is read.
             try simulator.process.stop()
             try scene.command("feedback").expect(1, "Connection refused")
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"

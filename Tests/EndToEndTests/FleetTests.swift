@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by
-    /// the server's own count, what is sent twice.
+    /// Workers of one group join late, and leave in the middle of large envelopes. The audit detects lost notifications
+    /// and, by the server's count, duplicates.
     @Suite struct FleetTests {
         @Test(.needs(.worker, .broker, .python))
-        func `Two join late and two leave`() throws {
+        func `Two workers join late and two leave`() throws {
             let fleet = try Fleet("three")
             try fleet.join("first")
             try fleet.join("second", after: 0.02)
@@ -17,9 +17,9 @@ extension EndToEnd {
             try fleet.finish()
         }
 
-        /// A static member that comes back under its name has its partitions at once; the other never stops.
+        /// A static member that returns under its name has its partitions at once. The other member never stops.
         @Test(.needs(.worker, .broker, .python))
-        func `A static member comes back`() throws {
+        func `A static member returns`() throws {
             let fleet = try Fleet("static")
             try fleet.join("first", kafka: "group_instance_id: first")
             let second = try fleet.join("second", after: 0.02, kafka: "group_instance_id: second")
@@ -29,9 +29,10 @@ extension EndToEnd {
             try fleet.finish()
         }
 
-        /// The successor repeats what was in flight or settled since the last commit, and marks each as in doubt.
+        /// The next owner repeats notifications that were in flight or settled since the last commit, and marks each as
+        /// in doubt.
         @Test(.needs(.worker, .broker, .python))
-        func `A killed member's successor repeats what was in flight`() throws {
+        func `A killed member's successor repeats notifications in flight`() throws {
             let fleet = try Fleet("killed")
             try fleet.join("first", kafka: "group_instance_id: first")
             try fleet.end("first", by: "KILL")
@@ -39,8 +40,9 @@ extension EndToEnd {
             try fleet.finish("--crashed", "--repeats-at-most", "\(Fleet.notifications / 8)")
         }
 
-        /// Two members have one name by mistake: the broker fences the first one for good. Requests on its connections
-        /// settle and have results; the other member repeats, marked, what the first could not commit.
+        /// Two members have the same name by mistake, so the broker fences the first one permanently. Requests on its
+        /// connections settle and have results. The other member repeats the notifications that the first one could not
+        /// commit, marked as in doubt.
         @Test(.needs(.worker, .broker, .python))
         func `A fenced member lets its requests settle`() throws {
             let fleet = try Fleet("fenced")
@@ -53,7 +55,8 @@ extension EndToEnd {
             try fleet.finish("--crashed", "--repeats-at-most", "\(Fleet.notifications / 8)")
         }
 
-        /// On a newer librdkafka, because with 2.0.2 a commit during such a rebalance can lose the assignment.
+        /// This test uses a newer librdkafka, because with 2.0.2 a commit during such a rebalance can lose the
+        /// assignment.
         @Test(.needs(.worker, .broker, .python), .long)
         func `Partitions move one by one on a newer client library`() throws {
             let newer = ["LD_LIBRARY_PATH": try NewerClientLibrary.folder()]
@@ -66,11 +69,11 @@ extension EndToEnd {
     }
 }
 
-/// Workers of one group over one topic. Half of the notifications come one by one, the other half in twenty large
-/// envelopes. The server is slow until all workers came and left, so that envelopes are in flight for about ten
-/// seconds.
+/// Workers of one group with one topic. Half of the notifications are single records, and the other half are twenty
+/// large envelopes. The server is slow until all workers have joined and left, so that envelopes are in flight for
+/// about ten seconds.
 final class Fleet {
-    /// The full size is 400,000, whose envelopes have 10,000 tokens.
+    /// The number of notifications. The full size is 400,000 with envelopes of 10,000 tokens.
     static let notifications =
         Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_FLEET"] ?? "") ?? (Long.isWanted ? 12_000 : 6_000)
     private static let envelopes = 20
@@ -81,7 +84,7 @@ final class Fleet {
 
     init(_ label: String) throws {
         scene = try Scene(label, partitions: 8)
-        // Of each of the four connections that a worker has.
+        // The limit applies to each of a worker's four connections.
         let streams = max(4, min(200, Self.notifications / 1_000))
         simulator = try scene.startSimulator("--latency", "200ms", "--streams", "\(streams)")
         try scene.produce(
@@ -92,8 +95,8 @@ final class Fleet {
     /// Starts a worker, and returns it when it has partitions.
     ///
     /// - Parameters:
-    ///   - share: Of the notifications, that the server must have seen before.
-    ///   - kafka: Keys of the section `kafka`.
+    /// - share: the fraction of the notifications that the server must have received before.
+    /// - kafka: keys of the section `kafka`.
     @discardableResult
     func join(
         _ name: String, after share: Double = 0, kafka: String = "", environment: [String: String] = [:]
@@ -120,7 +123,7 @@ final class Fleet {
         }
     }
 
-    /// The partitions that were assigned to this member last.
+    /// Returns the partitions that were last assigned to this member.
     private func partitions(of name: String, _ worker: ChildProcess) -> [Int] {
         var assigned: [(time: Substring, name: String, partitions: [Int])] = []
         for (member, process) in members.merging([name: worker], uniquingKeysWith: { $1 }) {

@@ -3,15 +3,15 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Through tinyproxy.
+    /// Tests with tinyproxy.
     @Suite struct ForeignProxyTests {
-        /// A proxy that takes one user, and CONNECT to one port.
+        /// A proxy that accepts one user, and CONNECT to one port.
         private struct Proxy {
             let process: ChildProcess
             let host: String
             let port: Int
 
-            /// Its address in a URL.
+            /// Its address as in a URL.
             var address: String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
             init(in scene: Scene, host: String, allowing allowed: Int) throws {
@@ -31,13 +31,13 @@ extension EndToEnd {
             }
         }
 
-        /// Its refusals are understood. `ProxyTests` has more of them.
+        /// The refusals of the proxy are reported. `ProxyTests` has more of them.
         @Test(.needs(.worker, .tinyproxy), arguments: ["127.0.0.1", "::1"])
-        func `A proxy is used with the right password only`(host: String) throws {
+        func `A proxy is used only with the right password`(host: String) throws {
             let scene = try Scene(withoutBroker: "proxy")
             let simulator = try scene.startSimulator()
             let proxy = try Proxy(in: scene, host: host, allowing: simulator.port)
-            /// A refused worker tries again until the deadline, and then says the reason.
+            /// Sends through the proxy. A refused command retries until the deadline, and then reports the reason.
             func send(_ credentials: String, to port: Int, deadline: String = "2s") throws -> Scene.Finished {
                 scene.configuration.proxy = "http://\(credentials)\(proxy.address)"
                 scene.configuration.port = port
@@ -46,15 +46,16 @@ extension EndToEnd {
                 return ended
             }
             try send("worker:pass9word@", to: simulator.port, deadline: "60s").expect(0, " accepted     200 ")
-            // There is no broker.
+            // The check reports that there is no broker.
             try scene.check().expect(
                 1, "localhost:\(simulator.port) reached through the proxy \(proxy.address), TLSv1.3")
             let named = "proxy \(proxy.address): refused to connect to localhost:"
             try send("", to: simulator.port)
-                .expect(1, named, ": 407 ", "(it wants a user and a password: http://user:password@host:port)")
-            // tinyproxy says 401, against RFC 9110, 15.5.8.
-            try send("worker:wrong@", to: simulator.port).expect(1, named, "(it does not take the user and password")
-            try send("worker:pass9word@", to: Ports.claim()).expect(1, ": 403 ", "(its rules allow no CONNECT to port")
+                .expect(1, named, ": 407 ", "(it requires a user and a password: http://user:password@host:port)")
+            // tinyproxy answers 401, contrary to RFC 9110, section 15.5.8.
+            try send("worker:wrong@", to: simulator.port).expect(
+                1, named, "(it rejected the configured user and password")
+            try send("worker:pass9word@", to: Ports.claim()).expect(1, ": 403 ", "(its rules forbid CONNECT to port")
         }
     }
 }

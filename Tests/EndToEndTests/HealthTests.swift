@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Problems with Kafka are named while they last.
+    /// Problems with Kafka are reported while they last.
     @Suite(.ownBroker)
     struct HealthTests {
         @Test(.needs(.worker, .broker, .python))
-        func `A request topic that may not be read is named from the start until it may`() throws {
+        func `A request topic without a read permission is reported from the start until it is granted`() throws {
             let (scene, broker) = try Scene.protected("unread")
             let topic = scene.configuration.requests
             try broker.deny(.read, .topic(topic))
@@ -23,7 +23,7 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// librdkafka 2.0.2 never ends a client after that.
+        /// After this fault, librdkafka 2.0.2 never finishes destroying a client.
         @Test(.needs(.worker, .broker, .python))
         func `The process ends after a topic's permission was lost`() throws {
             let (scene, broker) = try Scene.protected("stuck")

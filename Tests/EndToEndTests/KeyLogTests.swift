@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `--keylog`, and the frames of log level trace.
+    /// Tests of `--keylog`, and of the frames at log level trace.
     @Suite struct KeyLogTests {
-        /// The number of connections whose secrets are in the file. Each line of an NSS key log is label, random,
-        /// secret.
+        /// Returns the number of connections whose secrets are in the file. Each line of an NSS key log has a label,
+        /// the client's random and a secret.
         private static func connections(_ path: String) throws -> Int {
             let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
             for line in lines {
@@ -29,7 +29,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `A worker logs its secrets, and at level trace the head of each frame`() throws {
+        func `A worker logs its secrets, and each frame's head at level trace`() throws {
             let scene = try Scene("keylog")
             let simulator = try scene.startSimulator("--fault", "goaway:Shutdown@500")
             try scene.produce(1_000, "--plain")

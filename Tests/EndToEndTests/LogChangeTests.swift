@@ -3,12 +3,12 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Topics that are deleted or recreated under a running worker, and transactions.
+    /// Tests of topics that are deleted or recreated while a worker runs, and of transactions.
     @Suite struct LogChangeTests {
-        /// The client asks for the topics' metadata so often, by default every ten seconds.
+        /// The interval at which the client refreshes topic metadata, which is ten seconds by default.
         private static let refreshes = "librdkafka: {topic.metadata.refresh.interval.ms: 1000}"
 
-        /// Apple is slow while the topic is recreated. What is in flight then belongs to records that are gone.
+        /// APNs is slow while the topic is recreated. Requests in flight then belong to records that no longer exist.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A topic that is recreated while requests are in flight is read from its beginning`() throws {
             let scene = try Scene("inflight", partitions: 1)
@@ -21,11 +21,12 @@ extension EndToEnd {
             try simulator.set("latency=10m")
             try scene.send(to: deviceTokens(50))
             try simulator.awaitRequests(80)
-            // The new log ends below what was committed of the old one.
+            // The new log ends below the offset committed for the old one.
             try scene.change("remake", scene.configuration.requests, "1", "20", "ff", "0")
-            // From the next request on; requests in flight keep their latency.
+            // This applies to later requests. Requests in flight keep their latency.
             try simulator.set("latency=0")
-            // librdkafka may lose the group then, which ends the worker: it is started again by what runs it.
+            // librdkafka may lose the group then, which ends the worker. The test starts it again, as a service manager
+            // would.
             try eventually("results of the new topic") {
                 try worker.ended != nil
                     || Set(scene.records(of: scene.configuration.results, "%k")).count { $0.hasPrefix("ff") } == 20
@@ -37,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A deleted topic holds up no other`() throws {
+        func `A deleted topic delays no other`() throws {
             let scene = try Scene("gone")
             let other = "\(scene.name).other"
             try scene.create(other)
@@ -48,7 +49,7 @@ extension EndToEnd {
             try scene.send(to: deviceTokens(40, "11"), in: other)
             try scene.awaitResults(80, of: worker)
             try scene.delete(other)
-            // Before and after the worker has noticed.
+            // These are sent before and after the worker has noticed.
             try scene.send(to: deviceTokens(4, "22"))
             try scene.awaitResults(84, of: worker)
             try pages.await("/status", says: "create topic \(other)")
@@ -58,19 +59,19 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A deleted result topic holds up only what needs it`() throws {
+        func `A deleted result topic delays only results for it`() throws {
             let scene = try Scene("unwritable", partitions: 2)
             let worker = try scene.startWorker()
             try scene.send(to: deviceTokens(10))
             try scene.awaitResults(10, of: worker)
             try scene.delete(scene.configuration.unregistered)
-            // Answered 410 Unregistered.
+            // These tokens are answered 410 Unregistered.
             try scene.send(to: deviceTokens(4, "fa1741010"))
             try worker.waitFor("create topic \(scene.configuration.unregistered)")
             try scene.send(to: deviceTokens(40, "22"))
-            // Nothing creates the topic again before these results are there.
+            // The topic is not created again before these results are written.
             try scene.awaitResults(50, of: worker)
-            // A broker that creates topics by itself may have done so already.
+            // A broker that creates topics automatically may already have done so.
             _ = try? scene.create(scene.configuration.unregistered)
             try scene.await(scene.configuration.unregistered, holds: 4, of: worker)
             try scene.awaitResults(54, of: worker)
@@ -83,15 +84,15 @@ extension EndToEnd {
             try scene.change("transactions", scene.configuration.requests, "0", "400")
             let worker = try scene.startWorker()
             try scene.awaitResults(1_500, of: worker)
-            // The log ends with the marker of a transaction, which is no record.
+            // The log ends with a transaction marker, which is not a record.
             try scene.settle(worker)
             #expect(try scene.resultsWithKcat().count == 1_500)
             try scene.stop(worker)
         }
 
-        /// As `kafka-consumer-groups --reset-offsets --shift-by -100` does.
+        /// The test does the same as `kafka-consumer-groups --reset-offsets --shift-by -100`.
         @Test(.needs(.worker, .broker, .kcat))
-        func `After a reset by another tool, everything that is sent again is in doubt`() throws {
+        func `After a reset by another tool, everything sent again is in doubt`() throws {
             let scene = try Scene("reset", partitions: 1)
             var worker = try scene.startWorker()
             try scene.send(to: deviceTokens(150))
@@ -108,7 +109,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A group without offsets starts where it is told, and says so`() throws {
+        func `A group without offsets starts where it is configured, and reports that`() throws {
             let scene = try Scene("start", partitions: 1)
             _ = try scene.startSimulator()
             try scene.send(to: deviceTokens(40))

@@ -3,19 +3,19 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Isolation: of apps from one that is refused or cannot be reached, of topics from one with a backlog.
+    /// Tests of isolation: of apps from one that is refused or unreachable, and of topics from one with a backlog.
     @Suite struct ManyAppsTests {
-        /// Multiples of the number of their kinds.
+        /// The numbers of good and bad apps, which are multiples of the number of kinds.
         static let well = Long.isWanted ? 60 : 8
         static let refused = Long.isWanted ? 30 : 3
         static let unreachable = Long.isWanted ? 10 : 4
         static var all: Int { well + refused + unreachable }
         static let each = 20
 
-        /// Keys and certificates in turn, with connections on demand. Good apps have all their notifications accepted,
-        /// the others none.
+        /// The apps alternate between keys and certificates, with connections on demand. All notifications of good apps
+        /// are accepted, and none of the others.
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Apps that are refused or cannot be reached hold up no other`() throws {
+        func `Apps that are refused or unreachable delay no other`() throws {
             let scene = try Scene("manyapps")
             _ = try scene.startSimulator()
             let tier = "\(scene.name).tier.30s"
@@ -39,7 +39,7 @@ extension EndToEnd {
                 switch number {
                 case ..<Self.well: if number % 2 == 1 { credential = try certificate(name, by: "ca", scene) }
                 case ..<(Self.well + Self.refused):
-                    // A wrong signature, an unknown key, a certificate of an unknown authority.
+                    // The credentials have a wrong signature, an unknown key, or a certificate of an unknown authority.
                     switch number % 3 {
                     case 0: credential = "token: {key_file: AuthKey_OTHER.p8, key_id: SIMULATOR1, team_id: TEAM123456}"
                     case 1: credential = "token: {key_file: AuthKey_OTHER.p8, key_id: OTHER12345, team_id: TEAM123456}"
@@ -55,7 +55,7 @@ extension EndToEnd {
             }.joined(separator: "\n")
             let worker = try scene.startAssignedWorker()
             try scene.produce(Self.each * Self.all, "--apps", "\(Self.all)")
-            // The others' notifications are rejected, or wait in the tier.
+            // The notifications of the other apps are rejected, or wait in the tier.
             let good = Set((0..<Self.well).map { $0 == 0 ? "shop" : "app\($0)" })
             try eventually("all results of apps that are well", of: worker) {
                 try scene.resultObjects().filter { good.contains($0["app"] as? String ?? "") }.count
@@ -72,8 +72,8 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// A server that refuses a certificate of another authority in the handshake, as Apple does. The simulator
-        /// takes any.
+        /// Starts a server that refuses a certificate of another authority during the handshake, as APNs does. The
+        /// simulator accepts any certificate.
         private func startStrictServer(_ scene: Scene) throws -> (process: ChildProcess, port: Int) {
             try scene.makeCertificate(
                 "strict", by: "ca", subject: "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
@@ -94,10 +94,10 @@ extension EndToEnd {
             return "certificate: {file: \(name).pem, key_file: \(name)-key.pem}"
         }
 
-        /// The server takes four requests at once, so that the backlog would take minutes. Records that come to the
-        /// other topic later have results while most of the backlog has none.
+        /// The server accepts four requests at once, so the backlog would take minutes. Records of the other topic that
+        /// are written later have results while most of the backlog has none.
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: Long.isWanted ? [1, 10] : [1])
-        func `A backlog keeps no other topic waiting`(weight: Int) throws {
+        func `A backlog does not delay other topics`(weight: Int) throws {
             let scene = try Scene("backlog", partitions: 2)
             let simulator = try scene.startSimulator("--latency", "200ms", "--streams", "1")
             let backlog = scene.configuration.requests
@@ -115,7 +115,7 @@ extension EndToEnd {
             try scene.settle(worker)
             scene.configuration.requests = backlog
             try scene.finish(worker)
-            // In the order of their sending.
+            // The results are sorted by their time of sending.
             let keys = try scene.resultObjects().sorted {
                 ($0["sent_at_ms"] as? Int ?? 0) < ($1["sent_at_ms"] as? Int ?? 0)
             }

@@ -3,17 +3,17 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// An app whose device tokens belong to both environments, each with a simulator of its own.
+    /// Tests of an app with device tokens of both environments. Each environment has its own simulator.
     @Suite struct OtherEnvironmentTests {
-        /// 400 BadDeviceToken, in either environment.
+        /// A prefix of tokens that are answered 400 BadDeviceToken in both environments.
         static let dead = "fa1740010"
 
-        /// Every second token belongs to the other environment, whose server goes away and comes back. The worker is
-        /// killed meanwhile.
+        /// Every second token belongs to the other environment, whose server stops and restarts. The worker is killed
+        /// meanwhile.
         @Test(.needs(.worker, .broker, .kcat))
-        func `Mixed tokens are all accepted and none is called dead`() throws {
+        func `Mixed tokens are all accepted, and none counts as dead`() throws {
             let scene = try Scene("environments")
-            // It comes back at its port.
+            // The server will restart on the same port.
             let port = Ports.claim()
             let development = try Self.startDevelopment(in: scene, port: port)
             _ = try scene.startSimulator("--fault", "BadDeviceToken@2")
@@ -33,7 +33,7 @@ extension EndToEnd {
 
             try development.process.stop()
             try Self.write(400..<800, in: scene)
-            // The first app goes on; the other one's notifications move to a tier.
+            // The first app continues. Notifications for the other one move to a tier.
             try scene.settleRequests(worker)
             try Self.write(800..<1_200, in: scene)
             try worker.killNow()
@@ -73,7 +73,7 @@ extension EndToEnd {
             try scene.send(to: numbers.map(token))
         }
 
-        /// The outcomes of each device token's results.
+        /// Returns the outcomes of each device token's results.
         private static func outcomes(of scene: Scene) throws -> [String: Set<String>] {
             var outcomes: [String: Set<String>] = [:]
             for line in try scene.resultsWithKcat() {

@@ -4,12 +4,12 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Outages {
-    /// The broker is away for longer than the session, under load.
+    /// The broker is unavailable for longer than the session timeout, under load.
     @Suite struct OutageTests {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
             arguments: Long.isWanted ? ["frozen", "stopped"] : ["stopped"])
-        func `An outage costs nothing but time`(_ kind: String) throws {
+        func `An outage causes only a delay`(_ kind: String) throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("outage", on: broker)
             let simulator = try scene.startSimulator("--latency", "50ms")
@@ -24,20 +24,21 @@ extension EndToEnd.Outages {
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
             try scene.finish(worker)
             #expect(worker.text.contains("lost partition assigned again"), "\(worker.text.suffix(4_000))")
-            // A mark is no fault, because another owner may have sent the notification meanwhile. A second request is.
+            // A notification may be marked as in doubt, because another owner may have sent it meanwhile. A second
+            // request would be an error.
             try scene.audit("--simulator", simulator.control, "--lapsed")
         }
 
         @Test(.needs(.worker, .broker, .python), .ownBroker)
-        func `A broker that freezes is named while the worker idles`() throws {
+        func `A frozen broker is reported while the worker idles`() throws {
             let (scene, broker) = try Scene.protected("frozen", isStopped: true)
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             broker.freeze()
             defer { broker.unfreeze() }
             try pages.awaitProblem("kafka", "no broker of", "answers")
-            // An outage does not make a worker unready, or no rollout could fix it.
+            // An outage must not make workers unready, because a rollout that fixes it would then be blocked.
             for page in ["/livez", "/readyz"] { #expect(try pages.get(page).0 == 200) }
-            // Nothing is known of the records that may have come.
+            // The lag is unknown, because new records may have arrived.
             try pages.await("/metrics") { !$0.1.contains("lag_records{") }
             broker.unfreeze()
             try pages.awaitMended("kafka")
@@ -47,17 +48,17 @@ extension EndToEnd.Outages {
         }
     }
 
-    /// Stops end, whatever the brokers do.
+    /// Stops complete, whatever the brokers do.
     @Suite(.ownBroker)
     struct StoppingTests {
-        /// The worker cannot finish its stop, because its last commit has no answer; or it waits for a broker that does
-        /// not answer, before its loop runs.
+        /// The worker cannot finish its stop, because its last commit is not answered. Or it waits for a silent broker
+        /// before its loop runs.
         @Test(
             .needs(.worker, .broker, .python),
             arguments: [("draining", SIGTERM), ("draining", SIGINT), ("starting", SIGTERM)])
         func `A second signal ends the process at once`(state: String, signal: Int32) throws {
             let (scene, broker) = try Scene.protected("impatient", isStopped: true)
-            // The drain outlasts the test.
+            // The drain takes longer than the test.
             scene.configuration.more = "drain: {shutdown: 10m}"
             defer { broker.unfreeze() }
             let worker: ChildProcess
@@ -74,7 +75,7 @@ extension EndToEnd.Outages {
                 worker.signal(SIGINT)
             }
             #expect(worker.ended == nil)
-            // Again and again, because two that come as one are one.
+            // The signal is repeated, because two pending signals of the same kind count as one.
             try eventually("its end") {
                 worker.signal(signal)
                 return worker.ended != nil
@@ -85,9 +86,9 @@ extension EndToEnd.Outages {
 }
 
 extension Scene {
-    /// A scene whose worker is `User:worker`, and the broker that can take its rights away.
+    /// Returns a scene whose worker is the Kafka user `User:worker`, and a broker that can revoke its rights.
     ///
-    /// - Parameter isStopped: the test stops or freezes the broker, so that it is not the one that all share.
+    /// - Parameter isStopped: whether the test stops or freezes the broker, which must then not be the shared one.
     static func protected(_ label: String, isStopped: Bool = false) throws -> (Scene, KafkaBroker) {
         let shared = KafkaBroker.shared.flatMap { isStopped || $0.protectedServers == nil ? nil : $0 }
         let broker = try shared ?? KafkaBroker.expendable.get()
@@ -100,7 +101,8 @@ extension Scene {
 }
 
 extension Pages {
-    /// Waits until `/status` names a problem of the subject with these words, and the metrics and the log do.
+    /// Waits until `/status` reports a problem of the subject with these words, and the metrics and the log report it
+    /// too.
     func awaitProblem(_ subject: String, _ words: String...) throws {
         try self.await("/status") { answer in
             guard let problem = Self.problems(in: answer.1).first(where: { $0.subject == subject }) else {
@@ -116,7 +118,7 @@ extension Pages {
         #expect((1...4).contains(said.count), "said \(said.count) times:\n\(worker.text.suffix(4_000))")
     }
 
-    /// Waits until nothing is wrong with the subject any more, and the log says so.
+    /// Waits until the subject has no problem and the log reports its end.
     func awaitMended(_ subject: String) throws {
         try self.await("/status") { answer in !Self.problems(in: answer.1).contains { $0.subject == subject } }
         try eventually("the end of \(subject)", of: worker) {

@@ -2,23 +2,23 @@ import Foundation
 import Glibc
 import TestSupport
 
-/// A PostgreSQL server of a test's own: in a folder of its own, on a Unix socket only, gone with the object.
+/// A PostgreSQL server for one test, in its own folder and on a Unix socket only. It ends with the object.
 final class PostgreSQL {
-    /// The environment variables with which `psql` reaches it.
+    /// The environment variables with which `psql` connects to it.
     let environment: [String: String]
     private let folder: URL
     private let server: ChildProcess
 
     init() throws {
         let programs = URL(fileURLWithPath: try Tool.postgres.path()).deletingLastPathComponent()
-        // A socket's path has 107 bytes at most.
+        // A socket's path has at most 107 bytes.
         let name = "postgres-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"
         folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(
             at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         environment = ["PGHOST": folder.path, "PGUSER": "postgres", "PGDATABASE": "postgres"]
         let data = folder.appending(path: "data").path
-        // It refuses to run as root.
+        // PostgreSQL refuses to run as root.
         var words: [String] = []
         if geteuid() == 0 {
             guard let user = getpwnam("postgres"), chown(folder.path, user.pointee.pw_uid, user.pointee.pw_gid) == 0
@@ -37,13 +37,13 @@ final class PostgreSQL {
     }
 
     deinit {
-        // SIGINT: connections are closed, and it ends in order.
+        // SIGINT closes the connections and ends the server in order.
         server.signal(SIGINT)
         _ = try? server.wait()
         try? FileManager.default.removeItem(at: folder)
     }
 
-    /// Runs statements, with psql's variables, and returns the rows of the last one as text, columns with `|` between.
+    /// Runs statements with psql variables. Returns the last statement's rows as text, with `|` between columns.
     @discardableResult
     func run(_ statements: String, _ variables: [String: String] = [:]) throws -> String {
         let session = try session(["--no-align", "--tuples-only", "--quiet"] + variables.map { "-v\($0)=\($1)" })
@@ -53,7 +53,7 @@ final class PostgreSQL {
         return session.text.trimmingCharacters(in: .newlines)
     }
 
-    /// A psql that reads statements from its standard input, and ends at the first that fails.
+    /// Returns a psql process that reads statements from its standard input and ends at the first error.
     func session(_ arguments: [String] = []) throws -> ChildProcess {
         try ChildProcess("psql", ["--no-psqlrc", "--set=ON_ERROR_STOP=1"] + arguments, environment: environment)
     }

@@ -4,13 +4,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// No record that a producer can write stops the worker, kills it, or makes it write or hold much more than it
+    /// No record that a producer can write stops or crashes the worker, or makes it write or keep much more than it
     /// read.
     @Suite struct RecordLimitsTests {
         /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
         @Test(.needs(.worker, .broker, .python))
-        func `A good record behind any other has its result`() throws {
+        func `A good record after any other has its result`() throws {
             let scene = try Scene("limits", partitions: 1)
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()
@@ -30,9 +30,9 @@ extension EndToEnd {
             try scene.finish(worker)
         }
 
-        /// Records without a value whose keys are as large as a record may be: a megabyte that does not compress.
+        /// Records without a value whose keys have the maximum size of a record: an incompressible megabyte.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Large tombstones stay in bounds and hold up nothing`() throws {
+        func `Large tombstones stay within the memory limit and delay nothing`() throws {
             let scene = try Scene("tombstones")
             let count = Long.isWanted ? 120 : 40
             try scene.change("tombstones", scene.configuration.requests, "\(count)", "1000000")
@@ -48,7 +48,7 @@ extension EndToEnd {
 }
 
 extension EndToEnd {
-    /// Topics whose `max.message.bytes` is below the size of the worker's records: each notification still ends, in a
+    /// Topics whose `max.message.bytes` is smaller than the worker's records. Each notification still ends, in a
     /// smaller record, and retries terminate.
     @Suite struct TooLargeTests {
         private struct Result: Decodable {
@@ -57,14 +57,14 @@ extension EndToEnd {
             var attempts: Int
         }
 
-        /// Bytes that do not compress.
+        /// Returns incompressible text.
         private func noise(_ count: Int) -> String {
             Data((0..<count).map { _ in UInt8.random(in: 0...255) }).base64EncodedString().prefix(count)
                 .replacingOccurrences(of: "/", with: "-")
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A record that is too large is written in a smaller form`() throws {
+        func `A record that is too large is written in a reduced form`() throws {
             let scene = try Scene("too-large", partitions: 1)
             scene.configuration.results = "\(scene.name).small-results"
             scene.configuration.retry = "\(scene.name).small-retry.1s"
@@ -83,7 +83,7 @@ extension EndToEnd {
             }
             let plain = #"{"aps":{"alert":"Hi"}}"#
             let large = #"{"aps":{"alert":"\#(noise(900))"}}"#
-            // Answered 429 once, then accepted.
+            // Tokens with this prefix are answered 429 once, then accepted.
             let once = "fa1742911"
             let good = tokens("", 0), noted = tokens("", 100), after = tokens("", 200)
             let again = tokens(once, 300), largeAgain = tokens(once, 400), notedAgain = tokens(once, 500)
@@ -92,7 +92,8 @@ extension EndToEnd {
             try write(again, plain)
             try write(largeAgain, large)
             try write(notedAgain, plain, header: noise(1_000))
-            // Not JSON: dead letters, too large by their value, then by their key alone.
+            // These are not JSON, so they become dead letters. They are too large because of their value, or of their
+            // key alone.
             try write(tokens("", 600), noise(3_000))
             try write(tokens("", 700).map { $0 + noise(1_500) }, noise(3_000))
             try write(after, plain)
@@ -104,7 +105,7 @@ extension EndToEnd {
                     && $0.1.contains(#""open_notifications":0,"unacknowledged_records":0"#)
             }
 
-            // Counted by topic, and logged once.
+            // Each topic is counted, and logged once.
             let topics = scene.configuration
             for (topic, records) in [(topics.results, 20), (topics.retry, 40), (topics.deadLetters, 40)] {
                 try pages.await(
@@ -116,7 +117,7 @@ extension EndToEnd {
                 #expect(said.count == 1, "\(said)")
             }
 
-            // The key tells the token where the value leaves it out.
+            // The key contains the token where the value omits it.
             let lines = try scene.records(of: topics.results, "%k %s")
             var results: [String: Result] = [:]
             for line in lines {

@@ -3,12 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// A server that always refuses single notifications, or every connection of an app. They wait in a tier; nothing
-    /// else waits with them.
+    /// A server always refuses single notifications, or every connection of an app. Those notifications wait in a tier,
+    /// and nothing else waits with them.
     @Suite struct RefusalTests {
-        /// Prefixes of device tokens: the stream is always refused, or always lies above a GOAWAY that it causes.
+        /// The prefixes of device tokens whose stream is always refused, or is always above the last stream of a
+        /// GOAWAY.
         @Test(.needs(.worker, .broker, .kcat), arguments: ["fa17f0030", "fa17f0130"])
-        func `A notification that is always refused holds up no other`(prefix: String) throws {
+        func `A notification that is always refused delays no other`(prefix: String) throws {
             let scene = try Scene("refusal", partitions: 1)
             let worker = try scene.startWorker()
             var good = 0
@@ -23,10 +24,10 @@ extension EndToEnd {
             }
             try write(20, around: 0)
             try write(100, around: 1)
-            // While it is tried again from the tier.
+            // The refused ones are retried from the tier meanwhile.
             try scene.await(scene.configuration.retry, holds: 1, of: worker)
             try write(10, around: 0)
-            // The commit passes it.
+            // The commit passes them.
             try scene.settleRequests(worker)
             try write(10, around: 0)
             try scene.stop(worker)
@@ -35,7 +36,7 @@ extension EndToEnd {
             #expect(results.allSatisfy { $0.hasSuffix(" outcome=accepted") })
         }
 
-        /// A host keeps its connections and stops answering on them, or allows no stream. The first answer ends the
+        /// A host keeps its connections open and does not answer, or allows no streams. The first answer ends the
         /// problem.
         @Test(
             .needs(.worker, .broker, .kcat),
@@ -48,8 +49,8 @@ extension EndToEnd {
                         ("fault=reset-stream@1", "ends every request's stream"),
                         ("fault=blackhole@1", "accepts requests but answers none"),
                     ] : []))
-        func `A host that answers nothing is named, and holds up no other app`(fault: String, words: String) throws {
-            // Two apps, each with a simulator of its own: the one of shop has the fault.
+        func `A host that does not answer is reported, and delays no other app`(fault: String, words: String) throws {
+            // There are two apps, each with its own simulator. The simulator of shop has the fault.
             let scene = try Scene("unanswered", partitions: 1)
             let port = try scene.startSimulator().port
             let faulty = try scene.startSimulator()
@@ -65,7 +66,7 @@ extension EndToEnd {
             try scene.awaitResults(100)
             try faulty.set(fault)
             try write("shop", 50..<60)
-            // The status names shop with these words, and not annex.
+            // The status reports shop with these words, and does not report annex.
             try pages.await("/status") {
                 $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
                     && $0.1.contains(words) && !$0.1.contains(#""subject":"app annex""#)
@@ -83,12 +84,12 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back several times. Streams above a new limit are
-        /// refused, and their requests sent again.
+        /// SETTINGS_MAX_CONCURRENT_STREAMS changes from 1,000 to 1 and back several times. Streams above a new limit
+        /// are refused, and their requests are sent again.
         @Test(.needs(.worker, .broker, .python))
-        func `Streams that go and come back stall nothing`() throws {
+        func `Changing stream limits stall nothing`() throws {
             let scene = try Scene("streams")
-            // With one stream each, the connections take about 40 a second at most, so a backlog grows.
+            // With one stream each, the connections send at most about 40 requests a second, so a backlog grows.
             let simulator = try scene.startSimulator("--latency", "100ms")
             let worker = try scene.startAssignedWorker()
             let rate = Long.isWanted ? 5_000 : 500
@@ -99,7 +100,7 @@ extension EndToEnd {
                 try simulator.set("streams=1")
                 try simulator.awaitAccepted(more: 20)
                 try simulator.set("streams=1000")
-                // The backlog, and what comes in.
+                // This includes the backlog and new records.
                 try simulator.awaitAccepted(more: rate / 2)
             }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")

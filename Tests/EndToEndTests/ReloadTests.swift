@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// SIGHUP, and files that change while the worker runs.
+    /// Tests of SIGHUP, and of files that change while the worker runs.
     @Suite struct ReloadTests {
-        /// A second app of the configuration.
+        /// Returns a second app for the configuration.
         private func news(_ scene: Scene, keyFile: String = "AuthKey_SIMULATOR1.p8", _ more: String = "") -> String {
             """
               - {name: news, bundle_ids: [com.example.news], host: localhost, port: \(scene.configuration.port),
@@ -14,19 +14,19 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `Apps come, pause and go`() throws {
+        func `Apps are added, paused and removed`() throws {
             let scene = try Scene("reload", partitions: 1)
             let (worker, pages) = try scene.startWorkerWithPages()
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 1))
 
-            // A configuration with one fault changes nothing.
+            // A configuration with one error changes nothing.
             scene.configuration.apps = news(scene, ", pausd: true")
             try scene.reload(worker, saying: "unknown key; did you mean paused?")
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 1))
 
-            // An app is added whose key is missing: its notifications are deferred until the key is there.
+            // An app with a missing key is added. Its notifications are deferred until the key exists.
             scene.configuration.apps = news(scene, keyFile: "late.p8")
             try scene.reload(worker, saying: "app added app=news")
             try scene.send(1, topic: "com.example.news")
@@ -42,7 +42,7 @@ extension EndToEnd {
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("accepted", of: "news", 2))
 
-            // Notifications of a paused app are held in the retry tier, and sent once it is not paused any more.
+            // Notifications of a paused app are deferred to the retry tier, and sent after it is resumed.
             scene.configuration.apps = news(scene, ", paused: true")
             try scene.reload(worker, saying: "app paused app=news")
             try scene.send(3, topic: "com.example.news")
@@ -54,7 +54,7 @@ extension EndToEnd {
             try scene.reload(worker, saying: "app resumed app=news")
             try pages.await("/metrics", says: count("accepted", of: "news", 5))
 
-            // It is removed, so that its topic belongs to no app.
+            // The app is removed, so its topic belongs to no app.
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
             try scene.send(1, topic: "com.example.news")
@@ -62,13 +62,13 @@ extension EndToEnd {
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 3))
 
-            // A setting that is read only at the start.
+            // This setting is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
             try scene.reload(worker, saying: "configuration change takes effect after a restart key=drain")
             try scene.stop(worker)
         }
 
-        /// The right key replaces a refused one, in its file or by the configuration; no restart is needed.
+        /// The right key replaces a refused one, in the same file or by the configuration, without a restart.
         @Test(.needs(.worker, .broker, .kcat, .openssl), arguments: [true, false])
         func `A key that Apple refuses is replaced`(underItsName: Bool) throws {
             let scene = try Scene("rekeyed", partitions: 1)
@@ -87,7 +87,7 @@ extension EndToEnd {
             #expect(try pages.get("/readyz") == (200, "ready\n"))
 
             if underItsName {
-                // Broken, as a half-written file.
+                // The file is invalid, like one that is only half written.
                 try scene.write("garbage", to: "current.p8")
                 try scene.signalReload(worker, saying: "cannot be used, keeping the previous credential")
                 try scene.write(String(contentsOfFile: scene.file(right), encoding: .utf8), to: "current.p8")
@@ -101,7 +101,7 @@ extension EndToEnd {
             }
             try pages.await("/status", says: #""health":"fine""#)
 
-            // The same word in a GOAWAY; the next answer proves the credential.
+            // The same reason arrives in a GOAWAY. The next answer proves that the credential is valid.
             try scene.send(to: deviceTokens(1, "fa1780340"))
             try pages.await("/metrics", says: refused + "1\n")
             try scene.send(1)

@@ -8,15 +8,15 @@ extension Scene {
     @discardableResult
     fileprivate func replays(_ arguments: String...) throws -> String { try book("replays.py", arguments) }
 
-    /// Writes so many notifications in all forms, waits for their results, and returns how many of them were rejected
-    /// with BadCollapseId, one in ten.
+    /// Writes `count` notifications in all forms, and waits for their results. Returns the number of those rejected
+    /// with BadCollapseId, which is one in ten.
     fileprivate func produceFailing(_ count: Int, of worker: ChildProcess) throws -> Int {
         let text = try replays("produce", servers, configuration.requests, file("replay.jsonl"), "\(count)")
         try awaitResults(count, of: worker)
         return try #require(Int(text.trimmingCharacters(in: .newlines)))
     }
 
-    /// Each that failed was requested again so many times, as it was; no other one was.
+    /// Checks that each failed notification was requested again `times` times unchanged, and no other one.
     fileprivate func checkReplay(times: Int = 1) throws {
         try replays("check", servers, configuration.requests, file("replay.jsonl"), "\(times)")
     }
@@ -43,15 +43,15 @@ private struct ReadBack: Decodable {
 }
 
 extension EndToEnd {
-    /// Notifications that failed by a reason are requested again once, also by runs that are killed.
+    /// Tests that notifications with a certain reason are requested again once, even if runs are killed.
     @Suite struct ReplayTests {
-        /// Notifications of the large run; one in ten fails. The full size is 100000.
+        /// The number of notifications in the large run, of which one in ten fails. The full size is 100000.
         private static let count = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_REPLAY"] ?? "") ?? 4_000
 
         private static let failed = "results --reason BadCollapseId"
 
         @Test(.needs(.worker, .broker, .python))
-        func `Failed notifications are replayed once, also by runs that are killed`() throws {
+        func `Failed notifications are replayed once, even if runs are killed`() throws {
             let scene = try Scene("replay")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -60,7 +60,7 @@ extension EndToEnd {
             let dry = try jsonObject(try #require(tried.text.split(separator: "\n").last))
             #expect(dry["produced"] as? Int == wanted && dry["matched"] as? Int == wanted)
 
-            // Killed each time when some more of it was done.
+            // Each run is killed after some progress.
             for kill in 1...3 {
                 let process = try scene.startCommand("replay \(Self.failed) --rate \(wanted / 8)/s")
                 try scene.awaitResults(Self.count + wanted * kill / 10)
@@ -71,27 +71,27 @@ extension EndToEnd {
 
             let again = try scene.replay(Self.failed).expect(0, "was completed before, so nothing is produced")
             try scene.replay("results --reason BadPriority --name \(again.text.split(separator: " ")[1])")
-                .expect(1, "is of a job with other conditions")
+                .expect(1, "belongs to a job with other conditions")
             try scene.checkReplay()
             try scene.awaitResults(Self.count + wanted, of: worker)
             try scene.stop(worker)
-            // Aborted requests were never sent.
+            // Requests of aborted transactions were never sent.
             try scene.replays("sent", simulator.control, scene.file("replay.jsonl"))
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Of two runs at once the second goes on, and the first ends`() throws {
+        func `Of two concurrent runs the second continues, and the first ends`() throws {
             let scene = try Scene("replay-twice")
             let worker = try scene.startWorker()
             let wanted = try scene.produceFailing(3_000, of: worker)
             let first = try scene.startCommand("replay \(Self.failed) --rate 40/s")
-            // It has written something.
+            // The first run has written some requests.
             try scene.awaitResults(3_020)
             try scene.replay(Self.failed).expect(0, ", resumed")
             #expect(try first.wait() == .exited(1))
             #expect(first.text.contains("another run of this job has "), "\(first.text)")
             try scene.checkReplay()
-            // Told to stop, or out of time, it says that the same command goes on.
+            // A run that is stopped or out of time reports that the same command continues.
             try scene.replay("\(Self.failed) --name short --rate 20/s --deadline 2s")
                 .expect(1, "--deadline reached before all records were done")
             let stopped = try scene.startCommand("replay \(Self.failed) --name short --rate 20/s")
@@ -106,7 +106,7 @@ extension EndToEnd {
         }
     }
 
-    /// The choice of requests, without a worker: only records matter.
+    /// Tests of the selection of requests. They need no worker, because only the records matter.
     @Suite struct ReplayedRecordsTests {
         private static func scene(_ name: String) throws -> Scene {
             let scene = try Scene(name, partitions: 2)
@@ -117,12 +117,13 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Conditions choose requests, and those left out are named`() throws {
+        func `Conditions select requests, and omitted ones are reported`() throws {
             let scene = try Self.scene("replay-case")
             let text = try scene.replays("case", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
             func place(_ kind: String, _ index: Int = 0) -> String { "\(places[kind] ?? "?")/\(index)" }
-            /// What a run with these conditions produces, to a topic of its own.
+            /// Runs a replay with these conditions, and returns the places of the requests that it writes to a separate
+            /// topic.
             func run(_ sink: String, _ line: String, status: Int32 = 0) throws -> (Scene.Finished, Set<String>) {
                 let topic = "\(scene.name).\(sink)"
                 try scene.create(topic, partitions: 1)
@@ -138,7 +139,8 @@ extension EndToEnd {
             let (ended, produced) = try run("all", "--all", status: 1)
             #expect(produced == all)
             ended.expect(
-                1, "\(place("other")) is gone: the record has another timestamp", "/10000000/0 is gone: the log has ",
+                1, "\(place("other")) is gone: the record has another timestamp",
+                "/10000000/0 is gone: its partition has ",
                 "of 11 results that matched", "1 were further results of the same", "1 have expired and were skipped",
                 "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
@@ -149,7 +151,7 @@ extension EndToEnd {
                     place("many", 3), place("plain"),
                 ])
             try expectToSayWhatMatchesNothing(scene, matching: place("plain"), not: place("many", 2))
-            // One notification of an envelope, in payload form, with the envelope's key.
+            // One notification of an envelope is requested in payload form with the envelope's key.
             _ = try run("one", "--request \(places["many"] ?? "")")
             let one = try #require(try scene.records(of: "\(scene.name).one").first)
             #expect(one.key == "campaign" && one.value == #"{"aps": {}}"#)
@@ -159,21 +161,21 @@ extension EndToEnd {
                     ["push-device-token", hex(103, digits: 64)],
                 ])
 
-            // A record that is too large for its topic is named; the others of its batch are written.
+            // A record that is too large for its topic is reported. The others of its batch are written.
             let narrow = "\(scene.name).narrow"
             try scene.create(narrow, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "2000")])
             try scene.replay("results --app big --app annex --to \(narrow)")
-                .expect(1, "\(place("large")) is not requested again: the topic refuses its record")
+                .expect(1, "\(place("large")) is not requested again: the broker refused its record")
             #expect(try scene.records(of: narrow).compactMap(\.of) == [place("annex")])
 
-            // A dry run tells all of it, and changes nothing.
+            // A dry run reports all of this and changes nothing.
             let before = try scene.records(of: scene.configuration.requests).count
             let dry = try scene.replay("results --all --dry-run")
                 .expect(1, "7 requests would be produced again", "nothing was written")
             let row = /\n +1 +\S+requests +annex +rejected +Forbidden +\(first/
             #expect(dry.text.firstMatch(of: row) != nil, "\(dry.text)")
             #expect(try scene.records(of: scene.configuration.requests).count == before)
-            // Back to where they were: the partition, too.
+            // The requests return to their topic and partition.
             try scene.replay("results --all").expect(1)
             let after = try scene.records(of: scene.configuration.requests).filter { $0.of != nil }
             #expect(after.count == 7)
@@ -181,13 +183,13 @@ extension EndToEnd {
                 #expect(record.of?.split(separator: "/")[1] == "\(record.partition)", "\(record)")
             }
 
-            // The topic is made anew: all of it is gone.
+            // The topic is recreated, so all records are gone.
             try scene.change("remake", scene.configuration.requests, "2", "50", "00", "60")
             try scene.replay("results --all --name late --to \(scene.name).one")
                 .expect(1, "0 requests were produced again", " 10 no longer exist")
         }
 
-        /// Places for which nothing matches are named, also where nothing was to be read.
+        /// Places without a match are reported, even if there is nothing to read.
         private func expectToSayWhatMatchesNothing(_ scene: Scene, matching plain: String, not missing: String) throws {
             let line = "results --request \(missing) --request \(plain) --name missed --to \(scene.name).all"
             let missed = try scene.replay(line).expect(
@@ -198,18 +200,18 @@ extension EndToEnd {
                 try scene.replay("results --request \(plain) --since 1ms \(more)")
                     .expect(1, "\(plain): no record of this request matches")
             }
-            // A hint about a reason that nothing has, and a dry run that is stopped.
+            // A reason that matches nothing gets a hint. A dry run that is stopped reports it.
             try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
             try scene.replay("results --reason BadTopic --dry-run --deadline 1ms")
                 .expect(1, "that matched so far", "are still to be read")
-            // A name is one of its source, and where all goes is looked at before anything is promised.
+            // A job's name belongs to one source. The target topic is checked before anything is promised.
             try scene.replay("dead-letters --all --name missed").expect(0)
             try scene.replay("results --all --dry-run --to \(scene.name).nowhere")
                 .expect(1, ".nowhere: there is no such topic")
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Dead letters are replayed as their records were`() throws {
+        func `Dead letters are replayed as the original records`() throws {
             let scene = try Self.scene("replay-letters")
             let text = try scene.replays("letters", scene.servers, scene.name)
             let large = try #require(Int(text.trimmingCharacters(in: .newlines)))
@@ -222,7 +224,7 @@ extension EndToEnd {
             let sink = "\(scene.name).sink"
             try scene.create(sink, partitions: 1)
             try scene.replay("dead-letters --all --to \(sink)").expect(
-                1, "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
+                1, "\(requests)/0/\(large + 11) is gone: the record at its offset is not the one in the dead letter",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not requested again: its headers cannot be read",
                 "of 6 dead letters that matched: 3 requests were produced again, 1 no longer exist, 2 cannot be requested again"
@@ -235,7 +237,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
-        func `Missing rights are named`() throws {
+        func `Missing rights are reported`() throws {
             let (scene, broker) = try Scene.protected("replay-rights")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = ""
@@ -262,13 +264,13 @@ extension EndToEnd {
                 .read, .topic(requests), replay, "topic \(requests) cannot be read: grant READ on topic \(requests)")
             let unwritten = "topic \(requests) cannot be written: grant WRITE on topic \(requests)\n"
             try without(.write, .topic(requests), replay, unwritten)
-            // A dry run writes nothing, and asks for no progress.
+            // A dry run writes nothing and reads no progress.
             try broker.deny(.read, .group(group))
             try broker.deny(.write, .topic(requests))
             try scene.command("\(replay) --dry-run").expect(0)
             try broker.lift(.read, .group(group))
             try broker.lift(.write, .topic(requests))
-            // The same words of those that read and write by themselves.
+            // Other commands that read and write report the same texts.
             let (tail, fed) = ("tail results", "tail results --group \(scene.name).fed")
             let send = "send --token \(hex(1, digits: 64)) --alert Hi"
             for operation in [KafkaBroker.Operation.read, .describe] {
@@ -281,7 +283,7 @@ extension EndToEnd {
             for operation in [KafkaBroker.Operation.write, .describe] {
                 try without(operation, .topic(requests), send, unwritten)
             }
-            // Nothing was done yet, and nothing is left of what was tried.
+            // Nothing has been done yet, and the failed attempts left nothing behind.
             try scene.command(replay).expect(0, "1 requests were produced again")
         }
     }
@@ -289,9 +291,9 @@ extension EndToEnd {
 
 extension EndToEnd.Outages {
     @Suite struct ReplayOutageTests {
-        /// The outage is longer than a transaction may take, so that the brokers abort it.
+        /// The outage is longer than a transaction's time limit, so the brokers abort the transaction.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long)
-        func `An outage costs a replay nothing`() throws {
+        func `An outage only delays a replay`() throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("replay-outage", on: broker)
             let worker = try scene.startWorker()
@@ -300,7 +302,7 @@ extension EndToEnd.Outages {
             try scene.awaitResults(4_050)
             defer { broker.unfreeze() }
             broker.freeze()
-            // Reports are ten seconds apart: with the fourth one, a transaction has had its 20 s.
+            // Reports are ten seconds apart. At the fourth one, a transaction's 20 s have passed.
             try eventually("four reports of trouble", of: replay) {
                 replay.text.components(separatedBy: "; trying again").count > 4
             }

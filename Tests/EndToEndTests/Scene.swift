@@ -4,38 +4,38 @@ import Kafka
 import TestSupport
 import Testing
 
-/// The environment of one end-to-end test: topics of its own on a real broker, a folder, and the programs it starts.
+/// The environment of one end-to-end test: its own topics on a real broker, a folder, and the programs that it starts.
 ///
-/// Everything is a process: the worker, the server it sends to, the producer, the audit. They end with the scene.
+/// The worker, the server, the producer and the audit are processes. They end with the scene.
 final class Scene {
-    /// How many records the large runs write.
+    /// The number of records in the large runs.
     static let records =
         Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? (Long.isWanted ? 60_000 : 8_000)
 
     private let broker: KafkaBroker!
     let folder: URL
     let name: String
-    /// Of each topic, unless a test asks for another number.
+    /// The number of partitions of each topic, unless a test sets another number.
     let partitions: Int
-    /// What the worker's file gets: `apps[0]` and what a test adds.
+    /// The worker's configuration: `apps[0]` and additions of the test.
     var configuration: Configuration
     private var processes: [ChildProcess] = []
 
-    /// - Parameter broker: The one that all scenes share, unless a test has another one.
+    /// - Parameter broker: another broker than the shared one.
     convenience init(_ label: String, partitions: Int = 4, on broker: KafkaBroker? = nil) throws {
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
         try self.init(label, at: broker, partitions: partitions)
         let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
         let compacted = [KafkaProperty("cleanup.policy", "compact")]
         try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
-        // The group is not new: what is there before its worker starts is not in doubt.
+        // The group gets a commit, so that records written before its worker starts are not in doubt.
         var map = CommitMapWriter()
         map.start(base: 0, limit: 100)
         map.finish(horizon: 0)
         for role in [ConsumerSettings.Role.requests, .retries] { try commit(role, offset: 0, metadata: map.text) }
     }
 
-    /// Commits for all partitions of a group's topic. The group must have no member.
+    /// Commits offsets for all partitions of a group's topic. The group must have no members.
     func commit(
         _ role: ConsumerSettings.Role = .requests, offset: Int64, metadata: [UInt8]
     ) throws {
@@ -60,10 +60,10 @@ final class Scene {
         guard isCommitted else { throw Unexpected("the commit is refused: \(code?.name ?? "no answer")") }
     }
 
-    /// A scene without topics, for commands that need no broker.
+    /// Creates a scene without topics, for commands that need no broker.
     convenience init(withoutBroker label: String) throws { try self.init(label, at: nil, partitions: 0) }
 
-    /// A scene with the topics and server of another one, and a copy of its files.
+    /// Creates a scene with the topics and server of another one, and a copy of its files.
     convenience init(sharingTopicsOf other: Scene) throws {
         try self.init("shared", at: other.broker, partitions: other.partitions)
         configuration = other.configuration
@@ -91,7 +91,7 @@ final class Scene {
 
     var servers: String { broker.bootstrapServers }
 
-    /// Creates topics, and waits until they can be written to.
+    /// Creates topics, and waits until they are writable.
     func create(_ names: String..., partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
         try broker.create(newTopics(names, partitions: partitions, configuration: configuration))
     }
@@ -121,12 +121,12 @@ final class Scene {
 
     func keep(_ process: ChildProcess) { processes.append(process) }
 
-    /// Starts one of the programs of `Books`, with Python.
+    /// Starts one of the programs in `Books` with Python.
     func startBook(_ name: String, _ arguments: [String]) throws -> ChildProcess {
         try start(Tool.python.path(), [Self.book(name)] + arguments)
     }
 
-    // MARK: Programs that end
+    // MARK: Programs
 
     struct Finished {
         var ending: ChildProcess.Ending
@@ -141,7 +141,7 @@ final class Scene {
         }
     }
 
-    /// Runs a program to its end; throws, with what it said, when that takes too long.
+    /// Runs a program to its end. If it takes too long, throws an error with its output.
     @discardableResult
     static func run(
         _ program: String, _ arguments: [String], environment: [String: String] = [:],
@@ -159,14 +159,14 @@ final class Scene {
         try run(Tool.worker.path(), line.split(separator: " ").map(String.init) + more)
     }
 
-    /// The same with the worker's configuration file, which `configure` or `startWorker` wrote.
+    /// Runs a command of `apns-worker` with the configuration file that `configure` or `startWorker` has written.
     func command(_ line: String, _ more: String...) throws -> Finished { try command(line, more) }
 
     func command(_ line: String, _ more: [String]) throws -> Finished {
         try Self.worker(line, more + ["--config", file("worker.yaml")])
     }
 
-    /// Starts a command that runs beside the test.
+    /// Starts a command that runs in parallel with the test.
     func startCommand(_ line: String, _ more: String...) throws -> ChildProcess {
         try start(
             Tool.worker.path(), line.split(separator: " ").map(String.init) + more + ["--config", file("worker.yaml")])
@@ -175,12 +175,12 @@ final class Scene {
     /// Writes the worker's configuration file.
     func configure(named name: String = "worker") throws { try write(configuration.text, to: "\(name).yaml") }
 
-    /// The path of a program of `Books`.
+    /// Returns the path of a program in `Books`.
     static func book(_ name: String) -> String {
         URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "Books/\(name)").path
     }
 
-    /// Runs a program of `Books`; throws with its output when it does not exit 0.
+    /// Runs a program in `Books`. Throws an error with its output if the exit code is not 0.
     @discardableResult
     func book(_ name: String, _ arguments: [String]) throws -> String {
         let ended = try tryBook(name, arguments)
@@ -216,10 +216,10 @@ final class Scene {
 
     // MARK: The worker
 
-    /// Writes the configuration file, and starts `apns-worker run` with it. Starts a simulator first where the test has
-    /// chosen no port of APNs.
+    /// Writes the configuration file, and starts `apns-worker run` with it. Starts a simulator first if the test has
+    /// set no APNs port.
     ///
-    /// - Parameter name: of the file, where several run at once.
+    /// - Parameter name: the name of the configuration file, for several workers at once.
     func startWorker(
         named name: String = "worker", options: [String] = [], environment: [String: String] = [:]
     ) throws -> ChildProcess {
@@ -235,8 +235,7 @@ final class Scene {
         return try command("check", options)
     }
 
-    /// Starts a worker with admin pages, and waits until it says where they are, or until it has partitions and no
-    /// problem.
+    /// Starts a worker with admin pages. Waits until it logs their address, or until it has partitions and no problems.
     func startWorkerWithPages(untilFine: Bool = false, named name: String = "worker") throws -> (ChildProcess, Pages) {
         configuration.admin = "127.0.0.1:0"
         let worker = try startWorker(named: name)
@@ -255,9 +254,9 @@ final class Scene {
         return worker
     }
 
-    /// SIGTERM; the worker must drain and exit 0.
+    /// Sends SIGTERM. The worker must drain and exit with 0.
     func stop(_ worker: ChildProcess) throws {
-        // Before its first line it may not be the worker yet, but the program that starts it.
+        // Before its first line, the process may still be the program that starts the worker.
         try eventually("its first line", of: worker) { !worker.text.isEmpty }
         guard try worker.stop() == .exited(0) else {
             throw Unexpected("the worker did not stop cleanly:\n\(worker.text.suffix(4000))")
@@ -270,15 +269,15 @@ final class Scene {
         try books("produce", ["--count", "\(count)"] + more)
     }
 
-    /// Starts a producer that writes so many records a second.
+    /// Starts a producer that writes `rate` records a second.
     func startLoad(_ count: Int, rate: Int, _ more: String...) throws -> ChildProcess {
         try startBook(
             "books.py", ["produce"] + topicArguments + ["--count", "\(count)", "--rate", "\(rate)"] + more)
     }
 
-    /// Writes lines with kcat, `KEY:VALUE` each, to the request topic or another one.
+    /// Writes lines with kcat, each as `KEY:VALUE`, to the request topic or another one.
     ///
-    /// - Parameter options: of kcat; `[]`: the lines have no keys.
+    /// - Parameter options: options of kcat. Without options the lines have no keys.
     func kcat(
         _ lines: [String], to topic: String? = nil, headers: [String] = [], options: [String] = ["-K:"]
     ) throws {
@@ -290,33 +289,33 @@ final class Scene {
         guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
     }
 
-    /// Writes a plain notification for each device token, to the request topic or another one.
+    /// Writes a plain notification for each device token to the request topic or another one.
     func send(to tokens: [String], in topic: String? = nil, headers: [String] = []) throws {
         try kcat(tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }, to: topic, headers: headers)
     }
 
-    /// Writes so many plain notifications, each for another device.
+    /// Writes `count` plain notifications, each for another device.
     func send(_ count: Int, topic: String = "com.example.shop") throws {
         let tokens = (0..<count).map { _ in hex(.random(in: 0..<Int.max), digits: 64) }
         try send(to: tokens, headers: ["apns-topic=\(topic)"])
     }
 
-    /// The records of a topic, in kcat's format.
+    /// Returns the records of a topic in kcat's format.
     func records(of topic: String, _ format: String) throws -> [Substring] {
         try Self.run(
             Tool.kcat.path(), ["-C", "-q", "-e", "-b", servers, "-t", topic, "-o", "beginning", "-f", format + "\n"]
         ).text.split(separator: "\n")
     }
 
-    /// All results, `KEY HEADERS` each.
+    /// Returns all results, each as `KEY HEADERS`.
     func resultsWithKcat() throws -> [Substring] { try records(of: configuration.results, "%k %h") }
 
-    /// All results, as objects.
+    /// Returns all results as objects.
     func resultObjects() throws -> [[String: Any]] {
         try records(of: configuration.results, "%s").map { try jsonObject($0) }
     }
 
-    /// Waits until the group and its retry group have committed everything.
+    /// Waits until the group and its retry group have committed all records.
     func settle(_ worker: ChildProcess, retryTopics: [String] = []) throws {
         let retries = ([configuration.retry] + retryTopics).map { (configuration.group + ".retry", $0) }
         try explain(worker) { try broker.awaitCommits([(configuration.group, configuration.requests)] + retries) }
@@ -328,12 +327,12 @@ final class Scene {
         try stop(worker)
     }
 
-    /// Waits until the group has committed all requests, whatever waits in a retry topic.
+    /// Waits until the group has committed all requests, regardless of the retry topics.
     func settleRequests(_ worker: ChildProcess) throws {
         try explain(worker) { try broker.awaitCommits([(configuration.group, configuration.requests)]) }
     }
 
-    /// Waits until the result topic holds so many records. The error of a failed wait contains the worker's output.
+    /// Waits until the result topic has `count` records. The error of a failed wait contains the worker's output.
     func awaitResults(_ count: Int, of worker: ChildProcess? = nil) throws {
         try self.await(configuration.results, holds: count, of: worker)
     }
@@ -342,7 +341,7 @@ final class Scene {
         try explain(worker) { try broker.await(topic, holds: count) }
     }
 
-    /// Waits until there are results of so many device tokens that begin with a prefix.
+    /// Waits until there are results of `count` device tokens that begin with a prefix.
     func awaitTokens(_ count: Int, _ prefix: String = "", of worker: ChildProcess) throws {
         try awaitResults(count, of: worker)
         try eventually("results of \(count) device tokens", of: worker) {
@@ -364,11 +363,11 @@ final class Scene {
         try book("changes.py", [command, servers] + arguments)
     }
 
-    /// Compares the books; throws with all findings when they do not agree.
+    /// Compares the books. Throws all findings if they do not agree.
     func audit(_ more: String...) throws { try books("audit", more) }
 }
 
-/// A line of JSON that is an object.
+/// Parses a line of JSON that must be an object.
 func jsonObject(_ text: some StringProtocol) throws -> [String: Any] {
     guard let object = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any] else {
         throw Unexpected("no object: \(text)")

@@ -3,14 +3,15 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `push-not-before` with tiers of seconds: by the server's book none is early, and none is lost.
+    /// Tests of `push-not-before` with tiers of seconds. By the server's book, no notification is early, and none is
+    /// lost.
     @Suite struct ScheduledTests {
-        /// The period over which they are spread.
+        /// The period over which the notifications are spread.
         private static let seconds = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_SCHEDULED"] ?? "") ?? 12
         private static let records = 300
 
         @Test(.needs(.worker, .broker, .python), arguments: ["come and go", "are killed"])
-        func `None is early or lost when workers`(_ how: String) throws {
+        func `No notification is early or lost when workers`(_ how: String) throws {
             let scene = try Scene("scheduled")
             let tiers = ["\(scene.name).retry.3s", "\(scene.name).retry.8s"]
             for tier in tiers { try scene.create(tier) }
@@ -22,7 +23,7 @@ extension EndToEnd {
                 "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
             let first = try scene.startWorker()
             if how == "are killed" {
-                // While it moves records to the tiers.
+                // The worker is killed while it moves records to the tiers.
                 try scene.await(tiers[0], holds: 20)
                 try first.killNow()
                 let second = try scene.startWorker()

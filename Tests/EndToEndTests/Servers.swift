@@ -1,16 +1,17 @@
 import Foundation
 import TestSupport
 
-/// `apns-worker simulate` as a process of its own.
+/// A running `apns-worker simulate` process.
 struct RunningSimulator {
     let process: ChildProcess
     let port: Int
     /// The address of the control endpoint.
     let control: String
 
-    /// Starts it with its authority, its signing key and its books in the folder.
+    /// Starts it, with its authority, signing key and books in the folder.
     ///
-    /// - Parameter port: 0: any that is free. One that is to come back at its port has claimed it (`Ports`).
+    /// - Parameter port: the port, or 0 for any free one. A test that restarts the simulator on the same port must
+    ///   claim it first (`Ports`).
     init(in folder: URL, port: Int = 0, _ more: [String] = []) throws {
         process = try ChildProcess(
             Tool.worker.path(),
@@ -20,13 +21,13 @@ struct RunningSimulator {
         control = "http://127.0.0.1:\(try Self.port(of: "control endpoint:", process))"
     }
 
-    /// Where it manages channels.
+    /// Returns the port for channel management.
     func managePort() throws -> Int { try Self.port(of: "channel management on", process) }
 
-    /// Where it speaks the binary protocol (`--gateway 0`).
+    /// Returns the port of the binary protocol (`--gateway 0`).
     func gatewayPort() throws -> Int { try Self.port(of: "binary gateway on", process) }
 
-    /// Where its feedback service is (`--feedback 0`).
+    /// Returns the port of the feedback service (`--feedback 0`).
     func feedbackPort() throws -> Int { try Self.port(of: "feedback service on", process) }
 
     static func port(of service: String, _ process: ChildProcess) throws -> Int {
@@ -39,7 +40,7 @@ struct RunningSimulator {
 
     // MARK: Its control endpoint
 
-    /// Changes what it does from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
+    /// Changes its behavior from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
     @discardableResult
     func set(_ faults: String) throws -> String {
         let answer = LocalHTTP.request("\(control)/faults?\(faults)", method: "POST")
@@ -58,28 +59,28 @@ struct RunningSimulator {
         return try JSONDecoder().decode(Totals.self, from: Data(answer.body.utf8))
     }
 
-    /// Waits until it has seen so many requests.
+    /// Waits until it has received `count` requests.
     func awaitRequests(_ count: Int) throws {
         try eventually("\(count) requests at the server", of: process) { try totals().requests >= count }
     }
 
-    /// Waits until it has accepted so many notifications more than now.
+    /// Waits until it has accepted `count` more notifications than now.
     func awaitAccepted(more count: Int) throws {
         let wanted = try totals().accepted + count
         try eventually("\(wanted) notifications accepted", of: process) { try totals().accepted >= wanted }
     }
 }
 
-/// Asks again and again until something holds.
+/// Repeats a check until it succeeds.
 ///
-/// - Parameter process: Its end ends the wait, and its output is part of the error.
+/// - Parameter process: a process whose end also ends the wait, and whose output is part of the error.
 func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () throws -> Bool) throws {
     var isDone = false
     _ = try waitUntil(everyMs: 100) {
         isDone = try holds()
         return isDone || process?.ended != nil
     }
-    // What held may have come with the end of the process.
+    // The check may succeed only after the process has ended.
     guard try isDone || process?.ended != nil && holds() else {
         let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
         throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
@@ -87,7 +88,7 @@ func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () thr
 }
 
 extension Scene {
-    /// Starts the simulator and points the configuration at it: its port, its authority, its signing key.
+    /// Starts the simulator, and sets its port, authority and signing key in the configuration.
     func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
 
     func startSimulator(arguments more: [String]) throws -> RunningSimulator {
@@ -96,7 +97,7 @@ extension Scene {
         return simulator
     }
 
-    /// Starts one that the configuration does not point at.
+    /// Starts a simulator without changing the configuration.
     func startOtherSimulator(port: Int = 0, arguments more: [String]) throws -> RunningSimulator {
         let simulator = try RunningSimulator(in: folder, port: port, more)
         keep(simulator.process)
@@ -109,7 +110,7 @@ extension Scene {
         return try command("send --direct -t \(deviceTokens(1, "80fe")[0]) -a Hi", more)
     }
 
-    /// A file with the simulator's table of token prefixes, from its help.
+    /// Returns the path of a file with the simulator's table of token prefixes, taken from its help.
     func prefixes() throws -> String {
         let help = try Self.run(Tool.worker.path(), ["simulate", "--help"])
         try write(help.text, to: "simulate-help.txt")
@@ -118,7 +119,8 @@ extension Scene {
 
     // MARK: Keys and certificates
 
-    /// A certificate that an authority of the folder signed, or that signs itself: `NAME.pem` and `NAME-key.pem`.
+    /// Creates a certificate that an authority in the folder signs, or a self-signed one: `NAME.pem` and
+    /// `NAME-key.pem`.
     func makeCertificate(
         _ name: String, by authority: String? = nil, subject: String, _ more: String...
     ) throws {
@@ -130,7 +132,7 @@ extension Scene {
             ] + signer + more)
     }
 
-    /// A signing key in Apple's form: P-256, PKCS#8, PEM.
+    /// Creates a signing key in Apple's format: P-256, PKCS#8, PEM.
     func makeSigningKey(_ name: String) throws {
         try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file(name))
     }
@@ -148,10 +150,10 @@ struct Pages {
     let address: String
     let worker: ChildProcess
 
-    /// Waits until the worker said where they are.
+    /// Waits until the worker has logged their address.
     init(of worker: ChildProcess) throws {
         try worker.waitFor("admin pages address=")
-        // A worker that was started again by its supervisor has other pages.
+        // A worker that its supervisor has restarted has another address.
         guard let match = worker.text.matches(of: /admin pages address=(\S+)/).last else {
             throw Unexpected("no address of the admin pages:\n\(worker.text)")
         }
@@ -159,10 +161,11 @@ struct Pages {
         self.worker = worker
     }
 
-    /// Status and text of a page as it is now. What it says may be a second old: to see a state, wait for it.
+    /// Returns the current status code and text of a page. The content may be a second old, so wait for an expected
+    /// state.
     func get(_ path: String) throws -> (Int, String) { LocalHTTP.request(address + path) }
 
-    /// Asks again and again until a page is as it should be, and returns its text; throws with what it said last.
+    /// Reads a page until it is as expected, and returns its text. Throws an error with the last content.
     @discardableResult
     func await(
         _ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool
@@ -180,7 +183,7 @@ struct Pages {
         return last.1
     }
 
-    /// The same until a page contains a text.
+    /// Reads a page until it contains a text.
     @discardableResult
     func await(_ path: String, says text: String) throws -> String {
         try self.await(path) { $0.1.contains(text) }
@@ -192,33 +195,33 @@ struct Pages {
         var advice: String
     }
 
-    /// The problems that `/status` names.
+    /// Returns the problems in `/status`.
     static func problems(in status: String) -> [Problem] {
         struct Status: Decodable { var problems: [Problem] }
         return (try? JSONDecoder().decode(Status.self, from: Data(status.utf8)))?.problems ?? []
     }
 
-    /// The sum of a metric's samples, or of those with a label: `app="shop"`.
+    /// Returns the sum of a metric's samples, or of those with a label such as `app="shop"`.
     static func sum(_ name: String, _ label: String = "", in metrics: String) -> Int {
         metrics.split(separator: "\n").filter { $0.hasPrefix(name + "{") && (label.isEmpty || $0.contains(label)) }
             .compactMap { $0.split(separator: " ").last.flatMap { Int($0) } }.reduce(0, +)
     }
 }
 
-/// A listener on 127.0.0.1 that accepts nothing by itself.
+/// A listener on 127.0.0.1 that accepts no connections.
 final class DeadListener {
     let port: Int
     private var descriptors: [Int32] = []
 
-    /// - Parameter connects: its kernel takes connections, and nothing reads from them. Otherwise it answers no SYN, as
-    ///   a host behind a firewall: its queue is full (listen(2)).
+    /// - Parameter connects: whether its kernel accepts connections, whose data is never read. Otherwise it answers no
+    ///   SYN because its queue is full (listen(2)), like a host behind a firewall.
     init(connects: Bool = false) throws {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
         var size = socklen_t(MemoryLayout<sockaddr_in>.size)
         let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        // The queue takes one more than it says; what comes after it gets no answer.
+        // The queue accepts one more connection than its size. Later ones get no answer.
         descriptors = (0...(connects ? 0 : 4)).map { socket(AF_INET, $0 == 0 ? kind : kind | O_NONBLOCK, 0) }
         let isListening = withUnsafeMutablePointer(to: &address) { [descriptors] pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
@@ -236,7 +239,7 @@ final class DeadListener {
     deinit { for descriptor in descriptors { close(descriptor) } }
 }
 
-/// Device tokens that end in the numbers from `first` on.
+/// Returns device tokens that end with the numbers from `first` on.
 func deviceTokens(_ count: Int, _ prefix: String = "", from first: Int = 0) -> [String] {
     (first..<first + count).map { prefix + hex($0, digits: 64 - prefix.count) }
 }

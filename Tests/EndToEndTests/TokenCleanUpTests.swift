@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The article on token clean-up: its table, its statements and its command, as they stand there, on a real
+    /// Tests the table, the statements and the command of the article on token clean-up, unchanged, with a real
     /// PostgreSQL.
     @Suite struct TokenCleanUpTests {
-        /// The statements in their order: the table, the registration, the file `delete-tokens.sql`.
+        /// The article's statements in order: the table, the registration, the file `delete-tokens.sql`.
         private let statements: [String]
         private let command: String
 
@@ -23,18 +23,18 @@ extension EndToEnd {
             try #require(statements.count == 3 && blocks("sh").count == 1)
         }
 
-        /// Of 500 dead tokens 50 were registered again, and one more while the statement runs. tail is killed
-        /// meanwhile. The others are deleted, and nothing when all is read again.
+        /// Of 500 dead tokens 50 were registered again, and one more is registered while the statement runs. tail is
+        /// killed meanwhile. The other tokens are deleted. When all records are read again, no more are deleted.
         @Test(
             .enabled(
                 if: Tool.postgres.place != nil, "PostgreSQL is not installed (by hand: apt-get install postgresql)"),
             .needs(.worker, .broker, .kcat))
-        func `Dead tokens are deleted and no others`() throws {
+        func `Only dead tokens are deleted`() throws {
             func dead(_ number: Int) -> String { "fa174101" + hex(number, digits: 56) }
             let database = try PostgreSQL()
             try database.run(statements[0])
-            // Every tenth of the dead was registered after its death, or in the same millisecond; the others in the
-            // millisecond before.
+            // Every tenth dead token was registered after its death, or in the same millisecond. The others were
+            // registered in the millisecond before.
             try database.run(
                 """
                 insert into device_tokens select lpad(to_hex(n), 64, '0'), n, '2019-01-01' from generate_series(1, 100) n;
@@ -43,7 +43,7 @@ extension EndToEnd {
                     + case when n = 10 then 0 when n % 10 > 0 or n = 30 then -1 else 1 end)
                 from generate_series(0, 499) n;
                 """)
-            // By the registration of the article, in upper case.
+            // This uses the article's registration, with an upper-case token.
             try database.run(statements[1], ["token": dead(30).uppercased(), "account": "30"])
 
             let scene = try Scene("clean-up")
@@ -56,14 +56,14 @@ extension EndToEnd {
                     return "\(dead($0))\u{1e}" + #"{"device_token":"\#(dead($0))",\#(members),"observed_at_ms":1}"#
                 }, to: topic, options: ["-K\\x1e"])
 
-            // A statement that fails takes nothing.
+            // If a statement fails, its records are not committed.
             try database.run("alter table device_tokens rename to not_there_yet;")
             let early = try startTail(database, scene)
             try early.waitFor("the command exited with 3; its ")
             #expect(try early.stop() == .exited(1), "\(early.text)")
             try database.run("alter table not_there_yet rename to device_tokens;")
 
-            // A registration that is not committed yet: the statement that meets it waits for it.
+            // The registration is not committed yet, so the statement that finds it must wait.
             let session = try database.session(["--quiet", "-vtoken=\(dead(123))", "-vaccount=123"])
             session.write("begin;\n\(statements[1])\\echo registered\n")
             try session.waitFor("registered")
@@ -71,7 +71,7 @@ extension EndToEnd {
             try eventually("a statement that waits for the registration") {
                 try database.run("select count(*) from pg_stat_activity where wait_event_type = 'Lock';") == "1"
             }
-            // tail dies, and its psql lives on: it sees that the token is registered again now.
+            // tail is killed, but its psql continues and finds that the token is registered again.
             try tail.killNow()
             session.write("commit;\n")
             let other = try startTail(database, scene)
@@ -84,13 +84,13 @@ extension EndToEnd {
                 """
             #expect(try database.run(counts) == "151|51|51")
 
-            // Another group reads everything again.
+            // Another group reads all records again.
             let again = try startTail(database, scene, group: "token-cleaner-again", more: "--count", "500")
             #expect(try again.wait() == .exited(0), "\(again.text)")
             #expect(try database.run(counts) == "151|51|51")
         }
 
-        /// The article's command, in the scene's folder, with that group's name in place of its own.
+        /// Starts the article's command in the scene's folder, with this group's name.
         private func startTail(
             _ database: PostgreSQL, _ scene: Scene, group: String = "token-cleaner", more: String...
         ) throws -> ChildProcess {

@@ -2,20 +2,20 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A requirement of an end-to-end test beside the project's own build.
+/// A requirement of an end-to-end test in addition to the project's build.
 enum Tool: String {
     /// The built `apns-worker`.
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "a Python with confluent_kafka and jsonschema"
     case kcat, jq, openssl, tinyproxy, clang, swift
-    /// Kafka's own client in Java, which comes with the broker.
+    /// Kafka's Java client, which is part of the broker's installation.
     case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
-    /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run
-    /// by hand.
+    /// Go with confluent-kafka-go, and the PostgreSQL server. `Docker/setup` does not install them, so their tests run
+    /// only where they are installed by hand.
     case go, postgres
 
-    /// The path (empty for the broker), or `nil` where it is missing.
+    /// The path (empty for the broker), or `nil` if the tool is missing.
     var place: String? { Self.places[self] }
 
     private static let places: [Tool: String] = {
@@ -33,7 +33,7 @@ enum Tool: String {
         return places
     }()
 
-    /// SwiftPM puts the program beside the test bundle; APNS_WORKER_PROGRAM names another one.
+    /// SwiftPM puts the program beside the test bundle. APNS_WORKER_PROGRAM names another one.
     private static var builtWorker: String? {
         if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PROGRAM"] { return chosen }
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
@@ -47,7 +47,7 @@ enum Tool: String {
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// The newest version of Debian's packages, outside of PATH.
+    /// The newest version of Debian's packages, which is not on PATH.
     private static var postgresServer: String? {
         let root = "/usr/lib/postgresql"
         let versions = ((try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []).compactMap { Int($0) }
@@ -55,10 +55,10 @@ enum Tool: String {
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// One that has these modules, or without any named those that the books need.
+    /// Returns a Python with these modules or, by default, with those that the books need.
     static func python(with modules: String...) -> String? { Python.place(with: modules) }
 
-    /// Its path; throws where it is missing.
+    /// Returns the tool's path. Throws if it is missing.
     func path() throws -> String {
         guard let place else { throw Unexpected("missing: \(rawValue)") }
         return place
@@ -66,7 +66,7 @@ enum Tool: String {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// Skips the test where a tool is missing. With `CI=true` the test runs, and fails at the first use of the tool.
+    /// Skips the test if a tool is missing. With `CI=true` the test runs and fails at the first use of the tool.
     static func needs(_ tools: Tool...) -> Self {
         let missing = tools.filter { $0.place == nil }
         let names = missing.map(\.rawValue).joined(separator: ", ")
@@ -76,17 +76,17 @@ extension Trait where Self == ConditionTrait {
     }
 }
 
-/// An error of a test, in words.
+/// An error of a test as text.
 struct Unexpected: Error, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// A newer librdkafka than the distribution's, which PyPI's package confluent-kafka contains.
+/// A newer librdkafka than the distribution's, from PyPI's package confluent-kafka.
 enum NewerClientLibrary {
     private static let package = "confluent-kafka==2.16.0"
 
-    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH. Cancels the test where it cannot be had.
+    /// Returns the folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH. Cancels the test if it cannot be downloaded.
     static func folder() throws -> String {
         do {
             return try fetched.get()
@@ -97,7 +97,7 @@ enum NewerClientLibrary {
 
     private static let fetched = Result<String, any Error> {
         if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_NEWER_LIBRARY"] { return chosen }
-        // Beside the built program, so that it is fetched once.
+        // The folder is beside the built program, so that it is downloaded only once.
         let target = try URL(fileURLWithPath: Tool.worker.path()).deletingLastPathComponent()
             .appending(path: package.replacing("==", with: "-"))
         let libraries = target.appending(path: "confluent_kafka.libs")

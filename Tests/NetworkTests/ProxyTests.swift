@@ -27,20 +27,20 @@ import Testing
 
     @Test(
         arguments: [
-            ("HTTP/1.1 407 No\r\n\r\n", "407 No (it does not take the user and password it was given)"),
+            ("HTTP/1.1 407 No\r\n\r\n", "407 No (it rejected the configured user and password)"),
             (
                 "HTTP/1.1 407 Proxy Authentication Required\r\nX: y\r\n\r\n",
-                "to push.example:443: 407 Proxy Authentication Required (it wants a user and a password"
+                "to push.example:443: 407 Proxy Authentication Required (it requires a user and a password"
             ),
-            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", ": 502 Bad Gateway (it could not reach that host itself)"),
-            ("HTTP/1.1 403 Filtered\r\n\r\n", ": 403 Filtered (its rules allow no CONNECT to port 443"),
+            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", ": 502 Bad Gateway (it could not reach that host)"),
+            ("HTTP/1.1 403 Filtered\r\n\r\n", ": 403 Filtered (its rules forbid CONNECT to port 443"),
             ("HTTP/1.1 429 Slow down\r\n\r\n", "refused to connect to push.example:443: 429 Slow down"),
             ("SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), ("HTTP/1.1 20\r\n\r\n", "does not speak HTTP"),
             ("HTTP/1.1 +20 OK\r\n\r\n", "refused to connect to push.example:443: +20"),
             ("HTTP/1.1 2é OK\r\n\r\n", "does not speak HTTP"),
             ("HTTP/1.1 500 a\u{1b}[31m\u{7}b\r\n\r\n", "refused to connect to push.example:443: 500 a?[31m?b ("),
             (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
-            (nil, "in time"),
+            (nil, "timed out"),
         ] as [(String?, String)])
     func `A proxy that refuses is named`(answer: String?, words: String) throws {
         let world = try World()
@@ -51,7 +51,8 @@ import Testing
             DialTarget(
                 host: "push.example", port: 443,
                 proxy: .init(
-                    host: "127.0.0.1", port: proxy.port, credentials: words.contains("was given") ? "me:secret" : "")),
+                    host: "127.0.0.1", port: proxy.port,
+                    credentials: words.contains("configured user") ? "me:secret" : "")),
             options: options)
         try world.run { client.end != nil }
         #expect(client.end?.kind == .proxyRefused)
@@ -64,7 +65,7 @@ import Testing
     @Test func `A long reason of a proxy is cut`() {
         let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
         let target = DialTarget(host: "::1", port: 443)
-        let advice = " (it could not reach that host itself)"
+        let advice = " (it could not reach that host)"
         #expect(
             ProxyTunnel.verdict(answer, to: target, hasCredentials: false)?.count
                 == "refused to connect to [::1]:443: ".count + 200 + advice.count)

@@ -89,7 +89,7 @@ import Testing
         }
         #expect(scene.run { ends.count == 2 })
         #expect(ends["slow.example"]?.kind == .unresolved)
-        #expect(ends["slow.example"]?.text.contains("in time") == true)
+        #expect(ends["slow.example"]?.text.contains("timed out") == true)
         #expect(ends["quick.example"]?.kind == .unreachable)
     }
 }

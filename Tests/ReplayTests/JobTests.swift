@@ -48,7 +48,7 @@ import Testing
     func `A commit that no replay made is refused`(metadata: String) {
         let found = CommittedOffset(partition: source, offset: 5, metadata: Array(metadata.utf8))
         let error = #expect(throws: CommandFailure.self) { try ReplayJob(order(), [found]) }
-        #expect(error?.description.contains("that no replay made") == true)
+        #expect(error?.description.contains("that is not from a replay") == true)
     }
 
     @Test func `Counted items move a job to the ends that it began with`() throws {

@@ -3,16 +3,16 @@ import PushRecords
 
 @testable import Delivery
 
-/// A connection of the simulation, with the transport at the one end and APNs at the other. Over the binary protocol an
-/// answer in order is presumed, and an error discards what was sent after it. `TransportWorldTests` has the product's
-/// own transports.
+/// A simulated connection between a worker's transport and APNs. With the binary protocol, a normal answer becomes
+/// presumed acceptance, and an error discards the requests sent after it. `TransportWorldTests` test the real
+/// transports.
 final class SimulatedConnection {
-    /// How APNs ends a stream.
+    /// The ways in which APNs ends a stream.
     enum Ending: CaseIterable {
         case answer
         case refused
         case resetProcessed, resetUnprocessed
-        /// No answer, ever.
+        /// No answer arrives.
         case silentProcessed, silentUnprocessed
 
         var isProcessed: Bool { self == .answer || self == .resetProcessed || self == .silentProcessed }
@@ -21,13 +21,13 @@ final class SimulatedConnection {
     struct Stream {
         var id: NotificationID
         var number: Int32
-        /// When all of the request has left, as far as flow control goes.
+        /// The time at which the whole request has been sent, including flow control.
         var sentMs: Int64
-        /// When APNs looks at it, and when it ends it.
+        /// The times at which APNs processes the request and ends the stream.
         var arrivesMs: Int64
         var endsMs: Int64
         var ending: Ending
-        /// What APNs answers once it has processed it, or `nil` before.
+        /// The answer of APNs, or `nil` until it has processed the request.
         var answer: (status: UInt16, reason: ReasonCode)?
     }
 
@@ -36,12 +36,12 @@ final class SimulatedConnection {
     let isBinary: Bool
     var streams: [Stream] = []
     var nextStream: Int32 = 1
-    /// A suspect is on it that is to be alone there.
+    /// Whether a suspect that must be alone is on the connection.
     var isTaken = false
     var isDraining = false
-    /// When the second of two GOAWAYs comes.
+    /// The time of the second of two GOAWAYs.
     var secondGoAwayMs: Int64?
-    /// It carries no answers from now on.
+    /// Whether the connection delivers no more answers.
     var isDeaf = false
 
     init(app: Int, isQuarantine: Bool, isBinary: Bool) {
@@ -51,7 +51,7 @@ final class SimulatedConnection {
     }
 }
 
-/// The transports of a worker, and APNs at their other ends.
+/// The transports of a worker and the simulated APNs.
 extension SimulatedWorld {
     private static let timeoutMs: Int64 = 400
     private static let streamsOfConnection = 12
@@ -73,7 +73,7 @@ extension SimulatedWorld {
         worker.connections.removeAll { $0.isDraining && $0.streams.isEmpty && $0.secondGoAwayMs == nil }
     }
 
-    /// A request comes back that was on no connection.
+    /// Returns a request that was on no connection.
     func giveBack(_ id: NotificationID, _ worker: SimulatedWorker) {
         worker.flights[id]?.isQueued = false
         tell(Completion(id: id, kind: .notProcessed), worker)
@@ -95,7 +95,7 @@ extension SimulatedWorld {
                 giveBack(id, worker)
                 continue
             }
-            // It takes a while until a connection is there.
+            // A connection may not be open yet.
             guard random.chance(90) || isCalm else { continue }
             let connection =
                 flight.isSuspect
@@ -106,7 +106,8 @@ extension SimulatedWorld {
         }
     }
 
-    /// The app's quarantine connection, if it takes this one now: those under which it died together go alone.
+    /// Returns the app's quarantine connection if it accepts this suspect now. Suspects that were on a lost one are
+    /// sent alone.
     private func quarantine(
         for id: NotificationID, _ flight: SimulatedWorker.Flight, _ isOneToGoAlone: Bool, _ worker: SimulatedWorker
     ) -> SimulatedConnection? {
@@ -157,7 +158,7 @@ extension SimulatedWorld {
             note("slow answer")
             return .random(in: 1_000...20_000, using: &random)
         }
-        // Where no answer is to be late, none is slow.
+        // Without faults that delay answers, all answers are fast.
         return .random(in: 1...80, using: &random) * (faults.breaks && !isCalm ? min(slowness, 6) : 1)
     }
 
@@ -188,7 +189,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// APNs takes a stream's request, once.
+    /// Makes APNs process a stream's request once.
     private func process(_ id: NotificationID, _ flight: SimulatedWorker.Flight, _ connection: SimulatedConnection) {
         guard let place = connection.streams.firstIndex(where: { $0.id == id }),
             connection.streams[place].answer == nil
@@ -221,7 +222,7 @@ extension SimulatedWorld {
         tell(completion, worker)
     }
 
-    /// Some come back unprocessed: refused over HTTP/2, discarded by a gateway.
+    /// Returns some requests as unprocessed: refused over HTTP/2, or discarded by a gateway.
     private func refuse(
         _ connection: SimulatedConnection, _ worker: SimulatedWorker, _ isRefused: (SimulatedConnection.Stream) -> Bool
     ) {
@@ -239,7 +240,7 @@ extension SimulatedWorld {
 
     // MARK: Time and faults
 
-    /// A stream that is not answered in time ends, and its connection may.
+    /// Ends a stream that is not answered in time. Its connection may end too.
     private func expire(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
         guard faults.breaks || faults.silence else { return }
         let late = connection.streams.filter { $0.sentMs + Self.timeoutMs <= nowMs }
@@ -259,8 +260,8 @@ extension SimulatedWorld {
         if faults.breaks, random.chance(2) { lose(connection, isSilent: false, worker) }
     }
 
-    /// Once, or first with the largest stream id there is and then again; once more with a lower one. What was
-    /// processed is not disowned.
+    /// Sends one GOAWAY, or one with the largest stream id and then a second one, and sometimes another with a lower
+    /// id. A stream that was processed is never declared unprocessed.
     private func goAway(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
         note(connection.isDraining ? "another GOAWAY" : "GOAWAY")
         if !connection.isDraining, random.chance(40) {
@@ -273,7 +274,7 @@ extension SimulatedWorld {
         connection.isDraining = true
     }
 
-    /// The connection ends; what it carried may have been processed unseen.
+    /// Ends the connection. Its requests may have been processed without an answer.
     private func lose(_ connection: SimulatedConnection, isSilent: Bool, _ worker: SimulatedWorker) {
         note(isSilent ? "silent connection" : "lost connection")
         loseUnseen(connection, worker)
@@ -293,7 +294,7 @@ extension SimulatedWorld {
         connection.streams = []
     }
 
-    /// Some of what APNs has may be processed although its worker does not learn of it.
+    /// Lets APNs process some requests without an answer to the worker.
     func loseUnseen(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
         for stream in connection.streams where stream.sentMs <= nowMs && stream.ending != .refused {
             guard let flight = worker.flights[stream.id], books[flight.original]?.rule != .poison else { continue }

@@ -3,13 +3,13 @@ import PushRecords
 
 @testable import Delivery
 
-/// The promise, rule by rule.
+/// The checks of the promise.
 extension SimulatedWorld {
     func checkSend(
         _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ deviceKey: [UInt8],
         _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, _ notification: Notification
     ) {
-        // The send horizon: a commit that Kafka has names it.
+        // A record may be sent only below the horizon of a commit that Kafka has.
         let log = logs[place.log]
         let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? 0 : 0
         let horizon = assignment.fenced?.horizon ?? (assignment.life == log.life ? known : Int64.max)
@@ -24,7 +24,7 @@ extension SimulatedWorld {
         }
         if settings.ordering == .device {
             checkDeviceQueue(place, deviceKey, assignment.number, worker)
-            // First sends in order, in one assignment, but for those that wait for their time.
+            // First sends are in order within an assignment, except for scheduled notifications.
             if !(notification.tries.past != .untried), assignment.life >= 0, books[original]?.notBeforeMs == 0 {
                 if let last = lastFirstSend[assignment.number]?[deviceKey],
                     (last.offset, last.index) >= (place.offset, place.index)
@@ -41,13 +41,14 @@ extension SimulatedWorld {
         if let earlyMs = books[original].map({ $0.notBeforeMs - time(worker).wallMs }), earlyMs > 0 {
             breaks("\(place) was sent \(earlyMs) ms before its time")
         }
-        // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says
-        // so. A retry record need not: it is the request beside it that is sent again, and says so.
+        // If a map was truncated or damaged, or a drain cut short, a settled or refused notification may be sent again,
+        // but must be counted as in doubt. A retry record need not, because the original request is then sent again
+        // with that count.
         let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.tries.inDoubt > 0
         let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
         let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
         let mayBeForgotten = mayBeTwice && (notification.tries.inDoubt > 0 || place.log >= 3)
-        // What is settled is sent again only when no commit since could say so.
+        // A settled record is sent again only if no commit since then could record it.
         if assignment.fenced == nil, assignment.life >= 0, let known = settledAt[place],
             let takenAt = commitTakenAt[known.assignment],
             known.step < takenAt,
@@ -55,7 +56,7 @@ extension SimulatedWorld {
         {
             breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
         }
-        // An answer that must not be followed by another try.
+        // Some answers must not be followed by another send.
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
             isDecided(book), book.doubts == 0, crashCount == 0, !mayBeForgotten,
             !(wereTokensDenied && (book.rule == .unregistered || settings.includesBadTokens))
@@ -64,14 +65,14 @@ extension SimulatedWorld {
         }
     }
 
-    /// What is bad in one environment may be sent to the other, and is asked about once more in both where its
-    /// partition was given up in between.
+    /// Whether a bad token's answer was final. A token that is bad in one environment may be sent to the other one, and
+    /// both may be asked again if the partition was revoked in between.
     private func isDecided(_ book: SimulatedBook) -> Bool {
         hasOther && book.rule == .bad ? !book.results.isEmpty : book.processed > 0
     }
 
-    /// Per device one in flight: of the same worker, whatever became of the partition or the app that it was sent for,
-    /// and of others that read the same partition, unless they were lost, or cut short.
+    /// Checks that a device has one notification in flight. This includes all requests of the same worker, and those of
+    /// other workers that read the same partition, unless they were lost or cut short.
     private func checkDeviceQueue(
         _ place: SimulatedPlace, _ deviceKey: [UInt8], _ assignment: Int, _ worker: SimulatedWorker
     ) {
@@ -84,7 +85,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// A commit arrives at the broker.
+    /// Applies a commit at the broker.
     func apply(_ committing: SimulatedWorker.Committing) {
         let log = committing.log
         let commit = committing.commit
@@ -126,7 +127,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// When nothing is left to be done: every notification ended as its rule says.
+    /// Checks, when all work is done, that every notification ended as its rule requires.
     func checkEnd() {
         for (place, book) in books {
             let isCounted = settings.publishesOnlyFailures && book.countedAsAccepted > 0
@@ -138,7 +139,7 @@ extension SimulatedWorld {
             for result in book.results { checkResult(result, book, place) }
             let isAccepted = isCounted || book.results.contains { $0.outcome == .accepted }
             if isAccepted, book.delivered == 0 { breaks("\(place) is lost: \(book)") }
-            // What may have been shown twice says so.
+            // A notification that may have been shown twice must be counted as in doubt.
             if book.delivered > 1, !book.isDoubtGone, !book.results.contains(where: { $0.inDoubt > 0 }) {
                 breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
             }
@@ -147,7 +148,7 @@ extension SimulatedWorld {
                     breaks("\(place) is in doubt without a fault")
                 }
                 if book.delivered > 1 { breaks("\(place) was delivered twice without a fault") }
-                // What is never sent may have its result before anything was committed, and again.
+                // A notification that is never sent may have its result before any commit, and a second one later.
                 let told = book.results.count { $0.outcome != .invalid && $0.outcome != .expired }
                 let maySayAgain = faults.lapses && told + (isCounted ? 1 : 0) <= 1
                 if book.results.count + (isCounted ? 1 : 0) != 1, !maySayAgain {
@@ -155,8 +156,8 @@ extension SimulatedWorld {
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
-                // One that crashed may have written the result and not the token; then it is sent again, is too old,
-                // or its log lost it.
+                // A worker that crashed may have written the result and not the token. The notification is then sent
+                // again, or expires, or its log has lost it.
                 let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
                 if book.deadTokens == 0, isSure, !book.isGone, !book.isDoubtGone {
                     breaks("\(place) has no dead token: \(book)")
@@ -177,22 +178,23 @@ extension SimulatedWorld {
     func checkLimits(_ worker: SimulatedWorker) {
         for rule in worker.machine.checkInvariants() { breaks(rule) }
         if step % 8 == 0 { checkShares(worker) }
-        // Dead letters are taken whatever is open: at most as many as are read at once.
+        // Dead letters are accepted even if the machine is full, up to the number of records read in one turn.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         let gauges = worker.machine.gauges
         if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
-        // A notification has two at most; what became void waits for its turn.
+        // Each notification has at most two productions. Outdated ones are removed later.
         let productions = worker.machine.settlement.productions.count
         if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
-        // A record that began to be taken is; a list of thirty tokens, two kilobytes, and each token for itself.
+        // A record whose admission has begun is admitted completely: a list of thirty tokens of two kilobytes, and each
+        // token counts.
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
-    /// With several apps, one has at most half of what may be open, but for what is about to leave, for the probe of
-    /// its circuit (while that is open everything is read, to be held, and one of it is to find out), and for what was
-    /// to wait in a tier for its time, which came while it waited for its commit.
+    /// Checks that one of several apps uses at most half of the limit. Exceptions: notifications that are about to
+    /// leave, the probe of an open circuit (all records are read then, to be deferred), and scheduled notifications
+    /// that became due while they waited for a commit.
     private func checkShares(_ worker: SimulatedWorker) {
-        // An app that was alone for a while may have more.
+        // An app that was alone for a while may use more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
         for slot in worker.machine.store.slots {
@@ -213,7 +215,7 @@ extension SimulatedWorld {
 
     // MARK: Ends
 
-    /// Bad tokens may go to the tiers.
+    /// Whether bad tokens may go to the tiers.
     var guardHolds: Bool { allApps.contains { $0.guardPolicy == .hold } }
 
     var isFaultless: Bool {
@@ -221,7 +223,7 @@ extension SimulatedWorld {
             && limitCount == 0 && !remakesProducers
     }
 
-    /// A bad token is one where both environments say so, or there is only one.
+    /// Whether a bad token may count as dead: all its environments must have rejected it.
     private func mayBeDead(_ book: SimulatedBook) -> Bool {
         guard settings.includesBadTokens, let rule = book.rule else { return false }
         return rule == .bad || rule.isForeign && everRemoved.contains(Self.development.name)
@@ -238,7 +240,7 @@ extension SimulatedWorld {
         if result.outcome == rule.outcome { return }
         switch result.outcome {
         case .expired where rule == .nowOrNever || clocksJumped || nowMs > SimulatedWorld.shortestAgeMs: return
-        // Tries in doubt use up resends, and these attempts.
+        // Sends in doubt use up resends, and these use up attempts.
         case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
         case .abandoned where rule == .bad && guardHolds: return
         case .abandoned where book.isDiscarded: return

@@ -1,39 +1,39 @@
-/// What may go wrong in a world.
+/// The faults that may occur in a world.
 struct SimulatedFaults {
     var name: String
-    /// Sends whose completion stays unknown.
+    /// Sends without a known completion.
     var doubts = true
-    /// Connections that are lost, streams that are reset, answers that never come. Without it connections may still
-    /// fall silent, and die under what kills them.
+    /// Lost connections, reset streams and missing answers. Without this, connections may still fall silent or be ended
+    /// by poisonous requests.
     var breaks = true
-    /// Connections that fall silent, for minutes on end.
+    /// Connections that are silent for minutes.
     var silence = true
-    /// Requests under which every connection dies, in so many worlds of a hundred.
+    /// The percentage of worlds with requests that end every connection they are on.
     var poison = 15
     var crashes = true
-    /// Partitions that are lost, and owners that learn it late.
+    /// Lost partitions, and owners that learn of the loss late.
     var losses = true
-    /// Commit metadata that comes back damaged, or as somebody else's.
+    /// Commit metadata that is damaged or from other software.
     var damage = true
-    /// Refused commits, a broker that goes away, one that writes nothing, producers that have to be made anew, wall
-    /// clocks that jump: none of these makes anybody send twice.
+    /// Refused commits, unavailable brokers, failed writes, rebuilt producers and stepped wall clocks. None of these
+    /// causes duplicates.
     var refusals = true
-    /// Logs that are made anew, cut, or lose their first records; commits that somebody else wrote.
+    /// Topics that are recreated or truncated or lose their first records, and commits of other software.
     var changes = true
-    /// Sessions that are lost for a while.
+    /// Sessions that are lost temporarily.
     var lapses = true
-    /// Thousands of records, and some that take long.
+    /// Thousands of records, some of which take long.
     var isLong = false
 
     static let everything = SimulatedFaults(name: "every fault")
 
-    /// Rebalances, stops, GOAWAYs only: nothing is sent twice.
+    /// Only rebalances, stops and GOAWAYs. Nothing is sent twice.
     static let none = faultless("without a fault")
 
-    /// Sessions are lost and come back to whoever had them: nothing is sent twice.
+    /// Sessions are lost and return to the same owner. Nothing is sent twice.
     static let lapsing = faultless("lost sessions", lapses: true)
 
-    /// What is settled lies far above what is open: no map is cut, and nothing is sent twice.
+    /// Settled records are far above open ones. No map is truncated, and nothing is sent twice.
     static let long = faultless("long spans", isLong: true)
 
     private static func faultless(_ name: String, lapses: Bool = false, isLong: Bool = false) -> SimulatedFaults {
@@ -42,13 +42,13 @@ struct SimulatedFaults {
             damage: false, changes: false, lapses: lapses, isLong: isLong)
     }
 
-    /// A dead network abandons nobody.
+    /// The network is dead for minutes, and no notification may be abandoned.
     static let deadNetwork = SimulatedFaults(name: "dead network", breaks: false, poison: 0)
 
-    /// What kills its connections takes nobody with it.
+    /// Some notifications end every connection they are on, and no other notification may be affected.
     static let poisonous = SimulatedFaults(name: "poison", breaks: false, silence: false, poison: 100)
 
-    /// Of ten worlds, five know every fault.
+    /// Of ten worlds, five have every fault.
     static func of(seed: UInt64) -> SimulatedFaults {
         switch seed % 20 {
         case 0...9: .everything
@@ -60,6 +60,6 @@ struct SimulatedFaults {
         }
     }
 
-    /// Whether nobody may be abandoned but by what APNs answers.
+    /// Whether a notification may be abandoned only because of answers from APNs.
     var abandonsNobody: Bool { doubts && !breaks }
 }

@@ -2,10 +2,10 @@ import PushRecords
 
 @testable import Delivery
 
-/// A record, or a notification in it, by its place in the simulated Kafka.
+/// The place of a record, or of a notification in it, in the simulated Kafka.
 struct SimulatedPlace: Hashable, CustomStringConvertible {
     var log: Int
-    /// Of the log when the record was written: an offset may be used once in each.
+    /// The life of the log when the record was written. Each life may use the same offset once.
     var life: Int
     var offset: Int64
     var index: Int32 = 0
@@ -15,31 +15,31 @@ struct SimulatedPlace: Hashable, CustomStringConvertible {
 
 struct SimulatedRecord {
     var offset: Int64
-    /// `SimulatedPlace.life`.
+    /// The log's life, as in `SimulatedPlace.life`.
     var life = 0
     var timestampMs: Int64
     var key: [UInt8]?
     var value: [UInt8]?
     var headers: [(name: [UInt8], value: [UInt8])] = []
-    /// One for each notification; a dead letter counts as one.
+    /// The number of notifications. A dead letter counts as one.
     var count: Int32 = 1
-    /// What was asked for first: of a retry record its original.
+    /// The places of the original requests, which differ for retry records.
     var originals: [SimulatedPlace]
 }
 
-/// One partition of a topic, with what its group committed.
+/// One partition of a topic with its group's commit.
 struct SimulatedLog {
     struct Commit {
         var offset: Int64
         var metadata: [UInt8]
         var map: CommitMap
-        /// The step in which the worker took it.
+        /// The step in which the worker took the commit.
         var takenAt: Int
-        /// The log's, as the worker knew it.
+        /// The log's life, as known to the worker.
         var life: Int
-        /// Number of the worker that wrote it; 0: none of them.
+        /// The number of the worker that wrote the commit, or 0 if another client did.
         var writer = 0
-        /// The log was cut there since.
+        /// The offset at which the log was truncated after the commit, if it was.
         var cutAt: Int64?
     }
 
@@ -49,24 +49,24 @@ struct SimulatedLog {
     var records: [SimulatedRecord] = []
     var nextOffset: Int64 = 0
     var commit: Commit?
-    /// Records below the committed offset.
+    /// The number of records below the committed offset.
     var committedCount = 0
     var isOwned = false
-    /// Its metadata came back as something else, or it was cut: what it said is forgotten.
+    /// Whether its metadata was damaged, or the log was truncated, so that the commit's content is lost.
     var wasDamaged = false
-    /// It was changed, or what was committed for it was.
+    /// Whether the log or its commit was changed.
     var wasReset = false
-    /// Counts how often it was cut, or made anew.
+    /// The number of times that the log was truncated or recreated.
     var life = 0
-    /// Retention took what is below.
+    /// The first offset that retention has left.
     var start: Int64 = 0
-    /// Its commits are refused, because of what is wrong with the topic.
+    /// Whether its commits are refused because of a fault of the topic.
     var isDenied = false
 
-    /// Everything in it is committed.
+    /// Whether everything in the log is committed.
     var isDone: Bool { committedCount == records.count }
 
-    /// The first record at an offset or above.
+    /// Returns the index of the first record at or above an offset.
     func index(from offset: Int64) -> Int {
         var (low, high) = (0, records.count)
         while low < high {
@@ -77,45 +77,45 @@ struct SimulatedLog {
     }
 }
 
-/// What a device token of the simulation stands for: how APNs answers.
+/// The meaning of a device token in the simulation: how APNs answers.
 enum SimulatedRule: String, CaseIterable {
     case accept = "k"
     case unregistered = "u"
     case bad = "r"
-    /// 429 first.
+    /// The first answer is 429.
     case throttled = "t"
-    /// 503 twice.
+    /// The first two answers are 503.
     case shutdown = "s"
     case failing = "e"
-    /// Our credential is refused first.
+    /// The first answer refuses the credential.
     case credential = "c"
-    /// It is refused for this topic first.
+    /// The first answer refuses the credential for this topic.
     case topic = "m"
-    /// IdleTimeout first.
+    /// The first answer is IdleTimeout.
     case idle = "i"
-    /// Accepted; expiration 0.
+    /// The notification is accepted. Its expiration is 0.
     case nowOrNever = "n"
-    /// Its connection dies under it.
+    /// Its connection is lost with it.
     case poison = "x"
-    /// Its stream is refused, `refusalCount` times.
+    /// Its stream is refused `refusalCount` times.
     case refused = "f"
 
     static let refusalCount = 14
-    /// Its stream is refused, always.
+    /// Its stream is always refused.
     case endless = "z"
-    /// Accepted, after a long time.
+    /// The notification is accepted after a long time.
     case slow = "w"
-    /// A token of the other environment.
+    /// The token belongs to the other environment.
     case foreign = "o"
-    /// The same, with 503 there first, twice.
+    /// The token belongs to the other environment, whose first two answers are 503.
     case foreignShutdown = "p"
 
-    /// What may be sent to the other environment.
+    /// Whether the notification may be forwarded to the other environment.
     var isForeign: Bool { self == .foreign || self == .foreignShutdown || self == .bad }
 
-    /// The answer to the try after `processed` others.
+    /// Returns the answer to a send after `processed` earlier ones.
     ///
-    /// - Parameter isOther: the other environment is asked.
+    /// - Parameter isOther: whether the other environment answers.
     func answer(processed: Int, isOther: Bool) -> (status: UInt16, reason: ReasonCode) {
         switch self {
         case .foreign: isOther ? (200, .none) : (400, .badDeviceToken)
@@ -133,7 +133,7 @@ enum SimulatedRule: String, CaseIterable {
         }
     }
 
-    /// As `answer`, of a gateway of the binary protocol.
+    /// Returns the same for a gateway of the binary protocol.
     func gatewayAnswer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
         switch self {
         case .bad, .foreign, .foreignShutdown: (8, .badDeviceToken)
@@ -144,7 +144,7 @@ enum SimulatedRule: String, CaseIterable {
         }
     }
 
-    /// Whether a gateway can answer so.
+    /// Whether a gateway can give these answers.
     var isOfGateway: Bool {
         switch self {
         case .accept, .bad, .throttled, .shutdown, .failing, .nowOrNever, .poison, .foreign, .foreignShutdown: true
@@ -164,31 +164,31 @@ enum SimulatedRule: String, CaseIterable {
     }
 }
 
-/// The books of one notification as they are in truth.
+/// The true state of one notification.
 struct SimulatedBook {
-    /// `nil`: its token is no token.
+    /// The rule, or `nil` if the token is invalid.
     var rule: SimulatedRule?
-    /// Name of its app.
+    /// The name of its app.
     var app = ""
-    /// Not to be sent before, by whoever sends it; 0: at once.
+    /// The earliest time at which any worker may send it, or 0 for at once.
     var notBeforeMs: Int64 = 0
     var isDeadLetter = false
-    /// Tries that APNs processed, and of these, the ones it delivered.
+    /// The number of sends that APNs processed, and of those that it delivered.
     var processed = 0
     var delivered = 0
-    /// Sends that APNs may have processed and that were not answered to a worker that lived on.
+    /// The number of sends that APNs may have processed without an answer to a surviving worker.
     var doubts = 0
     var results: [(outcome: Outcome, inDoubt: Int, attempts: Int)] = []
     var deadTokens = 0
-    /// Streams of it that were refused, by its rule.
+    /// The number of refused streams, as its rule requires.
     var refusals = 0
     var countedAsAccepted = 0
-    /// Its record was gone before all of it was settled.
+    /// Whether its record disappeared before all of it was settled.
     var isGone = false
-    /// So was one of its records after it was sent: a later owner need not have heard of that.
+    /// Whether one of its records disappeared after a send. A later owner may not know of that send.
     var isDoubtGone = false
-    /// A log that has a record of it was cut: that is read again, also where it was done with.
+    /// Whether a log with one of its records was truncated. Its records are then read again even if they were settled.
     var isReadAgain = false
-    /// A gateway discarded it, and its app does not have such ones sent again.
+    /// Whether a gateway discarded it and its app does not send such notifications again.
     var isDiscarded = false
 }

@@ -3,9 +3,9 @@ import PushRecords
 
 @testable import Delivery
 
-/// Logs that change under their readers, and how these learn it.
+/// Changes of logs while they are read, and how workers learn of them.
 extension SimulatedWorld {
-    /// What was asked for by the notification at a place.
+    /// Returns the original request of the notification at a place.
     func original(of place: SimulatedPlace) -> SimulatedPlace? {
         let list = originals[SimulatedPlace(log: place.log, life: place.life, offset: place.offset)]
         guard let list, Int(place.index) < list.count else { return nil }
@@ -14,7 +14,7 @@ extension SimulatedWorld {
 
     // MARK: Change
 
-    /// A log is made anew, cut, or loses its first records; or somebody else commits for its group.
+    /// Recreates a log, truncates it, deletes its first records, or commits for its group as other software.
     func changeLogs() {
         guard random.oneIn(changeChance) else { return }
         let log = Int.random(in: 0..<logs.count, using: &random)
@@ -26,7 +26,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// The topic is deleted and made again: its offsets begin again. What the group committed may outlive it.
+    /// Recreates the topic. Its offsets start again, and the group's commit may survive.
     private func makeAnew(_ log: Int) {
         note("log made anew")
         for record in logs[log].records { lose(record, of: log) }
@@ -39,12 +39,12 @@ extension SimulatedWorld {
         trace(log) { "made anew, life \(logs[log].life), commit \(logs[log].commit?.offset ?? -1)" }
     }
 
-    /// A leader comes to power that lacks the last records: their offsets are used again.
+    /// Truncates a log, as after the election of a leader that lacks the last records. Their offsets are used again.
     private func cut(_ log: Int) {
         guard !logs[log].records.isEmpty, workers.allSatisfy({ $0.assignments[log]?.fenced == nil }) else { return }
         let place = Int.random(in: 0..<logs[log].records.count, using: &random)
         let end = logs[log].records[place].offset
-        // Whoever reads it learns that by its end.
+        // Readers of the log detect this by its end.
         guard workers.allSatisfy({ ($0.assignments[log]?.position ?? .max) >= end }) else { return }
         note("log cut")
         for record in logs[log].records[place...] { lose(record, of: log) }
@@ -67,7 +67,7 @@ extension SimulatedWorld {
         trace(log) { "cut at \(end), life \(logs[log].life)" }
     }
 
-    /// Retention takes the first records, read or not.
+    /// Deletes the first records, whether read or not, as retention does.
     private func retain(_ log: Int) {
         guard !logs[log].records.isEmpty else { return }
         note("retention")
@@ -79,7 +79,7 @@ extension SimulatedWorld {
         trace(log) { "begins at \(logs[log].start)" }
     }
 
-    /// Somebody else commits for the group, while nobody reads.
+    /// Commits for the group as other software does, while no worker reads.
     private func commitStrangely(_ log: Int) {
         guard !logs[log].isOwned, workers.allSatisfy({ $0.assignments[log] == nil }) else { return }
         note("strange commit")
@@ -106,7 +106,7 @@ extension SimulatedWorld {
         logs[log].wasDamaged = true
     }
 
-    /// Nobody can read it any more: what is not settled of it need not end.
+    /// Removes a record from the books. Its unsettled notifications need no end.
     private func lose(_ record: SimulatedRecord, of log: Int) {
         for (index, original) in record.originals.enumerated() {
             let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
@@ -123,10 +123,11 @@ extension SimulatedWorld {
         if let commit = logs[log].commit {
             let named = max(commit.map.settled.last?.upperBound ?? 0, (commit.map.partials.last?.offset ?? -1) + 1)
             if commit.life != logs[log].life, commit.offset >= 0, commit.offset <= logs[log].nextOffset {
-                // No offset tells it, but the topic's id, or its leader's epoch.
+                // The change is detected by the topic's id or the leader's epoch, not by an offset.
                 logs[log].commit = nil
             } else if let cutAt = commit.cutAt {
-                // So does what somebody knows of the records that are gone, where as many came since.
+                // A suspended worker's knowledge of deleted records is lost as well, if as many records were written
+                // since.
                 let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
                 let received = suspended.map { worker.machine.ledger[$0].ledger.highestReceived } ?? -1
                 let known = max(named, received + 1)
@@ -137,11 +138,11 @@ extension SimulatedWorld {
             if logs[log].commit == nil {
                 trace(log) { "commit \(commit.offset) of life \(commit.life) is taken for none" }
                 logs[log].committedCount = 0
-                // What it said of the records that a cut left is gone with it.
+                // The commit's content about the records before the truncation is lost too.
                 for record in logs[log].records where record.life < logs[log].life || commit.life < 0 {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
-                // Nor is it known what was settled.
+                // It is also unknown which records were settled.
                 crashCount += 1
                 settledAt = settledAt.filter {
                     $0.key.log != log || $0.key.life == logs[log].life && commit.life >= 0
@@ -153,7 +154,7 @@ extension SimulatedWorld {
         let start = knowsEnds ? logs[log].start : nil
         let end = knowsEnds ? logs[log].nextOffset : nil
         let metadata = readBack(commit, of: log)
-        // Of many commits that came to nothing the first are forgotten, one of which may have been taken.
+        // Of many failed commits the first ones are forgotten, although one of them may have been applied.
         let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
         let unsure = suspended.map { worker.machine.ledger[$0].unconfirmed.count } ?? 0
         let isSame = metadata == commit?.metadata && unsure < LastCommit.unconfirmedLimit
@@ -186,11 +187,11 @@ extension SimulatedWorld {
         }
     }
 
-    /// Those that had the partition before, and may not know.
+    /// Fences the previous owners, which may not know of the new one.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         for other in workers where other !== worker {
             other.assignments[log]?.fenced?.wasFollowed = true
-            // Of a log that was made anew meanwhile it says nothing.
+            // The log's end means nothing to an owner of an earlier life of the log.
             let isSame = other.assignments[log]?.life == logs[log].life
             if let end, isSame, other.assignments[log]?.fenced?.successorEnd == nil {
                 other.assignments[log]?.fenced?.successorEnd = end
@@ -203,7 +204,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// A partition that was lost and comes back goes on, where nobody had it meanwhile.
+    /// Checks that a partition whose session was lost resumes if no other worker had it meanwhile.
     private func checkResumed(_ isResumed: Bool, _ log: Int, _ worker: SimulatedWorker, isSame: Bool) {
         guard let suspended = worker.suspended.removeValue(forKey: log) else {
             if isResumed { breaks("what was never lost is resumed") }
@@ -219,9 +220,10 @@ extension SimulatedWorld {
         breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
     }
 
-    // MARK: Notice
+    // MARK: Detection
 
-    /// The log is another one than the worker knows. Whether it is read now: from its beginning.
+    /// Handles a log that differs from the one the worker knows. Returns whether the log is read now, from its
+    /// beginning.
     func notice(
         _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine
@@ -237,12 +239,12 @@ extension SimulatedWorld {
         }
         guard let partition = machine.ledger.find(assignment.id) else { return false }
         let tells = first.offset <= machine.ledger[partition].ledger.highestKnown
-        // Otherwise the client announced that its position was none.
+        // Otherwise the client has reported an invalid position.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true
     }
 
-    /// - Parameter start: `nil`: what is read first tells it.
+    /// - Parameter start: the offset to read from, or `nil` if the first record read decides it.
     func beginAnew(
         _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine, from start: Int64? = nil

@@ -3,7 +3,7 @@ import PushRecords
 
 @testable import Delivery
 
-/// What a worker writes to Kafka, and how it leaves.
+/// The records that a worker writes to Kafka, and the end of its assignments.
 extension SimulatedWorld {
     // MARK: Records
 
@@ -20,7 +20,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// A topic that cannot be written for a while, and can again.
+    /// Makes a topic unwritable for a while, or writable again.
     private func disturb(
         _ target: ProductionTarget, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
     ) {
@@ -68,7 +68,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// What is in Kafka once the production is.
+    /// Applies the effect of a record that is now in Kafka.
     private func effect(
         of id: NotificationID, to target: ProductionTarget, _ place: SimulatedPlace, _ original: SimulatedPlace,
         _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
@@ -90,7 +90,7 @@ extension SimulatedWorld {
             }
         case .retry(let tier):
             let written = retryRecord(id, place, original, worker, &machine, moreDoubts: 0)
-            // What may have been written before says so.
+            // A record that may have been written before must be counted so.
             let rewritten =
                 remakesProducers ? retryRecord(id, place, original, worker, &machine, moreDoubts: 1) : written
             return { [worker] world, again in
@@ -105,7 +105,7 @@ extension SimulatedWorld {
         _ id: NotificationID, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
-        // Whatever the clock said when it was sent.
+        // This must hold whatever the clock said at the send.
         let wasSent = machine.store[id.slot].tries.past != .untried
         return machine.withRetry(id) { content, order -> SimulatedRecord in
             let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
@@ -155,7 +155,7 @@ extension SimulatedWorld {
                 each.isAppended = true
             }
             if each.ackMs <= nowMs {
-                // Its dead token first, then its result: the last one settles it.
+                // The dead token is written first, then the result. The last one settles the notification.
                 let isLast = machine.store[each.id.slot].unacknowledged == 1
                 if isLast, machine.store.isCurrent(each.id) {
                     let slot = machine.store[recordOf: each.id.slot].partition
@@ -175,7 +175,7 @@ extension SimulatedWorld {
         let place = group.rawValue
         guard worker.commits[place].entries.isEmpty else { return }
         let entries = machine.takeCommit(of: group, now: time(worker))
-        // librdkafka copies the error of one partition onto all.
+        // librdkafka copies one partition's error to all.
         let isOneDenied = entries.contains { worker.log(of: $0.partition).map { logs[$0].isDenied } ?? false }
         let isShared = isOneDenied && entries.count > 1
         for entry in entries {
@@ -220,12 +220,12 @@ extension SimulatedWorld {
             worker.commits[place].appliesMs + .random(in: 0...20, using: &random) * slowness
     }
 
-    /// The commit under way is answered, or given up.
+    /// Answers the pending commit, or times it out.
     func finishCommit(of group: CommitGroup, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         let place = group.rawValue
         guard !worker.commits[place].entries.isEmpty else { return }
         if isKafkaDown || worker.cutOffSinceNs != nil {
-            // The client gives up after a while, whatever became of it.
+            // The client times out after a while, whether or not the commit was applied.
             guard random.chance(20) else { return }
             if !worker.commits[place].isApplied, worker.cutOffSinceNs == nil, random.chance(30) {
                 apply(worker.commits[place])
@@ -256,14 +256,14 @@ extension SimulatedWorld {
             if machine.isDrained(assignment.id) {
                 leave(log, assignment, worker, &machine)
             } else if step - since == 20, !isCalm, random.chance(faults.isLong ? 5 : 30) {
-                // The drain limit: what is unanswered may be sent by another.
+                // At the drain limit, unanswered notifications may be sent by the next owner.
                 machine.stopWaiting([assignment.id])
                 worker.assignments[log]?.isLate = true
                 deadAssignments.insert(assignment.number)
                 limitCount += 1
                 doubtFlights(of: worker, log: log)
             } else if step - since > 40, assignment.isLate {
-                // The limit of the last commit.
+                // The time limit for the last commit has passed.
                 note("left without a commit")
                 lose(log, worker, &machine)
             }
@@ -276,7 +276,7 @@ extension SimulatedWorld {
     ) {
         worker.assignments[log] = nil
         if let slot = machine.ledger.find(assignment.id), machine.ledger[slot].commits.isImpossible {
-            // Its last commit was not made: all that it would have said is sent again.
+            // The last commit was not made, so everything it would have contained is sent again.
             note("left without a commit")
             crashCount += 1
             limitCount += 1

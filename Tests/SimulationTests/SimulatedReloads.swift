@@ -3,9 +3,9 @@ import PushRecords
 
 @testable import Delivery
 
-/// What operators and the network do to apps.
+/// Changes of apps by operators and the network.
 extension SimulatedWorld {
-    /// The configuration changes, everywhere at once.
+    /// Changes the configuration of all workers at once.
     func reload() {
         switch Int.random(in: 0..<4, using: &random) {
         case 0: change { $0.isPaused.toggle() }
@@ -17,7 +17,7 @@ extension SimulatedWorld {
             }
             return
         default:
-            // The last one is taken out, or all are there again, in another order.
+            // Either the last app is removed, or all are present again in another order.
             if apps.count == allApps.count, apps.count > 1 {
                 everRemoved.insert(apps.removeLast().name)
             } else {
@@ -31,7 +31,7 @@ extension SimulatedWorld {
         body(&apps[Int.random(in: 0..<apps.count, using: &random)])
     }
 
-    /// An app's host cannot be reached any more, or can again.
+    /// Makes an app's host unreachable, or reachable again.
     func changeReach(_ worker: SimulatedWorker) {
         let app = Int.random(in: 0..<worker.capacities.count, using: &random)
         if worker.capacities[app] > 0 {
@@ -39,7 +39,7 @@ extension SimulatedWorld {
         } else {
             worker.capacities[app] = .random(in: 1...60, using: &random)
         }
-        // In whichever order they come.
+        // Both reports may come in either order.
         if random.chance(50) {
             worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
         }
@@ -47,7 +47,7 @@ extension SimulatedWorld {
         worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
     }
 
-    /// Everything works, and nobody limits it.
+    /// Removes all faults and limits.
     func heal() {
         apps = allApps
         for index in apps.indices { apps[index].rateLimit = 0 }
@@ -62,7 +62,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// Nothing is sent for an app that is not to be, nor faster than it is to be.
+    /// Checks that removed or paused apps send nothing, and that others keep their rate limit.
     func checkApp(_ id: NotificationID, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine) {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)

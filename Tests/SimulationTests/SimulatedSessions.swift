@@ -1,9 +1,9 @@
 import Bytes
 @testable import Delivery
 
-/// Sessions that are lost, regained, or expire without their owner knowing; topics whose commits are refused.
+/// Sessions that are lost, regained, or expire without their owner's knowledge, and topics whose commits are refused.
 extension SimulatedWorld {
-    /// The session is lost, and the worker knows: what it knows it keeps.
+    /// Loses a session with the worker's knowledge. The worker keeps its state.
     func lapse(_ log: Int, _ worker: SimulatedWorker) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
@@ -26,10 +26,10 @@ extension SimulatedWorld {
 
     // MARK: The lease
 
-    /// How long the group waits for a member: longer than a lease.
+    /// The group's timeout for a member, which is longer than a lease.
     private var sessionNs: Int64 { settings.leaseNs * 2 }
 
-    /// No commit of it reaches the group, but everything else goes on; or that is over before its session is.
+    /// Blocks a worker's commits while everything else continues, or ends such a block before the session expires.
     func cutOff(_ worker: SimulatedWorker) {
         guard settings.leaseNs < .max else { return }
         if worker.cutOffSinceNs == nil {
@@ -40,7 +40,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// The group gives its partitions away; it goes on reading until it hears of that.
+    /// Gives the worker's partitions away. The worker continues to read until it learns of that.
     func expireSession(_ worker: SimulatedWorker) {
         guard let sinceNs = worker.cutOffSinceNs, ns - sinceNs > sessionNs else { return }
         for log in worker.assignments.keys.sorted() {
@@ -59,14 +59,14 @@ extension SimulatedWorld {
 
     // MARK: Refused commits
 
-    /// The group may not commit for a topic any more, or may again.
+    /// Denies a group's commits for a topic, or allows them again.
     func disturbCommits() {
         guard random.oneIn(denialChance) else { return }
         let log = Int.random(in: 0..<logs.count, using: &random)
         logs[log].isDenied.toggle()
     }
 
-    /// When everybody else is done: what is refused for one topic holds up no other.
+    /// Allows commits again after all other work is done. Refused commits of one topic must not delay other topics.
     func healDenials(isAll: Bool) {
         guard isAll || logs.allSatisfy({ $0.isDone || $0.isDenied }) else { return }
         for log in logs.indices { logs[log].isDenied = false }

@@ -3,7 +3,7 @@ import PushRecords
 
 @testable import Delivery
 
-/// A worker of the simulated world, as a turn of the machine sees Kafka and APNs there.
+/// A worker's Kafka client and transports, as seen by a turn of the machine.
 struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
     let world: SimulatedWorld
     let worker: SimulatedWorker
@@ -14,7 +14,7 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
         return now
     }
 
-    /// What is left unread is read in the world's next step.
+    /// Unread records are read in the world's next step.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         if !world.isKafkaDown {
             for log in worker.assignments.keys.sorted() { world.read(log, worker, &machine) }
@@ -30,7 +30,7 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
 
     func recall(from machine: inout DeliveryMachine) { world.recall(worker, &machine) }
 
-    /// As `RecordPublisher` has it.
+    /// Whether as many productions wait as `RecordPublisher` allows.
     var isBackedUp: Bool { worker.producing.count >= 2 * world.settings.maxOpen }
 
     var nextDeadlineNs: Int64? { nil }
@@ -46,7 +46,7 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
     }
 }
 
-/// One turn of a worker, which is the real one's.
+/// One turn of a worker, with the code of the real worker.
 extension SimulatedWorld {
     func turn(_ worker: SimulatedWorker) {
         let side = SimulatedSide(world: self, worker: worker)
@@ -54,7 +54,7 @@ extension SimulatedWorld {
         let end = worker.turn.run(
             &worker.machine, requests: side, transports: side, records: side, offsets: side, now: time(worker))
         turnTransport(worker)
-        // Whatever was due was done this turn, or waits for Kafka.
+        // All work that was due was done in this turn, or waits for Kafka.
         if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {
             breaks("a deadline of long ago: \(deadline) at \(ns)")
         }
@@ -99,7 +99,7 @@ extension SimulatedWorld {
             worker.assignments[log] = assignment
             return
         }
-        // 2.0.2 may rewind.
+        // librdkafka 2.0.2 may rewind.
         var place = logs[log].index(from: assignment.position)
         if random.chance(2), place > 0, logs[log].records[place - 1].offset >= assignment.firstPosition { place -= 1 }
         var room = machine.room(for: assignment.id)
@@ -141,7 +141,7 @@ extension SimulatedWorld {
                 breaks("an assignment is there while nobody took it")
             }
         }
-        // librdkafka tells of the log's end sometimes, also behind the marker of a transaction.
+        // librdkafka sometimes reports the log's end, also above a transaction marker.
         if assignment.fenced == nil, assignment.life == logs[log].life, place == logs[log].records.count,
             random.oneIn(4)
         {
@@ -229,7 +229,7 @@ extension SimulatedWorld {
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
     }
 
-    /// APNs takes a request, and returns its answer.
+    /// Makes APNs process a request, and returns the answer.
     func process(_ flight: SimulatedWorker.Flight, isBinary: Bool) -> (status: UInt16, reason: ReasonCode) {
         guard let book = books[flight.original], let rule = book.rule else {
             breaks("\(flight.original) was sent")
@@ -267,7 +267,7 @@ extension SimulatedWorld {
         machine.handle(CompletionBatch(app: AppIndex(0), completions: due), now: time(worker))
     }
 
-    /// `publish: failures`: an accepted one without doubt settles with its verdict.
+    /// Counts an accepted notification without doubt, which `publish: failures` settles with its verdict.
     private func countAccepted(
         _ id: NotificationID, _ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker,
         _ machine: borrowing DeliveryMachine

@@ -1,20 +1,20 @@
 import Bytes
 @testable import Delivery
 
-/// What goes wrong around the workers: Kafka, clocks, owners that do not know yet.
+/// Faults around the workers: of Kafka, of clocks, and of owners that do not know of their loss.
 extension SimulatedWorld {
     static let hourMs: Int64 = 3_600_000
-    /// The least `max_age` and the least expiration of a world: no run is so long, as clocks go that are right.
+    /// The shortest `max_age` and expiration of a world. No run takes as long by a correct clock.
     static let shortestAgeMs: Int64 = 5 * hourMs
 
-    /// The clocks as a worker reads them.
+    /// Returns the time by the worker's clocks.
     func time(_ worker: SimulatedWorker) -> DeliveryTime {
         DeliveryTime(ns: ns, wallMs: startMs + nowMs + worker.skewMs)
     }
 
     var isKafkaDown: Bool { nowMs < kafkaDownUntilMs }
 
-    /// One step of the weather.
+    /// Runs one step of these faults.
     func disturbAround() {
         if clocksJumped, random.oneIn(60), let worker = workers.randomElement(using: &random) { jump(worker) }
         if faults.refusals, random.oneIn(outageChance), !isKafkaDown {
@@ -39,17 +39,17 @@ extension SimulatedWorld {
         }
     }
 
-    /// Where requests wait for a time of the wall clock, it is not hours away.
+    /// The largest clock step in worlds with scheduled requests, which wait for the wall clock.
     private static let shortJumpMs: Int64 = 3_000
 
-    /// Its wall clock is set, forth or back by hours.
+    /// Steps the worker's wall clock in either direction, by up to hours without scheduled requests.
     private func jump(_ worker: SimulatedWorker) {
         note("clock jump")
         let mostMs = schedules ? Self.shortJumpMs : 6 * Self.hourMs
         worker.skewMs = random.chance(20) ? 0 : .random(in: -mostMs...mostMs, using: &random)
     }
 
-    /// The producer met a fatal error: what was on its way is written again, also what was there already.
+    /// Rebuilds the producer after a fatal error. Records in flight are written again, even if they are in Kafka.
     private func remakeProducer(_ worker: SimulatedWorker) {
         guard !worker.producing.isEmpty else { return }
         note("producer made anew")
@@ -61,14 +61,14 @@ extension SimulatedWorld {
             worker.producing[place].appendMs = nowMs + .random(in: 1...30, using: &random)
             worker.producing[place].ackMs = worker.producing[place].appendMs
             guard wasWritten || random.chance(50) else { continue }
-            // It was in flight: nobody knows.
+            // The record was in flight, so its state is unknown.
             worker.producing[place].append = { world, _ in each.append(world, true) }
         }
     }
 
-    // MARK: Owners that learn it late
+    // MARK: Late owners
 
-    /// The partition is given to another one; its owner goes on until it hears of it.
+    /// Gives a partition to another worker. Its owner continues until it learns of that.
     func fence(_ log: Int, _ worker: SimulatedWorker, isExpired: Bool = false) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
@@ -79,14 +79,14 @@ extension SimulatedWorld {
         trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         let commit = logs[log].commit
         let horizon = commit?.life == logs[log].life ? commit?.map.horizon ?? 0 : 0
-        // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
+        // The worker may still send the records that it has read, and those that it still reads from its fetched ones.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
             horizon: assignment.life == logs[log].life ? horizon : Int64.max, isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 
-    /// Fenced ones that hear of it now.
+    /// Notifies fenced workers.
     func hear(_ worker: SimulatedWorker) {
         for log in worker.assignments.keys.sorted() {
             guard let assignment = worker.assignments[log], let fenced = assignment.fenced, fenced.untilStep <= step
@@ -104,7 +104,7 @@ extension SimulatedWorld {
 
     // MARK: Metadata
 
-    /// Commit metadata as it is read back.
+    /// Returns the commit metadata as it is read back.
     func readBack(_ commit: SimulatedLog.Commit?, of log: Int) -> [UInt8] {
         guard var metadata = commit?.metadata, !metadata.isEmpty else { return [] }
         guard faults.damage, !isCalm, random.chance(4) else { return metadata }
@@ -120,7 +120,7 @@ extension SimulatedWorld {
 }
 
 extension [SimulatedWorker.Committing] {
-    /// Those of a partition come to nothing.
+    /// Removes the failed commits of a partition.
     fileprivate mutating func removeTaken(of log: Int) {
         for place in indices where self[place].log == log { self[place].isTaken = false }
     }

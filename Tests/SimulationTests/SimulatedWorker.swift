@@ -2,92 +2,92 @@ import PushRecords
 
 @testable import Delivery
 
-/// One worker process of the simulation: a machine, and what is under way around it.
+/// One simulated worker process: a machine and the work in progress around it.
 final class SimulatedWorker {
     struct Assignment {
         var id: PartitionID
-        /// Counts assignments over all workers.
+        /// The number of the assignment, counted over all workers.
         var number: Int
-        /// It was read from here.
+        /// The offset at which reading began.
         var firstPosition: Int64
-        /// The next offset.
+        /// The next offset to read.
         var position: Int64
-        /// Of the log, as the worker knows it.
+        /// The log's life, as known to the worker.
         var life: Int
-        /// Monotonic.
+        /// The monotonic time until which reading waits.
         var waitUntilMs: Int64 = 0
-        /// The step in which it was revoked.
+        /// The step in which the partition was revoked.
         var drainsSince: Int?
         var isLate = false
-        /// Another one owns the partition, and this worker does not know yet.
+        /// Set if another worker owns the partition and this one does not know yet.
         var fenced: Fenced?
     }
 
     struct Fenced {
-        /// The step in which it learns.
+        /// The step in which the worker learns of its loss.
         var untilStep: Int
-        /// What it had fetched; `Int64.max`: it goes on fetching. And the horizon that it knew to be committed.
+        /// The end of the fetched records (`Int64.max` if fetching continues), and the horizon it knew to be committed.
         var end: Int64
         var horizon: Int64
-        /// The log's end as its successor asked for it.
+        /// The log's end as read by its successor.
         var successorEnd: Int64?
-        /// Its proof of being a member is older than its session.
+        /// Whether its lease is older than its session.
         var isExpired = false
-        /// Somebody was given the partition since.
+        /// Whether the partition was assigned to a worker since then.
         var wasFollowed = false
     }
 
-    /// A partition whose session was lost, and may come back.
+    /// A partition whose session was lost and which may return.
     struct Suspended {
         var id: PartitionID
-        /// Nobody owned it since.
+        /// Whether no other worker owned it since then.
         var isUntouched = true
         var sinceNs: Int64
         var life: Int
     }
 
-    /// A request at a transport, until the machine hears of its end.
+    /// A request in a transport, until the machine receives its completion.
     struct Flight {
         var place: SimulatedPlace
         var original: SimulatedPlace
-        /// Token, topic and environment.
+        /// The token, topic and environment.
         var deviceKey: [UInt8]
-        /// As the machine counts them.
+        /// The machine's index of the app.
         var app: Int
-        /// It goes to the environment that no request is for.
+        /// Whether the request goes to the environment that no request names.
         var isOther: Bool
-        /// Number of its assignment.
+        /// The number of its assignment.
         var assignment: Int
         var chain: Int
         var isSuspect: Bool
-        /// Waits at the transport: on no connection, and not ended.
+        /// Whether it waits in the transport, on no connection.
         var isQueued = true
     }
 
     /// A record on its way to Kafka.
     struct Producing {
         var id: NotificationID
-        /// Number of its assignment.
+        /// The number of its assignment.
         var assignment: Int
         var place: SimulatedPlace
         var appendMs: Int64
         var ackMs: Int64
         var isAppended = false
-        /// Says whether it may be there twice.
+        /// Writes the record. `again` is whether it may already be in Kafka.
         var append: (SimulatedWorld, _ again: Bool) -> Void
     }
 
     struct Committing {
         var log: Int
-        /// Number of its assignment.
+        /// The number of its assignment.
         var assignment: Int
         var commit: SimulatedLog.Commit
         var outcome: CommitOutcome
-        /// Whether the broker takes it; a refusal may come after it did.
+        /// Whether the broker applies the commit. An error may still be reported.
         var isTaken: Bool
     }
 
-    /// Where a notification was read, whatever became of its assignment since.
+    /// Returns the place at which a notification was read, even if its assignment has ended.
     func place(of id: NotificationID, in machine: borrowing DeliveryMachine) -> SimulatedPlace? {
         let notification = machine.store[id.slot]
         let record = machine.store[notification.record]
@@ -101,7 +101,7 @@ final class SimulatedWorker {
         reads[assignment.id.slot, default: [:]][record.offset] = place
     }
 
-    /// The assignment of a place, unless its log is another one by now.
+    /// Returns the assignment of a notification, unless its log has changed.
     func assignment(of id: NotificationID, in machine: borrowing DeliveryMachine) -> Assignment? {
         let slot = machine.store[recordOf: id.slot].partition
         return assignments.values.first { $0.id.slot == slot }
@@ -109,7 +109,7 @@ final class SimulatedWorker {
 
     func log(of id: PartitionID) -> Int? { assignments.first { $0.value.id == id }?.key }
 
-    /// The commit of one group that is under way.
+    /// The pending commit of one group.
     struct InFlightCommit {
         var entries: [Committing] = []
         var appliesMs: Int64 = 0
@@ -120,35 +120,35 @@ final class SimulatedWorker {
     let number: Int
     var machine: DeliveryMachine
     var turn = DeliveryTurn()
-    /// By slot of a partition, and offset: what was read there.
+    /// The places read, by partition slot and offset.
     var reads: [PartitionSlot: [Int64: SimulatedPlace]] = [:]
-    /// By slot of a partition: the number of its first assignment, before it was lost and came back.
+    /// The number of the first assignment by partition slot, before lost sessions that returned.
     var chains: [PartitionSlot: Int] = [:]
-    /// Since when no commit of it reaches the broker.
+    /// The time since which none of its commits reach the broker, or `nil`.
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.
     var suspended: [Int: Suspended] = [:]
-    /// By log: who wrote the commit that was read at the assignment, and when.
+    /// The writer and the number of the commit read at the assignment, by log.
     var readMarks: [Int: [Int]] = [:]
     var assignments: [Int: Assignment] = [:]
     var flights: [NotificationID: Flight] = [:]
-    /// Of all apps.
+    /// The connections of all apps.
     var connections: [SimulatedConnection] = []
-    /// Ends of requests that the machine has yet to hear of.
+    /// The completions that the machine has not received yet.
     var completions: [(dueMs: Int64, completion: Completion)] = []
     var producing: [Producing] = []
-    /// By `CommitGroup`.
+    /// The pending commits by `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
     var retryWriter: RetryWriter
-    /// By app, as the machine counts them; 0: cannot be reached.
+    /// The capacity by app index, 0 if the host is unreachable.
     var capacities: [Int]
-    /// Suspects that go alone next time: the quarantine connection died under them and others.
+    /// Suspects that will be sent alone, because the quarantine connection was lost with several of them.
     var marked: Set<NotificationID> = []
-    /// How wrong its wall clock is.
+    /// The error of its wall clock.
     var skewMs: Int64 = 0
-    /// Nothing that it sends to APNs is answered until then.
+    /// The time until which nothing it sends to APNs is answered.
     var deafUntilMs: Int64 = 0
-    /// Of apps with a `rate_limit`: since when, and what was sent since.
+    /// For apps with a `rate_limit`: the start of the measurement and the number of sends since then.
     var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
     init(_ number: Int, _ settings: MachineSettings, apps: [AppRoute], capacity: Int) {

@@ -3,8 +3,8 @@ import Bytes
 import Foundation
 import PushRecords
 
-/// Kafka, APNs and workers in one seeded world that moves in steps of some milliseconds. Every rule of the promise is
-/// checked where it could be broken; the first broken one ends the run.
+/// Kafka, APNs and workers in one seeded world that advances in steps of some milliseconds. Each rule of the promise is
+/// checked wherever it could be violated. The first violation ends the run.
 final class SimulatedWorld {
     struct Broken: Error, CustomStringConvertible {
         var description: String
@@ -13,58 +13,59 @@ final class SimulatedWorld {
     var random: SplitMix64
     let faults: SimulatedFaults
     let settings: MachineSettings
-    /// As they are configured now.
+    /// The currently configured apps.
     var apps: [AppRoute]
-    /// As they were, and will be in the end.
+    /// The apps at the start and at the end.
     let allApps: [AppRoute]
-    /// Names of apps that were taken out of the configuration for a while: what is read then is `invalid`.
+    /// The names of apps that were removed for a while. Their records are `invalid` meanwhile.
     var everRemoved: Set<String> = []
     let metadataLimit: Int
-    /// Records read from a partition in one turn.
+    /// The maximum number of records read from a partition in one turn.
     let readLimit: Int
-    /// Until this step all device tokens are of the other environment.
+    /// The step until which all device tokens belong to the other environment.
     let wrongTokensUntil: Int
-    /// Chances in a step, in per cent.
+    /// Probabilities per step, in percent.
     let reloadChance: Int
     let reachChance: Int
     let crashChance: Int
     let moveChance: Int
-    /// Requests under which every connection dies are among them.
+    /// Whether some requests end every connection they are on.
     let hasPoison: Bool
-    /// How much longer everything takes.
+    /// The factor by which everything takes longer.
     private(set) var slowness: Int64
     let outageChance: Int
-    /// One in so many steps, a topic cannot be written any more.
+    /// On average once in this many steps, a topic becomes unwritable.
     let deniedChance: Int
-    /// The dead-token topic was one: what was answered so may be sent again.
+    /// Whether the dead-token topic was unwritable. Tokens answered meanwhile may be sent again.
     var wereTokensDenied = false
     let clocksJumped: Bool
     let remakesProducers: Bool
-    /// One in so many steps, a log is made anew, cut, or its first records go.
+    /// On average once in this many steps, a log is recreated or truncated or loses its first records.
     let changeChance: Int
-    /// One in so many steps, the commits of a log are refused from now on, or no more.
+    /// On average once in this many steps, the commits of a log begin or stop to be refused.
     let denialChance: Int
-    /// Requests that APNs refuses to process, always.
+    /// Whether APNs always refuses to process some requests.
     let hasEndless: Bool
-    /// The first app has one of the other environment, which gets what is bad there.
+    /// Whether the first app has a counterpart for the other environment, to which bad tokens are forwarded.
     let hasOther: Bool
-    /// Apps whose transport speaks the binary protocol.
+    /// The apps whose transport uses the binary protocol.
     let binaryNames: Set<String>
-    /// What a gateway discards is sent again.
+    /// Whether notifications that a gateway discards are sent again.
     let resendsDiscarded: Bool
-    /// Some requests are to be sent later.
+    /// Whether some requests are scheduled.
     let schedules: Bool
-    /// Records produced in a step, at most.
+    /// The maximum number of records produced in a step.
     let flood: Int
     var logs: [SimulatedLog] = []
     var books: [SimulatedPlace: SimulatedBook] = [:]
-    /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
+    /// The truly settled notifications: their result, retry record or dead letter is in Kafka, or their verdict was
+    /// counted.
     var settled: Set<SimulatedPlace> = []
-    /// The step in which the worker learned so, and its assignment.
+    /// The step in which the worker learned of it, and its assignment.
     var settledAt: [SimulatedPlace: (step: Int, assignment: Int, chain: Int)] = [:]
-    /// What was asked for in each record that was ever written.
+    /// The original requests of each record ever written.
     var originals: [SimulatedPlace: [SimulatedPlace]] = [:]
-    /// By assignment: the step in which the last commit was taken that Kafka has.
+    /// By assignment, the step in which its last applied commit was taken.
     var commitTakenAt: [Int: Int] = [:]
     var assignmentCount = 0
     var workers: [SimulatedWorker] = []
@@ -73,28 +74,28 @@ final class SimulatedWorld {
     var ns: Int64 = 1_000_000_000
     let startMs: Int64 = 1_800_000_000_000
     var isCalm = false
-    /// A partition that was lost did not come back in time.
+    /// Whether a partition with a lost session did not return in time.
     var wasReleased = false
-    /// A map was cut: what it no longer names may be sent again.
+    /// Whether a map was truncated, so that records it omits may be sent again.
     var wasMapCut = false
     var broken: Broken?
-    /// By kind: what happened, and what the machines told.
+    /// The number of events by kind, including those that the machines reported.
     private(set) var happened: [String: Int] = [:]
-    /// By assignment and device.
+    /// The last first send by assignment and device.
     var lastFirstSend: [Int: [[UInt8]: SimulatedPlace]] = [:]
     var crashCount = 0
-    /// Assignments that were taken from workers that go on for a while, or were not waited for.
+    /// Assignments that were taken from workers which continue for a while, or were not waited for.
     var deadAssignments: Set<Int> = [0]
-    /// No broker answers until then; or they do, but for writes.
+    /// The time until which no broker answers, or brokers answer everything but writes.
     var kafkaDownUntilMs: Int64 = 0
     var fullUntilMs: Int64 = 0
-    /// Drains that were cut short.
+    /// The number of drains that were cut short.
     var limitCount = 0
 
     var now: DeliveryTime { DeliveryTime(ns: ns, wallMs: startMs + ns / 1_000_000) }
     var nowMs: Int64 { ns / 1_000_000 }
 
-    /// What is to happen in some world of a few dozen.
+    /// The kinds of events that must occur in some of a few dozen worlds.
     static let kinds =
         DeferralReason.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
         + [
@@ -193,7 +194,7 @@ final class SimulatedWorld {
             logs.append(
                 SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
         }
-        // A worker had them before.
+        // A worker owned the partitions before.
         for log in logs.indices {
             let offset = logs[log].nextOffset
             var writer = CommitMapWriter()
@@ -203,7 +204,7 @@ final class SimulatedWorld {
         }
     }
 
-    /// `SIMULATION_TRACE=2` prints what happens to log 2.
+    /// `SIMULATION_TRACE=2` prints the events of log 2.
     private static let traced = ProcessInfo.processInfo.environment["SIMULATION_TRACE"].flatMap { Int($0) }
 
     func trace(_ log: Int, _ text: () -> String) {
@@ -233,7 +234,7 @@ final class SimulatedWorld {
     static let news = AppRoute(
         name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
 
-    /// Of 32 bytes, that end in the name's.
+    /// Returns a token of 32 bytes that ends with the name's bytes.
     static func token(_ name: String) -> String {
         let letters = Array("0123456789abcdef")
         return String(repeating: "0", count: 64 - name.utf8.count * 2)
@@ -257,14 +258,14 @@ final class SimulatedWorld {
         kafkaDownUntilMs = 0
         fullUntilMs = 0
         for worker in workers { worker.cutOffSinceNs = nil }
-        // Answers may be slow, and devices many: it ends while it goes on.
+        // Answers may be slow and devices many. The limit restarts while there is progress.
         let patience = 4_000 + flood * 200
         var left = patience
         var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
-            // An app whose share is full of what waits for such a commit has the rest of its own held until it is
-            // taken.
+            // An app whose share is full of notifications that wait for such a commit has its other notifications
+            // deferred until the commit is accepted.
             healDenials(isAll: left < patience / 2)
             left -= 1
             if left % 100 == 0, endedCount > progress {
@@ -294,7 +295,7 @@ final class SimulatedWorld {
 
     private var isFinished: Bool { logs.allSatisfy(\.isDone) && workers.allSatisfy(\.isIdle) }
 
-    /// What has its end; what is only moved from one tier to the next has none.
+    /// The number of notifications with a final result. Moves between tiers do not count.
     private var endedCount: Int { books.values.count { !$0.results.isEmpty || $0.countedAsAccepted > 0 } }
 
     private var unfinished: String {
@@ -360,7 +361,7 @@ final class SimulatedWorld {
         logs[log].records.append(record)
     }
 
-    /// One of few devices, so that device queues fill; each belongs to one log.
+    /// Returns one of a few devices, so that device queues fill. Each device belongs to one log.
     private func device(for place: SimulatedPlace, log: Int, isList: Bool, _ route: AppRoute) -> String {
         if random.chance(2) {
             books[place] = SimulatedBook()
@@ -381,7 +382,7 @@ final class SimulatedWorld {
         if faults.isLong, rule != .accept, random.chance(50) { rule = .slow }
         if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
-        // Nobody waits behind one that is refused for ever.
+        // Other notifications must not wait behind one that is refused forever.
         if rule == .endless { return Self.token("\(rule.rawValue)\(log)\(place.life)\(place.offset).\(place.index)") }
         return Self.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<(faults.isLong ? 200 : 6), using: &random))")
     }
@@ -408,7 +409,7 @@ final class SimulatedWorld {
             }
         }
         if random.chance(1), let worker = workers.randomElement(using: &random) {
-            // A graceful stop; whoever is there takes over, this worker too.
+            // A graceful stop. Any worker may take over, including this one.
             revoke(worker.assignments.keys.sorted(), worker)
         }
     }
@@ -432,7 +433,8 @@ final class SimulatedWorld {
         machine.release([assignment.id])
     }
 
-    /// kill -9: what was on its way to Kafka may arrive or not, what was on connections may be processed or not.
+    /// Kills a worker. Records on their way to Kafka may arrive or not, and requests on connections may be processed or
+    /// not.
     private func crash(_ place: Int) {
         let worker = workers.remove(at: place)
         crashCount += 1
@@ -447,21 +449,21 @@ final class SimulatedWorld {
         addWorker()
     }
 
-    /// Nobody owns the partition any more, whether its owner knows or not; its commit in flight is decided.
+    /// Ends the ownership of a partition, with or without its owner's knowledge, and decides its commit in flight.
     func takeAway(_ log: Int, _ assignment: SimulatedWorker.Assignment, from worker: SimulatedWorker) {
         settleCommit(of: worker, log: log)
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
     }
 
-    /// What a dead or fenced worker had in flight was sent, or may have been.
+    /// Marks the requests in flight of a dead or fenced worker as sent or possibly sent.
     func doubtFlights(of worker: SimulatedWorker, log: Int) {
         for flight in worker.flights.values where flight.place.log == log {
             books[flight.original]?.doubts += 1
         }
     }
 
-    /// A commit in flight either made it before its sender was gone, or never will.
+    /// Decides whether a commit in flight arrived before its sender was gone.
     func settleCommit(of worker: SimulatedWorker, log: Int) {
         for group in worker.commits.indices where !worker.commits[group].isApplied {
             for place in worker.commits[group].entries.indices where worker.commits[group].entries[place].log == log {
@@ -479,8 +481,8 @@ final class SimulatedWorld {
         guard !isKafkaDown else { return }
         for log in logs.indices where !logs[log].isOwned {
             guard isCalm || random.chance(60) else { continue }
-            // Who does not know yet that he lost it cannot be given it, nor anything else before he knows that his
-            // session is over.
+            // A worker that does not know of a loss cannot get the partition back. It gets no other one before it knows
+            // that its session is over.
             let able = workers.filter { worker in
                 worker.assignments[log] == nil && worker.assignments.values.allSatisfy { $0.fenced?.isExpired != true }
             }

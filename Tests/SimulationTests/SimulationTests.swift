@@ -5,12 +5,12 @@ import Testing
 
 @testable import Delivery
 
-/// A seed decides everything: what may go wrong (`SimulatedFaults`), and what does.
+/// The seed decides which faults are possible (`SimulatedFaults`) and everything that happens.
 struct SimulationTests {
-    /// `SIMULATION_SEEDS=20000` runs so many, one after the other; `SIMULATION_SEEDS=4711..4712` runs one again.
+    /// `SIMULATION_SEEDS=20000` runs that many seeds in sequence. `SIMULATION_SEEDS=4711..4712` repeats one seed.
     static let asked = Seeds.asked(by: "SIMULATION_SEEDS")
 
-    /// Processor time that every run of the tests gives to worlds.
+    /// The processor time of the worlds in a normal test run.
     static let budgetNs: UInt64 = 50_000_000_000
 
     private static var threadTimeNs: UInt64 {
@@ -20,7 +20,7 @@ struct SimulationTests {
     }
 
     @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
-    func `The promise, under every fault, in as many worlds as fit the budget`() {
+    func `The promise holds under every fault, in as many worlds as fit into the budget`() {
         let startNs = Self.threadTimeNs
         var seed: UInt64 = 0
         repeat {
@@ -31,16 +31,16 @@ struct SimulationTests {
     }
 
     @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
-    func `The promise, seed by seed`() throws {
+    func `The promise holds for each given seed`() throws {
         Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
-    /// On demand only: what is rare needs thousands of worlds.
+    /// This test runs on demand only, because rare events need thousands of worlds.
     @Test(.enabled(if: (SimulationTests.asked?.count ?? 0) >= 1_000, "SIMULATION_SEEDS asks for a thousand or more"))
-    func `It comes to everything that it is to test`() throws {
+    func `Every kind of event occurs`() throws {
         var happened: [String: Int] = [:]
         var limited = 0
-        // Some of it is rare: until everything was there.
+        // Some events are rare, so the test runs until all have occurred.
         for seed in 5_000..<8_000 as Range<UInt64> {
             let missing = SimulatedWorld.kinds.filter { happened[$0] == nil }
             guard limited == 0 || !missing.isEmpty else { break }

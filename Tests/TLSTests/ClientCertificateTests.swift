@@ -72,7 +72,7 @@ import Testing
     @Test func `A bundle without a check sum is refused`() throws {
         let path = try export("-nomac -passout pass:open")
         expect(
-            "\(path): has no check sum (MAC), without which OpenSSL opens none; export it again",
+            "\(path): has no checksum (MAC), which OpenSSL requires; export it again",
             of: try Identity(pkcs12: .file(path), passphrase: "open"))
     }
 
@@ -93,10 +93,10 @@ import Testing
             "pkcs12 -export -nocerts -inkey \(folder.path("key.pem")) -passout pass:open", "nocert.p12")
         let half = try folder.write(Data(contentsOf: URL(fileURLWithPath: noKey)).prefix(300), "half.p12")
         expect(
-            "\(noKey): holds no private key; in Keychain, export the certificate together with its key",
+            "\(noKey): contains no private key; in Keychain, export the certificate together with its key",
             of: try Identity(pkcs12: .file(noKey), passphrase: "open"))
         expect(
-            "\(noCertificate): holds no certificate for its private key",
+            "\(noCertificate): contains no certificate for its private key",
             of: try Identity(pkcs12: .file(noCertificate), passphrase: "open"))
         for path in [folder.path("cert.pem"), half] {
             expect("\(path): is not PKCS#12", of: try Identity(pkcs12: .file(path)))
@@ -111,15 +111,16 @@ import Testing
         let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
         let der = try openssl("x509 -in \(certificate) -outform der", "cert.der")
         expect(
-            "\(certificate): holds no private key, but: CERTIFICATE", of: try Identity(certificate: .file(certificate)))
-        expect("\(key): holds no certificate, but: PRIVATE KEY", of: try Identity(certificate: .file(key)))
+            "\(certificate): contains no private key, only: CERTIFICATE",
+            of: try Identity(certificate: .file(certificate)))
+        expect("\(key): contains no certificate, only: PRIVATE KEY", of: try Identity(certificate: .file(key)))
         for certificate in [certificate, der] {
             expect(
-                "\(other): the private key is not the certificate's",
+                "\(other): the private key does not match the certificate",
                 of: try Identity(certificate: .file(certificate), key: .file(other)))
         }
         expect(
-            "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12",
+            "\(der): is DER, not PEM: convert a .cer with openssl x509 -inform der, or a .p12 with openssl pkcs12",
             of: try Identity(certificate: .file(certificate), key: .file(der)))
     }
 
@@ -131,10 +132,10 @@ import Testing
         try expectUse(Identity(certificate: .file(der), key: .file(key)))
         try expectUse(Identity(certificate: .bytes(bytes, name: "aps.cer"), key: .file(key)))
         expect(
-            "\(der): is a certificate in DER, which holds no private key: give key_file, too",
+            "\(der): is a certificate in DER, which cannot contain a private key; set key_file too",
             of: try Identity(certificate: .file(der)))
         let bundle = try export("-passout pass:open")
-        let none = "is DER, but no certificate; PKCS#12 (.p12, .pfx) belongs in pkcs12_file"
+        let none = "is DER but not a certificate; for PKCS#12 (.p12, .pfx) use pkcs12_file"
         expect("\(bundle): \(none)", of: try Identity(certificate: .file(bundle)))
         // Cut anywhere.
         for count in stride(from: 2, to: bytes.count, by: 7) {

@@ -61,7 +61,7 @@ import Testing
             ),
             (
                 "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -subj /CN=x",
-                "holds no private key, but: CERTIFICATE"
+                "contains no private key, only: CERTIFICATE"
             ),
         ])
     func `Other keys are refused in words`(command: String, words: String) throws {
@@ -87,7 +87,10 @@ import Testing
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be decoded"),
             ("-----BEGIN PRIVATE KEY-----\nMIGH", "it is cut off before -----END PRIVATE KEY-----"),
             (" \n", "it is empty"), ("/etc/keys/AuthKey_ABC123DEFG.p8\n", "it is the name of a file"),
-            ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "holds no private key, but: PUBLIC KEY"),
+            (
+                "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+                "contains no private key, only: PUBLIC KEY"
+            ),
         ])
     func `What is no key is refused in words`(text: String, words: String) {
         let error = failure { _ = try SigningKey(pem: text) }

@@ -142,10 +142,11 @@ struct StartTests {
             ])
         }
         let starts = [
-            "app a: \(certificate): holds no private key, but: CERTIFICATE", "app b: \(certificate): is not PKCS#12",
+            "app a: \(certificate): contains no private key, only: CERTIFICATE",
+            "app b: \(certificate): is not PKCS#12",
             "app c: certificate.pkcs12: is not PKCS#12",
             "app d: /nowhere/pass: cannot be read: No such file or directory",
-            "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----", "app f: /nowhere/key.p8",
+            "app e: certificate.key: is not PEM: it has no line -----BEGIN PRIVATE KEY-----", "app f: /nowhere/key.p8",
             "app g: tls: /nowhere/ca.pem",
         ]
         #expect(failure?.lines.count == starts.count)

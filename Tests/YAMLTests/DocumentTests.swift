@@ -46,7 +46,7 @@ private func outline(_ node: Node) -> String {
         ("a: &x 1\nb: *x", ["1:4 anchors (&) are not supported", "2:4 aliases (*) are not supported"]),
         ("a: !!str 1", ["1:4 tags (!) are not supported"]),
         ("{[a, b]: c, d: e}", ["1:2 a key must be a single word"]),
-        ("a: 1\n---\nb: 2", ["2:1 a second document begins here; one file holds one"]),
+        ("a: 1\n---\nb: 2", ["2:1 a second document begins here; a file may contain only one"]),
         ("a: [1, 2", ["2:1 not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"]),
         ("a: b\n  c: d", ["2:4 not valid YAML: mapping values are not allowed in this context"]),
         (

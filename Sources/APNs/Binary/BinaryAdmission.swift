@@ -1,18 +1,18 @@
-/// How many notifications may be open at once on a connection, by how connections end: a value machine.
+/// The number of notifications that may be open at once on a connection, adapted to how connections end. A value type.
 ///
-/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next
-/// time, a quarter of what the connection had settled, or 100. It doubles with what is settled. Where nothing was
-/// settled on it, half as many are admitted each time, the same ones first: so the one that ends the connections is
-/// alone at last, and only then is an end held against it.
+/// If a gateway closes without an error answer, every open notification is in doubt and is sent again. The limit then
+/// drops to a quarter of what the connection had settled, but not below 100. It doubles as notifications are settled.
+/// If the connection had settled nothing, the limit is halved each time, and the same notifications are sent first. The
+/// notification that ends the connections is then finally alone, and only then does the end count against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int
-    /// Settled since it changed.
+    /// The number of notifications settled since the limit changed.
     private var settled = 0
 
-    /// Ends without a word make it no smaller, as long as something is settled between them.
+    /// The lower bound after ends without an answer, as long as notifications are settled between the ends.
     package static let leastAfterEnd = 100
-    /// Errors that discard most of what is open make it no smaller than this.
+    /// The lower bound after errors that discard most of the open notifications.
     package static let leastAfterError = 2_000
 
     package init(most: Int) {
@@ -28,7 +28,7 @@ package struct BinaryAdmission: Sendable, Equatable {
         limit = min(most, limit * 2)
     }
 
-    /// A connection ended without a word while `open` were open on it, after so many had been settled on it.
+    /// Records that a connection ended without an answer. It had `open` notifications, and had settled `count` before.
     package mutating func ended(open: Int, settled count: Int) {
         guard open > 0 else { return }
         limit =
@@ -37,13 +37,14 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// A connection was given up since its peer read no further: the next ones show first what they take.
+    /// Records that a connection was given up because its peer stopped reading. The next connections start with a small
+    /// limit.
     package mutating func unread() {
         limit = min(limit, Self.leastAfterEnd)
         settled = 0
     }
 
-    /// An error discarded more than it settled: what is open costs more than it brings.
+    /// Records an error that discarded more notifications than it settled. The many open ones cost more than they gain.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

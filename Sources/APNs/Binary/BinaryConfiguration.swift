@@ -1,22 +1,22 @@
 package import Network
 package import TLS
 
-/// How one app reaches a gateway that speaks Apple's binary provider protocol. Checked before it comes here.
+/// The settings with which one app reaches a gateway of Apple's binary provider protocol. They are already checked.
 package struct BinaryConfiguration: Sendable {
     /// The frame format. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
     package enum Format: String, CaseIterable, Sendable {
-        /// Command 0: token and payload. Without identifiers there are no error answers that say whose they are.
+        /// Command 0: token and payload. It has no identifiers, so an error answer does not name its notification.
         case simple
-        /// Command 1: identifier and expiry, too.
+        /// Command 1: adds an identifier and an expiry.
         case enhanced
-        /// Command 2: items, the priority among them.
+        /// Command 2: a list of items, including the priority.
         case framed
     }
 
     package struct WindowLimits: Sendable, Equatable {
-        /// From when a notification has left until the gateway's silence counts as its acceptance.
+        /// The time after the write at which a notification without an error answer counts as accepted.
         package var durationNs: Int64 = 2_000_000_000
-        /// What `durationNs` may be lengthened to, where errors come later than that; the same: never.
+        /// The limit to which `durationNs` may grow if errors arrive later. If both are equal, the window never grows.
         package var longestNs: Int64 = 2_000_000_000
         package var notifications = 100_000
         package var bytes = 32 << 20
@@ -28,24 +28,25 @@ package struct BinaryConfiguration: Sendable {
     package var tls: ClientContext
     package var format = Format.framed
     package var window = WindowLimits()
-    /// Whether notifications that a gateway discarded behind an error are sent again. If not, they are abandoned.
+    /// Whether notifications that a gateway discarded after an error are sent again. If not, they are abandoned.
     package var resendsDiscarded = true
-    /// It refuses a token of zeros: by an answer, or, of `simple`, by its end.
+    /// Whether the gateway rejects a token of zeros. It sends an error or, with `simple`, closes the connection.
     package var answersFence = true
-    /// Bytes; a longer payload is refused here, as the gateway would.
+    /// The maximum payload size in bytes. A longer payload is refused before it is sent, as the gateway would do.
     package var payloadLimit = 2_048
     package var minimumConnections = 1
     package var maximumConnections = 8
-    /// A connection beyond the minimum that was unused for so long closes.
+    /// The idle time after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The age at which a connection is renewed, as in `APNsConfiguration.maxAgeNs`. 0 means never.
     package var maxAgeNs: Int64 = 0
-    /// A peer that acknowledges nothing of what was written for so long is given up: before TCP does.
+    /// The time without an acknowledged byte after which a connection is given up, before TCP would do so.
     package var silenceNs: Int64 = 15_000_000_000
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions
 
-    /// Little lies between us and a gateway that reads slowly: what lies there ages unread.
+    /// The small send buffer limits what waits in the kernel for a slow gateway, because waiting notifications age
+    /// there.
     private static var channelOptions: ChannelOptions {
         var options = ChannelOptions()
         options.userTimeoutMs = 20_000

@@ -4,31 +4,35 @@ package import Network
 internal import PushRecords
 internal import PushTransport
 
-/// One connection to a gateway of the binary protocol. Loop's thread.
+/// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the transport is told that the connection is closed: by the gateway's error
-/// answer, which also decides everything before the one it names, by its silence, or as in doubt when the connection
-/// ends without a word. After an answer the gateway discards whatever comes.
+/// Every request gets one completion before the transport learns that the connection is closed. There are three ways to
+/// a completion. An error answer of the gateway settles the notification it names and all before it. The gateway's
+/// silence counts as acceptance. A close without an answer leaves the rest in doubt. The gateway discards everything
+/// after its error answer.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
-    /// Every access is a method call of its own: checking each of them costs hundreds of instructions a notification.
+    /// Unchecked: every access is one method call, and a run-time check would cost hundreds of instructions a
+    /// notification.
     @exclusivity(unchecked) private(set) var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    /// The gateway said something: what follows is of no use.
+    /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// It answered, or was silent while it read: it works. The transport sets it.
+    /// Whether the gateway has answered on this connection, or accepted notifications by silence while it was reading.
+    /// The transport sets this.
     var hasAnswered = false
-    /// Why it was given up: the peer read nothing for too long, or did not answer a fence.
+    /// Why the connection was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// When to report next what silence accepted.
+    /// When the connection next reports the notifications that silence accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
+    /// How long the gateway stores a notification without an expiry. 0 in the frame would mean that it is not stored at
+    /// all.
     private static let storedSeconds: Int64 = 30 * 86_400
 
     init(_ order: DialOrder, configuration: BinaryConfiguration, transport: BinaryTransport) {
@@ -42,7 +46,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    /// Notifications of which nothing is known yet; a fence is none.
+    /// The number of notifications without an outcome, without the fence.
     override var unanswered: Int { session.open }
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
@@ -51,13 +55,13 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         reachability.ended(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs)
     }
 
-    /// The channel did not take all there is: handing over more would only have it wait in another place.
+    /// Whether the channel's buffer is full. Further frames would only wait there.
     private(set) var isBlocked = false
 
     // MARK: Requests
 
-    /// Takes requests from the queue's front until `most` of them, or `bytes` of frames, are open, or the channel is
-    /// full.
+    /// Takes requests from the front of the queue until `most` requests or `bytes` of frames are open, or the channel
+    /// is full.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }
@@ -92,13 +96,14 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.open(request.id, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
     }
 
-    /// The status with which a gateway would refuse the request, because it has no field for it, or it is too long.
+    /// Returns the status with which a gateway would reject the request, because it is too long or the protocol has no
+    /// field for it. Returns `nil` if the request can be sent.
     private func refusal(of request: OutgoingRequest) -> UInt8? {
         if request.isBroadcast { return 2 }
         return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil
     }
 
-    /// - Parameter text: of an answer whose reason is not known by name.
+    /// - Parameter text: the reason of an answer whose reason has no known name.
     private func complete(_ completion: Completion, text: String? = nil) {
         var completion = completion
         if completion.status != 200 {
@@ -108,19 +113,19 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         outbox.complete(completion)
     }
 
-    /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last
-    /// frame has a device token that it must refuse, and the error that names it says that all before it were accepted.
+    /// Stops taking requests, and makes the gateway's answer decide the open ones. The fence is a last frame with a
+    /// device token that the gateway must reject. Its error shows that all frames before it were accepted.
     func fence() {
-        // It is asked, and has nothing to decide.
-        if session.mustProve, unanswered == 0 { return giveUp("closed before it had answered") }
+        // The gateway was already asked for an answer, and no notification is open.
+        if session.mustProve, unanswered == 0 { return giveUp("closed before the gateway answered") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
         writeFence()
     }
 
-    /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use.
-    /// Without identifiers, what is open ends as otherwise.
+    /// Sends a fence as `fence` does, and ignores silence from now on. Only the gateway's answer settles open
+    /// notifications and shows that the gateway works. Without identifiers, open notifications end as usual.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || unanswered == 0 else {
             return drain()
@@ -179,7 +184,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         switch found {
         case .answer(let answer): handle(answer)
         case .garbage(let byte):
-            giveUp("sent a byte \(byte), with which no answer of the binary protocol begins")
+            giveUp("sent a byte \(byte), which is not an answer of the binary protocol")
         }
     }
 
@@ -196,7 +201,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
-    /// A gateway that is sent `simple` says by its end that it has read the fence.
+    /// Whether the end shows that the gateway has read the fence. In format `simple` it closes instead of answering.
     private func isProof(_ end: ChannelEnd) -> Bool {
         guard session.mustProve, !session.hasIdentifiers, !hasAnswered, silence == nil else { return false }
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
@@ -211,7 +216,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         ) { complete($0, text: answer.text) }
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            if byFence { disconnectReason.peerSaid = "\(address): closed, after it had answered for everything" }
+            if byFence { disconnectReason.peerSaid = "\(address): closed after it had answered all notifications" }
             tellAnswered(
                 answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
@@ -221,10 +226,10 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             tellAnswered(answer, settled: 0, discarded: 0, isProof: true)
         case .unmatched(let lostAtMost):
             if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
-            // What is open ends in doubt.
+            // `giveUp` leaves the open notifications in doubt.
             giveUp(
                 configuration.format == .simple
-                    ? "status \(answer.status), and format simple has no identifiers to say for which notification"
+                    ? "status \(answer.status) without a notification's identifier, which format simple lacks"
                     : "status \(answer.status) for a notification that was not sent over it")
         }
     }
@@ -252,7 +257,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Time
 
-    /// How often it is looked what the peer has acknowledged.
+    /// How often the connection checks which bytes the peer has acknowledged.
     private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, transport.windowNs / 20)) }
 
     private func setAlarm() {
@@ -260,7 +265,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
         if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
-        // Many close at once, not each by itself.
+        // One timer settles many notifications at once.
         if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
@@ -274,22 +279,22 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     override func alarmRang() {
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        // Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too
-        // early.
+        // The bytes written less those in the kernel's buffer. TLS makes the buffered bytes more, never fewer, so no
+        // byte is counted too early.
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             return giveUp(
-                .unread, "took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
+                .unread, "acknowledged no byte for \(configuration.silenceNs / 1_000_000_000) s: it stopped reading")
         }
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
+                "no answer to a token of zeros: it does not read, or accepts the token (then set binary.fence: false)"
             )
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
-            // Asked again after another such time.
+            // Check again after the same time.
             lastUsedNs = nowNs
             transport.idle(self)
         }

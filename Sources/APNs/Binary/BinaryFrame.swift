@@ -1,18 +1,19 @@
 internal import PushRecords
 
-/// Notifications as the binary provider protocol has them, big-endian, one after the other in a buffer that is used
-/// again. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+/// Encodes notifications as frames of the binary provider protocol (big-endian) into one reused buffer.
+///
+/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
 struct BinaryFrames: ~Copyable {
-    /// One notification; its bytes are lent.
+    /// The fields of one notification. Their bytes are borrowed.
     struct Fields {
         var token: UnsafeRawBufferPointer
         var payload: UnsafeRawBufferPointer
         var identifier: UInt32
-        /// Seconds since the epoch; 0 means now or never.
+        /// Seconds since the epoch. 0 means that the gateway tries once and does not store the notification.
         var expiry: UInt32
         var priority: UInt8
 
-        /// For a device token that no gateway knows, so that it must answer with an error.
+        /// Returns a notification for a device token of zeros, which a gateway must reject with an error.
         static func fence(identifier: UInt32) -> Fields {
             Fields(
                 token: fenceToken.lentBytes, payload: fencePayload.lentBytes, identifier: identifier, expiry: 0,
@@ -27,17 +28,17 @@ struct BinaryFrames: ~Copyable {
     private var head = 0
     private var tail = 0
 
-    /// Beyond the token and the payload no format has more.
+    /// The most bytes that any format adds to the token and the payload.
     private static let overhead = 64
 
     init() { memory = .allocate(byteCount: 64 << 10, alignment: 1) }
 
     deinit { memory.deallocate() }
 
-    /// What is to be sent; lent until the next call.
+    /// The bytes to send, valid until the next call.
     var output: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[head..<tail]) }
 
-    /// Drops the first `count` bytes of `output`, which were sent.
+    /// Drops the first `count` bytes of `output` after they were sent.
     mutating func consume(_ count: Int) {
         head += count
         if head == tail {
@@ -46,7 +47,7 @@ struct BinaryFrames: ~Copyable {
         }
     }
 
-    /// Appends a notification; returns how many bytes it takes.
+    /// Appends a notification and returns the size of its frame.
     mutating func append(_ fields: Fields, _ format: BinaryConfiguration.Format) -> Int {
         let before = tail - head
         makeRoom(fields.token.count / 2 + fields.payload.count + Self.overhead)
@@ -107,8 +108,8 @@ struct BinaryFrames: ~Copyable {
         tail += bytes.count
     }
 
-    /// Appends the bytes of an even number of valid hex digits, eight digits at a time: this costs 400 instructions a
-    /// frame less than byte by byte.
+    /// Appends the bytes of an even number of valid hex digits. Eight digits at a time take 400 instructions a frame
+    /// less than one byte at a time.
     private mutating func putHex(_ digits: UnsafeRawBufferPointer) {
         var place = 0
         while place + 8 <= digits.count {
@@ -125,8 +126,8 @@ struct BinaryFrames: ~Copyable {
         }
     }
 
-    /// Four bytes of eight digits, of which the first is the lowest byte: a digit is the low half of its code, and 9
-    /// more for a letter.
+    /// Returns the four bytes of eight digits, with the first digit in the lowest byte of `word`. A digit's value is
+    /// the low half of its ASCII code, plus 9 for a letter.
     @inline(__always)
     private static func bytes(_ digits: UInt64) -> UInt32 {
         let halves = (digits & 0x0F0F_0F0F_0F0F_0F0F) &+ ((digits >> 6) & 0x0101_0101_0101_0101) &* 9

@@ -1,70 +1,72 @@
 package import PushTransport
 
-/// Decides what becomes of the notifications of one binary connection: a value machine, no I/O and no clock. Its
-/// completions lack what only the connection knows: which credential it has, and texts.
+/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. Its
+/// completions lack what only the connection knows: the credential and texts.
 package struct BinarySession: Sendable {
-    /// What an answer came to. What it decided and discarded was said by then.
+    /// The meaning of an answer. Completions of the notifications it settled or discarded are delivered before.
     package enum Meaning: Sendable, Equatable {
-        /// It decided `settled` notifications, by the fence or another one.
+        /// The answer settled `settled` notifications. It named the fence or a notification that was still open.
         case decided(settled: Int, discarded: Int, byFence: Bool)
-        /// It named one that silence had accepted: at most `lostAtMost` were not delivered, that one among them unless
-        /// it was the last one processed. `ageNs`: how long after it left, as far as that is known.
+        /// The answer named a notification that had already been accepted by silence. At most `lostAtMost` were not
+        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from its write
+        /// to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
-        /// It names no frame: what was processed is not known. The connection is to be given up. `lostAtMost`: so many
-        /// had silence accepted, and it says that it processed none.
+        /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
+        /// Silence had accepted `lostAtMost` notifications that the answer calls unprocessed.
         case unmatched(lostAtMost: Int)
     }
 
     private(set) var window = BinaryWindow()
-    /// Bytes of all frames so far: where the next one begins.
+    /// The size of all frames so far, which is the position of the next one.
     private var framedBytes: Int64 = 0
-    /// Without them, an answer does not say which frame it is about.
+    /// Whether frames have identifiers. Without them, an answer does not name its frame.
     package let hasIdentifiers: Bool
-    /// What the peer had said until then was read.
+    /// The time up to which the peer's output was read.
     private var readUntilNs: Int64 = 0
-    /// Nothing was said until then.
+    /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
     private var hasFence = false
-    /// Silence accepts nothing any more: the answer to the fence decides, or nothing does.
+    /// Whether silence no longer counts as acceptance, and only the answer to the fence settles notifications.
     package private(set) var mustProve = false
-    /// Something was settled on it, or the fence answered.
+    /// Whether the gateway settled a notification on this connection, or answered the fence.
     package private(set) var wasAnswered = false
     package private(set) var settledCount = 0
     package private(set) var isAnswered = false
 
-    /// What has waited for so long to be acknowledged waits for a peer that does not read.
+    /// The wait for an acknowledgment after which the peer is considered not to read.
     private static let stuckNs: Int64 = 1_000_000_000
 
     package init(hasIdentifiers: Bool = true) { self.hasIdentifiers = hasIdentifiers }
 
-    /// Notifications of which nothing is known yet; a fence is none.
+    /// The number of notifications without an outcome, without the fence.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// When silence will have lasted long enough for the first frame, if any.
+    /// Returns when silence has lasted long enough to accept the first frame, or `nil` if there is no such time.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
         return window.firstLeftNs.map { $0 + windowNs }
     }
 
-    /// How long the connection waits for a fence's answer.
+    /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence
-    /// accepted comes before the fence's answer.
+    /// Whether a fence could settle or prove something. If the gateway has sent an error for a notification that
+    /// silence accepted, that error arrives before the answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
 
-    /// Demands an answer, since the peer may not read, and what its kernel took proves nothing. Returns whether the
-    /// fence that brings one has to be written.
+    /// Stops accepting by silence, because the peer may not read and bytes in its kernel prove nothing. Returns whether
+    /// the connection must now write a fence.
     package mutating func demandProof() -> Bool {
         mustProve = true
         return !hasFence && !isAnswered
     }
 
-    /// Its fence is to be answered: until then silence, which may be that of one that reads nothing, accepts nothing.
+    /// Whether an answer to a fence is expected. Until it arrives, silence accepts nothing, because the peer may not be
+    /// reading.
     package var isAsked: Bool { mustProve || hasFence }
 
-    /// The fence left so long ago that a peer that reads had answered it.
+    /// Whether the fence was sent so long ago that a peer that reads would have answered.
     package var isProofOverdue: Bool {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
@@ -72,7 +74,8 @@ package struct BinarySession: Sendable {
     /// The most unread bytes that the peer's kernel and the network devices before it are assumed to buffer.
     private static let bufferBytes: Int64 = 8 << 20
 
-    /// How many notifications accepted by silence may be unread: as many frames as buffers hold.
+    /// The number of notifications accepted by silence that the peer may not have read: as many frames as fit into the
+    /// buffers.
     package var presumedInBuffers: Int {
         let frameBytes = max(1, framedBytes / max(1, Int64(window.nextIdentifier) - 1))
         return min(settledCount, Int(Self.bufferBytes / frameBytes))
@@ -80,7 +83,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Opening
 
-    /// A frame of so many bytes is in the output. `id` is `nil` for the fence, of which there is one at most.
+    /// Records that a frame of `bytes` bytes is in the output. `id` is `nil` for the fence, of which there is at most
+    /// one.
     package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
         framedBytes += Int64(bytes)
         if id == nil { hasFence = true }
@@ -90,26 +94,27 @@ package struct BinarySession: Sendable {
                 bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
     }
 
-    /// The peer's kernel has the first `position` bytes.
+    /// Records that the peer's kernel acknowledged the first `position` bytes.
     package mutating func acknowledged(upTo position: Int64, nowNs: Int64) {
         window.left(upTo: position, nowNs: nowNs)
     }
 
-    /// Something has waited for so long to be acknowledged, whatever else was.
+    /// Whether some frame has waited for `silenceNs` to be acknowledged.
     package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// The peer's program does not read: no more is to be handed over.
+    /// Whether the peer's program has stopped reading, so that no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
 
-    /// Accepts by silence what left a window ago; returns how many notifications that is. Call it at most once a turn.
+    /// Accepts by silence the notifications that were written at least one window ago, and returns their number. To be
+    /// called at most once a turn.
     ///
-    /// Silence is known until the call before, since only what came until then has been read: after the process stood
-    /// still, an error may wait to be read. The silence of a peer that reads no further accepts nothing: its kernel
-    /// took what its program may never see.
+    /// Silence is known only up to the previous call, because only the bytes that arrived until then have been read.
+    /// After a pause of the process, an error may still wait in the socket. The silence of a peer that does not read
+    /// accepts nothing, because its kernel took bytes that its program may never see.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs
         readUntilNs = nowNs
@@ -126,7 +131,7 @@ package struct BinarySession: Sendable {
         return settled
     }
 
-    /// Takes the first answer; there is no other. `resendsDiscarded`: what it discarded is sent again.
+    /// Takes the gateway's only answer. `resendsDiscarded` is whether the notifications it discarded are sent again.
     package mutating func answered(
         _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
     ) -> Meaning {
@@ -157,7 +162,7 @@ package struct BinarySession: Sendable {
             let named = answer.isOfTheLastProcessed ? 0 : 1
             return .tooLate(lostAtMost: after + named, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
         case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
-            // It has processed nothing.
+            // The gateway has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
         case .unknown:
             let hasProcessedNone = answer.isOfTheLastProcessed && answer.identifier == 0
@@ -165,9 +170,9 @@ package struct BinarySession: Sendable {
         }
     }
 
-    /// Ends a connection that is gone without a word about what is open; returns how many notifications are in doubt.
+    /// Ends a connection that closed without an answer, and returns how many notifications are in doubt.
     ///
-    /// - Parameter isSilent: it was given up because the peer acknowledged nothing any more.
+    /// - Parameter isSilent: whether it was given up because the peer stopped acknowledging bytes.
     package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
         let isAlone = open == 1
         var inDoubt = 0
@@ -184,7 +189,7 @@ package struct BinarySession: Sendable {
         return inDoubt
     }
 
-    /// What is behind the one that was named was not processed.
+    /// Closes the entries after the named one, which the gateway did not process.
     private mutating func discard(_ resends: Bool, _ complete: (Completion) -> Void) -> Int {
         let unprocessed: Completion.Unprocessed =
             !resends ? .discardedForGood : wasAnswered ? .discarded : .neverSent

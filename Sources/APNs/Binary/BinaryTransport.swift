@@ -3,16 +3,16 @@ package import Network
 internal import PushRecords
 package import PushTransport
 
-/// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol. Loop's thread.
+/// Sends one app's notifications to a gateway of Apple's binary provider protocol. Used on the loop's thread only.
 ///
-/// <doc:BinaryGateway> says how its window works, and where its promise is weaker than that of HTTP/2.
+/// <doc:BinaryGateway> explains its resend window, and where its promise is weaker than that of HTTP/2.
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// How long a gateway's silence must last, from when a notification has left, until it is acceptance.
+    /// The time after a notification's write at which the gateway's silence counts as acceptance.
     private(set) var windowNs: Int64
 
-    /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
+    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -34,7 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// A fence lets an answer, not silence, decide about the notifications on connections, if the protocol has one.
+    /// Sends a fence on each connection if the protocol allows one, so that an answer and not silence settles open
+    /// notifications.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -50,11 +51,11 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         loop.assertOnThread()
         guard !isClosing else { return }
         outbox.askForTurnEnd()
-        // How late errors come is not forgotten for a certificate.
+        // A new certificate does not reset a window that late errors have lengthened.
         if configuration.window != self.configuration.window { windowNs = configuration.window.durationNs }
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
-        // A gateway that was to prove itself is to do so still, which takes it no time.
+        // A gateway on probation stays on probation, which costs it no time.
         if !mustProve { reachability.replaced() }
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
@@ -75,7 +76,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         for connection in ready where !queue.isEmpty { connection.fill(from: &queue, most: share, bytes: bytes) }
     }
 
-    /// Suspects go over their own connection, one at a time: an end says which of them it was.
+    /// Hands suspects to their own connection, one at a time. If the connection ends, the cause is known.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         if mustProve { return giveBackSuspects() }
@@ -86,14 +87,14 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         }
     }
 
-    // MARK: Whether the gateway reads
+    // MARK: Probation
 
-    /// What a gateway's kernel takes says nothing about its program: nothing is handed over before an answer shows that
-    /// it reads, which a connection with nothing but a fence on it asks for.
+    /// Whether requests wait until an answer shows that the gateway reads. To get that answer, a connection sends only
+    /// a fence. Bytes in the gateway's kernel do not show that its program reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// One connection after the other came to nothing, or one was given up whose peer reads nothing: the others are
-    /// asked for an answer, and so is the next one.
+    /// Demands an answer on all connections, now and on the next one. Called after several connections ended without
+    /// use, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -110,13 +111,14 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if mustProve, !connection.isQuarantine { connection.prove() }
     }
 
-    /// The silence of the gateway decided so many notifications, which shows that it works.
+    /// Records that silence accepted `count` notifications, which shows that the gateway works.
     func settled(_ connection: BinaryConnection, _ count: Int) {
         if !connection.isQuarantine { admission.settled(count) }
         works(connection)
     }
 
-    /// The gateway decided `settled` notifications and discarded others. `isProof`: it reads what is sent.
+    /// Records an answer that settled and discarded notifications. `isProof` is whether it shows that the gateway
+    /// reads.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }
@@ -131,8 +133,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         answered(connection)
     }
 
-    /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known. The
-    /// window becomes a quarter longer than that, or twice as long.
+    /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`. Called when an error
+    /// named a notification that had been accepted by silence. `ageNs` is the time from its write to the error.
     func windowWasTooShort(ageNs: Int64?) {
         let longestNs = configuration.window.longestNs
         guard windowNs < longestNs else { return }
@@ -140,12 +142,12 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         outbox.note(.windowLengthened(windowMs: windowNs / 1_000_000))
     }
 
-    /// The connection is gone. `inDoubt`: so many at its end, unless that was the network's fault.
+    /// Removes a closed connection. `inDoubt` notifications were open at its end; it is 0 if the network was the cause.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)
             if connection.isUnread { admission.unread() }
-            // It works, and ends: more connections share what an end takes with it.
+            // The gateway works but closes connections. With more connections, each close affects fewer notifications.
             if inDoubt > 0, connection.session.settledCount > 0 { tell(.crowded) }
         }
         let wasOnProbation = reachability.isOnProbation
@@ -161,7 +163,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         updateReach()
         let capacity = capacity
         if capacity == 0 { giveBackQueue() }
-        // Every connection's peer reads too slowly.
+        // The peers of all connections read too slowly.
         noticeSaturation(
             isFull: !queue.isEmpty && isAnyReady && connections.allSatisfy { $0.phase != .ready || $0.isBlocked })
         report(capacity: capacity, streams: takenAtOnce)
@@ -176,7 +178,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Notifications that an error discarded come back, and wait here for the successor.
+        // Notifications that an error discarded return and wait here for the next connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

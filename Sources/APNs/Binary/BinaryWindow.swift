@@ -1,48 +1,48 @@
 package import PushTransport
 
-/// The resend window of one binary connection: the frames that were written and are undecided, in order.
+/// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
-/// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time:
-/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry. Those
-/// before it were accepted, those after it discarded.
+/// A value type without I/O and clock. The protocol answers only errors, so an entry is accepted by time: when it was
+/// sent and no error arrived within the window's duration. An error answer names one entry. The entries before it were
+/// accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID
-        /// Where its frame ends in the connection's output.
+        /// The position at which the frame ends in the connection's output.
         package var end: Int64
         package var openedMs: Int64
         package var bytes: Int32
-        /// The fence: no notification, but a frame that the gateway must refuse.
+        /// Whether this is the fence, a frame that the gateway must reject and that carries no notification.
         package var isFence: Bool
-        /// When its frame was made. Monotonic.
+        /// The monotonic time at which the frame was encoded.
         package var openedNs: Int64 = 0
-        /// When the peer's kernel acknowledged its last byte, or 0 while it is not known to have.
+        /// When the peer's kernel acknowledged the last byte, or 0 if that is not known.
         package var leftNs: Int64 = 0
     }
 
     package enum Place: Equatable, Sendable {
-        /// So many open entries stand before it.
+        /// The identifier of an open entry, which has `before` open entries in front of it.
         case open(before: Int)
-        /// It was closed; so many were closed after it, as accepted.
+        /// The identifier of a closed entry, after which `after` entries were closed as accepted.
         case closed(after: Int)
         case unknown
     }
 
-    /// A ring; its size is a power of two.
+    /// A ring buffer. Its size is a power of two.
     private var entries: ContiguousArray<Entry> = []
     private var head = 0
     package private(set) var count = 0
     package private(set) var bytes = 0
-    /// How many of the first ones have left.
+    /// The number of entries, from the first, that the peer's kernel has acknowledged.
     private var leftCount = 0
-    /// The identifier of the first open one; they count from 1 on each connection.
+    /// The identifier of the first open entry. Identifiers count from 1 on each connection.
     private var firstIdentifier: UInt32 = 1
-    /// How many were closed, as far as identifiers tell them apart.
+    /// The number of closed entries, as far as identifiers distinguish them.
     package private(set) var closedCount = 0
 
     package var isEmpty: Bool { count == 0 }
 
-    /// The one that the next entry will have.
+    /// The identifier of the next entry.
     package var nextIdentifier: UInt32 { firstIdentifier &+ UInt32(count) }
 
     private static let vacant = Entry(
@@ -57,36 +57,36 @@ package struct BinaryWindow: Sendable {
         bytes += Int(entry.bytes)
     }
 
-    /// The peer's kernel has the first `position` bytes of the output.
+    /// Records that the peer's kernel acknowledged the first `position` bytes of the output.
     package mutating func left(upTo position: Int64, nowNs: Int64) {
         while leftCount < count, entries[place(leftCount)].end <= position {
-            // 0 means not known, and the clock may begin there.
+            // 0 means unknown, and the clock may start at 0.
             entries[place(leftCount)].leftNs = max(1, nowNs)
             leftCount += 1
         }
     }
 
-    /// When the first one was opened that is not known to have left, if any.
+    /// When the first unacknowledged entry was opened, or `nil` if there is none.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
-    /// Only while not empty.
+    /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// When the last entry left, if it has.
+    /// When the last entry was acknowledged, or `nil` if it was not.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// When the first entry left, if it has.
+    /// When the first entry was acknowledged, or `nil` if it was not.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing
 
-    /// The next one that left at `leftNs` or before: closed by the peer's silence.
+    /// Removes the next entry that was acknowledged at `leftNs` or before, which the peer's silence accepts.
     package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
         guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
         return removeFirst()
     }
 
-    /// Only while not empty.
+    /// Removes the first entry. The window must not be empty.
     package mutating func removeFirst() -> Entry {
         let entry = entries[head]
         head = (head + 1) & (entries.count - 1)
@@ -104,8 +104,8 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// When an entry left that closed, before so many that closed after it; `nil` if its place in the ring was used
-    /// again.
+    /// Returns when the entry was acknowledged after which `after` entries were closed, or `nil` if its place in the
+    /// ring was reused.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

@@ -2,13 +2,13 @@ package import EventLoop
 package import Network
 package import TLS
 
-/// One read of the feedback service. Loop's thread.
+/// One read of the feedback service. Used on the loop's thread only.
 ///
-/// The server forgets what it sent, so every item that came is passed on. While reading is paused, TCP keeps the rest.
+/// The server forgets what it sent, so every received item is passed on. While reading is paused, TCP holds the rest.
 package final class FeedbackConnection: ByteChannelDelegate {
-    /// How long a read may go without a byte.
+    /// The longest time without a byte during a read.
     package static let silenceNs: Int64 = 30_000_000_000
-    /// The same for a read that is to end soon.
+    /// The longest time without a byte after `hurry`.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
 
     private let name: String
@@ -21,16 +21,14 @@ package final class FeedbackConnection: ByteChannelDelegate {
     private var failure: String?
     private var isOpen = false
 
-    /// Whether reading pauses. Meanwhile silence is no reason to give up, and a handshake is read in any case.
+    /// Whether reading is paused. A pause suspends the silence limit, and does not interrupt a handshake.
     package var isPaused = false { didSet { applyPause() } }
 
-    /// Begins to dial, for 10 s at most, and as long for the handshake.
+    /// Begins to dial, for at most 10 s, and allows the same for the handshake.
     ///
-    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
-    ///   `skipped`:
-    ///   items whose token had a length that no token has. `failure`: why there may be more, or `nil` if the server
-    ///   said
-    ///   all it had.
+    /// - Parameter onEnd: is called once, at the end, and never from inside this call. Until then the connection keeps
+    ///   itself alive. `skipped` is the number of items whose token had an impossible length. `failure` is the reason
+    ///   why items may be missing, or `nil` if the server sent all it had.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
@@ -49,14 +47,15 @@ package final class FeedbackConnection: ByteChannelDelegate {
         watchSilence()
     }
 
-    /// The reader is to stop: what comes is still read, but silence is not waited for.
+    /// Ends the read soon because the reader stops. Items that arrive are still read, but a silent server is not waited
+    /// for.
     package func hurry() {
         silenceNs = Self.hurrySilenceNs
-        if !isOpen { return giveUp("\(name): the worker stops, and it had not connected") }
+        if !isOpen { return giveUp("\(name): the worker stopped before the connection was open") }
         watchSilence()
     }
 
-    /// Gives it up at once; the end follows.
+    /// Closes the connection at once. `onEnd` follows.
     package func giveUp(_ reason: String) {
         if failure == nil { failure = reason }
         channel?.abort()
@@ -67,7 +66,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     }
 
     private func wasSilent() {
-        giveUp("\(name): nothing came for \(silenceNs / 1_000_000_000) s, and it did not close")
+        giveUp("\(name): the server sent nothing for \(silenceNs / 1_000_000_000) s and did not close the connection")
     }
 
     package func channelOpened(applicationProtocol: String?) {
@@ -83,33 +82,33 @@ package final class FeedbackConnection: ByteChannelDelegate {
     package func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         silence = nil
-        // Not every server takes leave of TLS before it closes; where an item ends, nothing is missing for it.
+        // Some servers close without a TLS close_notify. An end between two items is complete.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
-        if failure == nil, parser.isInsideItem { failure = "\(name): it closed inside an item" }
+        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed inside an item" }
         onEnd(parser.skipped, failure)
     }
 }
 
-/// Takes the items of the feedback service out of its bytes, in whichever pieces those come.
+/// Parses the items of the feedback service from byte chunks of any size.
 ///
 /// An item is big-endian: seconds since 1970 (4 bytes), the token's length (2), the token. Source: Apple, "Local and
 /// Remote Notification Programming Guide", "Binary Provider API", "The Feedback Service" (archived).
 package struct FeedbackParser {
-    /// Bytes of a device token; what is shorter or longer is no token that the worker would take elsewhere.
+    /// The valid lengths of a device token in bytes. Items with other lengths are skipped.
     package static let tokenLengths = 1...100
     private static let headBytes = 6
 
-    /// The beginning of an item: its head, and of its token what has come.
+    /// The received part of an incomplete item: the head, and the first bytes of the token.
     private var begun: [UInt8] = []
-    /// Bytes of a token of another length that have not come yet.
+    /// The remaining bytes of a skipped token.
     private var bytesToSkip = 0
     package private(set) var skipped = 0
 
-    /// Whether an item has begun that has not come whole.
+    /// Whether the last item is incomplete.
     package var isInsideItem: Bool { !begun.isEmpty || bytesToSkip > 0 }
 
-    /// Calls `body` for each item that is whole now; the token is lent for the call.
+    /// Calls `body` for each complete item. The token is valid during the call.
     package mutating func take(
         _ bytes: UnsafeRawBufferPointer, _ body: (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void
     ) {

@@ -1,15 +1,17 @@
 package import PushRecords
 
-/// What a gateway says before it closes: six bytes, `08`, a status, the identifier of the notification that it is
-/// about. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+/// A gateway's answer, which it sends before it closes: six bytes, namely `08`, a status, and a notification's
+/// identifier.
+///
+/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
 package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
 
-    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed.
+    /// Whether the identifier names the last processed notification, as for "no errors encountered" and "shutdown".
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
-    /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
+    /// The reason in a result: Apple's current name for the error, or the protocol's own.
     package var reason: ReasonCode {
         switch status {
         case 2: .missingDeviceToken
@@ -33,7 +35,7 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// The status for results. An unknown one is 255, so that it cannot be taken for one of HTTP.
+    /// The status in a result. An unknown one becomes 255, because it could look like an HTTP status.
     package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)
@@ -42,7 +44,7 @@ package struct GatewayAnswer: Sendable, Equatable {
     }
 }
 
-/// Reads a gateway's answers, which may come in pieces.
+/// Reads a gateway's answer, which may arrive in pieces.
 struct GatewayAnswerReader {
     enum Found: Equatable {
         case answer(GatewayAnswer)
@@ -54,7 +56,7 @@ struct GatewayAnswerReader {
     static let length = 6
     private static let command: UInt8 = 8
 
-    /// The first that is complete; what follows it is of no use, as the gateway processes nothing any more.
+    /// Returns the first complete answer. Bytes after it are ignored, because the gateway processes nothing more.
     mutating func read(_ received: UnsafeRawBufferPointer) -> Found? {
         bytes += received.prefix(Self.length - bytes.count)
         guard let first = bytes.first else { return nil }

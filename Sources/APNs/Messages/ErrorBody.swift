@@ -3,18 +3,18 @@ internal import JSON
 package import PushRecords
 internal import PushTransport
 
-/// What the body of an error answer (or a GOAWAY's debug data) says: `{"reason": "…", "timestamp": …}`.
+/// The body of an error answer, or the debug data of a GOAWAY: `{"reason": "…", "timestamp": …}`.
 ///
-/// Parsed over lent bytes; only a reason not known by name costs a string.
+/// It is parsed from borrowed bytes. Only a reason without a known name allocates a string.
 package struct ErrorBody: Equatable, Sendable {
     package var reason: ReasonCode = .none
-    /// With `reason == .other`: the word as it came, at most 200 bytes.
+    /// The reason as received if `reason` is `.other`, at most 200 bytes.
     package var text: String?
-    /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is none that can be one.
+    /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is no valid timestamp.
     package var timestampMs: Int64 = 0
     package var isTimestampUnusable = false
 
-    /// Skips unknown members. A body that is not one JSON object says nothing, so the status decides.
+    /// Skips unknown members. If the body is not a JSON object, all members are empty and the status decides.
     package init(parsing body: UnsafeRawBufferPointer) {
         guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
         while let name = reader.nextMember() {
@@ -29,7 +29,7 @@ package struct ErrorBody: Equatable, Sendable {
         }
     }
 
-    /// Takes the bytes as they came, because no reason that APNs has needs an escape.
+    /// Stores the bytes without unescaping them, because no reason of APNs contains an escape.
     private mutating func setReason(_ value: UnsafeRawBufferPointer) {
         guard !value.isEmpty else { return }
         if let code = ReasonCode(text: value) {
@@ -42,12 +42,12 @@ package struct ErrorBody: Equatable, Sendable {
     }
 }
 
-/// The consequence of a GOAWAY's reason for the connections that follow.
+/// The effect of a GOAWAY's reason on the next connections.
 extension ReasonCode {
-    /// The next connection will be refused, too: the reason is about the credential.
+    /// Whether the next connection will be refused too, because the reason concerns the credential.
     var refusesConnections: Bool { subject == .credential || self == .topicMismatch }
 
-    /// Whether APNs closes the connection in its own interest, and nothing is wrong with the next one.
+    /// Whether APNs closes the connection for its own reasons, so that the next connection will work.
     func isOrderlyEnd(_ code: ErrorCode) -> Bool {
         switch self {
         case .shutdown, .idleTimeout: true

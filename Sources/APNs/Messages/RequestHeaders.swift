@@ -3,12 +3,12 @@ package import HTTP2
 internal import PushRecords
 package import PushTransport
 
-/// Writes the header fields of one request after another into one reused list.
+/// Writes the header fields of each request into one reused list. Used on the loop's thread only.
 ///
-/// Loop's thread. Fields are those of Apple's "Sending notification requests to APNs"; what repeats is indexed, of what
-/// changes with each request only the name (see `HeaderIndexing`).
+/// The fields are those of Apple's "Sending notification requests to APNs". HPACK indexes the fields that repeat; of a
+/// field that changes with each request it indexes only the name (`HeaderIndexing`).
 package struct RequestHeaders: ~Copyable {
-    /// Names indexed once a connection.
+    /// The names that HPACK indexes once a connection.
     private enum NameSlot {
         static let apnsID: UInt8 = 0
         static let expiration: UInt8 = 1
@@ -17,13 +17,13 @@ package struct RequestHeaders: ~Copyable {
         static let collapseID: UInt8 = 4
     }
 
-    /// What the transport keeps of responses; see `keep(for:)`.
+    /// The response headers that the transport stores (`keep(for:)`).
     package static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id", "apns-request-id"]
 
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
     private static let pathField = 2
-    /// A device token has at most 100 bytes as hex, a bundle id at most 255.
+    /// The longest path. A device token has at most 100 bytes (200 digits), and a bundle id 255.
     private static let pathLimit = 512
 
     package private(set) var list = HeaderList()
@@ -31,11 +31,11 @@ package struct RequestHeaders: ~Copyable {
     private let digits: UnsafeMutableRawBufferPointer
     private let uuid: UnsafeMutableRawBufferPointer
     private let authority: UnsafeMutableRawBufferPointer
-    /// The fields before those of a request.
+    /// The number of fields that are the same for all requests.
     private let baseCount: Int
     private let hasToken: Bool
 
-    /// - Parameter hasToken: whether requests carry `authorization`, set by `setAuthorization`.
+    /// - Parameter hasToken: whether requests have the field `authorization`, which `setAuthorization` sets.
     package init(authority: String, hasToken: Bool) {
         path = .allocate(byteCount: Self.pathLimit, alignment: 8)
         digits = .allocate(byteCount: 16, alignment: 8)
@@ -58,13 +58,13 @@ package struct RequestHeaders: ~Copyable {
         authority.deallocate()
     }
 
-    /// The value must stay until it is replaced.
+    /// Sets the value of `authorization`. Its bytes must stay valid until the next call.
     package mutating func setAuthorization(_ value: UnsafeRawBufferPointer) {
         guard hasToken else { return }
         list.replaceValue(at: baseCount - 1, value)
     }
 
-    /// Makes `list` say `request`; its bytes are lent until the list was submitted.
+    /// Fills `list` with the fields of `request`, whose bytes must stay valid until the list was submitted.
     package mutating func write(_ request: borrowing OutgoingRequest) {
         list.truncate(to: baseCount)
         if request.isBroadcast {
@@ -77,14 +77,15 @@ package struct RequestHeaders: ~Copyable {
         list.append("apns-push-type", request.headers.pushType.text)
         switch request.headers.priority {
         case 0:
-            // Apple's default; whether its broadcast page wants the field or not, it is right.
+            // The default priority, sent explicitly. Apple's page on broadcasts does not say whether the field is
+            // required.
             if request.isBroadcast { list.append("apns-priority", "10") }
         case 1: list.append("apns-priority", "1")
         case 5: list.append("apns-priority", "5")
         default: list.append("apns-priority", "10")
         }
         if let expiration = request.headers.expiration {
-            // Zero repeats, times do not.
+            // An expiration of 0 repeats and can be indexed. Times do not repeat.
             if expiration == 0 {
                 list.append("apns-expiration", "0")
             } else {
@@ -105,8 +106,8 @@ package struct RequestHeaders: ~Copyable {
         }
     }
 
-    /// Which response headers matter: `apns-id` only when Apple makes it (`apns-request-id` of a broadcast);
-    /// `apns-unique-id` only comes in development.
+    /// Returns the response headers to store: `apns-id` (`apns-request-id` of a broadcast) only if Apple creates it,
+    /// and `apns-unique-id` only in development.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
         request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }

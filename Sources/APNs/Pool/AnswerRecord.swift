@@ -1,30 +1,30 @@
-/// What was answered on a connection so far: a value machine; the connection says what came.
+/// The answers on one connection so far. A value type.
 struct AnswerRecord {
-    /// Something was answered that was no fault of the connection.
+    /// Whether any response arrived that was not the connection's fault.
     private(set) var isAnswered = false
-    /// Streams refused before that.
+    /// The number of streams refused before the first answer.
     private var refusals = 0
-    /// When the last response came (monotonic).
+    /// The monotonic time of the last response.
     private(set) var respondedNs: Int64 = 0
-    /// Server errors in a row (5xx, or answers hardly from APNs: `AnswerOrigin.isForeign`), and when the first one
-    /// came.
+    /// The number of consecutive server errors: 5xx, or answers that are probably not from APNs
+    /// (`AnswerOrigin.isForeign`).
     ///
-    /// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of
-    /// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple
-    /// documents no such thing and no numbers.
+    /// Providers report connections that answer every request with 500 or 503 until they are replaced, mostly after
+    /// hours without requests (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple
+    /// does not document this.
     private(set) var errors = 0
     private(set) var erringSinceNs: Int64 = 0
-    /// A response that was no server error came in this read.
+    /// Whether the current read brought a response that was not a server error.
     private var hasGood = false
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
-    /// Server errors in a row that are too many.
+    /// The number of consecutive server errors at which the connection is replaced.
     private static let errorsLimit = 5
 
     mutating func wasGood() { hasGood = true }
 
-    /// Records a response that was no fault of the connection, and returns whether it is the first.
+    /// Records a response that was not the connection's fault, and returns whether it is the first.
     mutating func answered() -> Bool {
         defer { isAnswered = true }
         return !isAnswered
@@ -37,14 +37,14 @@ struct AnswerRecord {
 
     var isErring: Bool { errors >= Self.errorsLimit }
 
-    /// Counts a refused stream; returns the count, or `nil` if the peer answered something before.
+    /// Counts a refused stream. Returns the count, or `nil` if the peer has answered a request before.
     mutating func refused() -> Int? {
         guard !isAnswered else { return nil }
         refusals += 1
         return refusals
     }
 
-    /// Ends a read; returns whether it brought good responses on a connection that was answered before.
+    /// Ends a read. Returns whether it brought good responses on a connection that had answered before.
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers

@@ -31,7 +31,7 @@ struct AnswerWatch: Sendable, Equatable {
     /// The error code of the stream that reached the limit, or `nil` below it.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// When `update` may change the state, or `Int64.max`.
+    /// The time at which `update` may change the state, or `Int64.max`.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {

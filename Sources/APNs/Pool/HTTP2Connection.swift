@@ -5,35 +5,37 @@ package import Network
 internal import PushRecords
 internal import PushTransport
 
-/// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
+/// One HTTP/2 connection to APNs with its channel, session and window. Used on the loop's thread only.
 ///
-/// It lives from its dial until `channelClosed`. Every request gets one completion before the transport is told that
+/// It exists from its dial until `channelClosed`. Every request gets one completion before the transport learns that
 /// the connection is closed.
 package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let transport: APNsTransport
     private let configuration: APNsConfiguration
     private let token: ProviderToken?
     private var session: ClientSession?
-    /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses
-    /// overlap: each is one method call, and `fill` must not touch `self.window`.
+    /// Unchecked: the run-time check (`swift_beginAccess`) costs about 120 instructions a notification. Accesses cannot
+    /// overlap, because each is one method call and `fill` must not use `self.window`.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var tracesFrames = false
-    /// Unchecked, as the window is.
+    /// Unchecked for the same reason as `window`.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
-    /// Requests on it at once, whatever the peer allows; in quarantine one, doubled with each answer.
+    /// The limit of concurrent requests besides the peer's own limit. A quarantine connection starts with 1 and doubles
+    /// it with each answer.
     private var limit = Int.max
-    /// Bytes of the last body that the peer's window had no room for.
+    /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Given up because nothing came any more, here or elsewhere: the network's fault.
+    /// Whether the connection was given up because nothing arrived, here or on other connections. The cause is then the
+    /// network.
     private var isSilent = false
 
-    /// Suspects at once, however many answers came.
+    /// The maximum number of concurrent suspects on a quarantine connection.
     private static let quarantineLimit = 1 << 20
-    /// While the kernel takes nothing, how often to look whether it did.
+    /// How often to check for progress while the kernel accepts no bytes.
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(
@@ -54,7 +56,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     override var unanswered: Int { window.count }
 
-    /// Streams that the peer allows; 0 unless it takes requests.
+    /// The number of streams that the peer allows, or 0 if the connection accepts no requests.
     var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
 
     override func judge(_ reachability: inout Reachability) {
@@ -66,28 +68,29 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether every stream is taken, or the window of the whole connection too small for what came last.
+    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the queue's front until `most` are on the connection. Events meanwhile must not make the
-    /// transport touch `queue` or `headers`.
+    /// Takes requests from the front of the queue until the connection has `most` requests. Callbacks during this call
+    /// must not make the transport use `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
-        // Whatever went out now on a dead connection would be in doubt.
+        // A request sent on a connection that may be dead would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
         let waiting = queue.count
         attempt { () throws(HTTP2Error) in
             try fill(session, &window, from: &queue, headers: &headers, most: min(most, limit))
         }
-        // Nothing taken is nothing to send: asking for the turn's end again and again would never end the turn.
+        // Without a new request there is nothing to send. Requesting the turn's end again would repeat the turn
+        // forever.
         guard queue.count < waiting else { return }
         markDirty()
         if session.nextStreamID >= configuration.retirementStreamID { transport.retired(self, isFault: false) }
     }
 
-    /// One access to the window for the whole batch; nothing in here may touch `self.window`.
+    /// Opens the window once for the whole batch. Code in here must not use `self.window`.
     private func fill(
         _ session: ClientSession, _ window: inout Window, from queue: inout RequestQueue,
         headers: inout RequestHeaders, most: Int
@@ -138,7 +141,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
-        // After a GOAWAY whose streams are all answered, or after the peer broke the protocol.
+        // The session ends when all streams are answered after a GOAWAY, or when the peer violates the protocol.
         let isFinished = session.isFinished
         if isFinished, !window.isEmpty || session.errorText != nil {
             giveUp(session.errorText ?? "the HTTP/2 session ended")
@@ -152,7 +155,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Moves output into the channel, as far as it takes it.
+    /// Moves output into the channel until the channel is full.
     private func pass(wholeRecords: Bool) {
         guard let channel, let session else { return }
         attempt { () throws(HTTP2Error) in
@@ -167,7 +170,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives the connection up where the session breaks.
+    /// Gives the connection up if the session has failed.
     @inline(__always)
     private func attempt(_ body: () throws(HTTP2Error) -> Void) {
         do throws(HTTP2Error) {
@@ -177,20 +180,20 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives it up because it was silent since then. Where no other connection lived meanwhile, by bytes or by
-    /// `answers`, no request on it is at fault.
+    /// Gives the connection up because nothing arrived after `sinceNs`. If no other connection received bytes (or, with
+    /// `answers`, responses) either, the network is the cause and not a request on this connection.
     private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
         let othersLived = transport.othersLived(than: self, sinceNs: sinceNs, answers: answers)
         isSilent = !othersLived
-        giveUp(othersLived ? "\(reason), while other connections lived" : reason)
+        giveUp(othersLived ? "\(reason), while other connections received data" : reason)
     }
 
-    /// Whether bytes came after that time, or (`answers`) responses.
+    /// Whether bytes (or, with `answers`, responses) arrived after `sinceNs`.
     func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
         (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.receivedNs) > sinceNs
     }
 
-    /// Asks the peer for a sign of life that others may need.
+    /// Sends a PING, whose answer shows other connections that the network works.
     func askForSign() {
         guard phase == .ready, !keepalive.isInQuestion, let session else { return }
         attempt(session.ping)
@@ -231,7 +234,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelWritable() { markDirty() }
 
     package func channelClosed(_ end: ChannelEnd) {
-        // Whether a body's end was written meanwhile decides what is in doubt.
+        // Read what the kernel accepted until the end: a request whose end was written is in doubt.
         if let session {
             drainEvents(session)
             if tracesFrames { noteFrames(session) }
@@ -244,7 +247,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         completeClosedEntries()
         let text =
             disconnectReason.isExpected && unanswered == 0
-            ? "closed, with nothing left to answer" : disconnectReason.fault
+            ? "closed, all requests were answered" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
         close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
@@ -307,13 +310,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
             if status == 410 {
-                // A token that is dead was dead when this was sent, whatever the time is that cannot be read.
+                // If the timestamp cannot be read, the time of the request is used, because the token was already dead
+                // then.
                 completion.unregisteredAtMs = body.isTimestampUnusable ? closed.sentAtMs : body.timestampMs
             }
             if let text = body.text { completion.reasonText = outbox.text(text) }
             if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }
             handle(body.reason, isCurrentToken: !carriedOlder(closed.token))
-            // After that: a token that was renewed for this answer is newer than the request's.
+            // Compare after `handle`: it may have renewed the token because of this answer.
             completion.carriedOlderToken = carriedOlder(closed.token)
         }
         outbox.complete(completion)
@@ -328,7 +332,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
-    /// A peer that refuses stream after stream and never answers is of no use.
+    /// Gives up a connection whose peer refuses every stream and has never answered.
     private func refused() {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
@@ -337,14 +341,15 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: true)
     }
 
-    /// What an answer says about the connection or the token, beyond its own notification.
+    /// Applies what an answer says about the connection or the token.
     private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
-            // No fault, and no answer that speaks for the host: its successor is dialled at once after other answers.
+            // This answer is neither a fault nor a sign that the host works. The next connection is dialed at once if
+            // others were answered.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
@@ -363,7 +368,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 carriedOlderToken: carriedOlder(closed.token)))
     }
 
-    /// Whether the transport would send another token, or another credential, by now.
+    /// Whether the transport would now send a newer token or another credential than the one given.
     private func carriedOlder(_ token: UInt32) -> Bool {
         token != tokenGeneration || isSuperseded
     }
@@ -389,7 +394,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: !isGraceful)
     }
 
-    /// Unless a newer token than its last requests carried is there, or can be made.
+    /// Reports that the credential was refused, unless a newer token than that of the last requests exists or can be
+    /// created.
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {
@@ -434,13 +440,13 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
-                    // The peer lives, and leaves something unanswered: the try counts, so that retries end.
+                    // The peer is alive but leaves a request unanswered. The attempt counts, so that retries end.
                     return giveUp(
-                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
+                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
                     )
                 case .connection:
                     return giveUpSilent(
-                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
+                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms",
                         sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
                 }
             }
@@ -448,16 +454,16 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .nothing: break
             case .ping:
                 try session.ping()
-                // The other connections show whether it is the network.
+                // Answers on other connections show whether the network is the cause.
                 if !window.isEmpty { transport.askOthersForSign(than: self) }
             case .dead(let pingedNs):
-                return giveUpSilent("nothing came after a PING", sinceNs: pingedNs, answers: false)
+                return giveUpSilent("no answer to a PING", sinceNs: pingedNs, answers: false)
             }
         } catch {
             return giveUp(error.text)
         }
         if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
-            // Asked again after another such time.
+            // Check again after the same time.
             lastUsedNs = nowNs
             transport.idle(self)
         }

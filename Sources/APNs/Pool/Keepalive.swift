@@ -1,7 +1,7 @@
-/// When a connection is to be asked whether it lives, and when it does not: a value machine of one connection.
+/// Decides when to send a PING on a connection, and when the connection is dead. A value type.
 ///
-/// Idle: a PING after 60 s. Something unanswered: a PING after 5 s in which nothing came. Dead: nothing came within 10
-/// s after a PING. Times are monotonic nanoseconds.
+/// A PING is sent after 60 s without requests, or 5 s after the last received byte while a request is unanswered. The
+/// connection is dead if nothing arrives within 10 s after a PING. Times are monotonic nanoseconds.
 package struct Keepalive {
     package struct Limits: Sendable, Equatable {
         package var idleNs: Int64 = 60_000_000_000
@@ -11,15 +11,15 @@ package struct Keepalive {
 
     enum Need: Equatable {
         case nothing, ping
-        /// Nothing came since the PING of that time.
+        /// Nothing arrived since the PING at `pingedNs`.
         case dead(pingedNs: Int64)
     }
 
     private let limits: Limits
     private(set) var receivedNs: Int64
-    /// When the present stretch of waiting began, or 0 if nothing is unanswered.
+    /// When the current wait for an answer began, or 0 if no request is unanswered.
     private var waitingSinceNs: Int64 = 0
-    /// When a PING went out that nothing came after, or 0.
+    /// When the unanswered PING was sent, or 0.
     private var pingedNs: Int64 = 0
 
     init(limits: Limits = Limits(), nowNs: Int64) {
@@ -36,7 +36,7 @@ package struct Keepalive {
         if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }
 
-    /// What is due; `ping` counts as done.
+    /// Returns what is due now. A returned `ping` counts as sent.
     mutating func check(nowNs: Int64) -> Need {
         guard nextDeadlineNs <= nowNs else { return .nothing }
         if pingedNs != 0 { return .dead(pingedNs: pingedNs) }
@@ -44,7 +44,7 @@ package struct Keepalive {
         return .ping
     }
 
-    /// A PING is out and nothing came since: the connection may be dead.
+    /// Whether a PING is unanswered and nothing has arrived since, so that the connection may be dead.
     var isInQuestion: Bool { pingedNs != 0 }
 
     var nextDeadlineNs: Int64 {

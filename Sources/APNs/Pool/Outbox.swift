@@ -1,16 +1,17 @@
 internal import EventLoop
 internal import PushTransport
 
-/// The report of one turn of a transport to its owner: completions, their texts, and events. Loop's thread.
+/// The completions, texts and events of one turn, for the transport's owner. Used on the loop's thread only.
 ///
-/// Connections and transport both write to it; the transport empties it at the end of the turn (`send`).
+/// Connections and the transport write to it. The transport sends and empties it at the end of the turn (`send`).
 final class Outbox {
     let app: AppIndex
     private let loop: Loop
     private let emit: ([TransportEvent]) -> Void
-    /// Whose turn ends where something was written.
+    /// The transport whose turn must end after something was written here.
     unowned var transport: (any TurnEnder)?
-    /// Unchecked: it is appended to and taken, nothing else, and the run-time check costs each completion.
+    /// Unchecked: accesses cannot overlap, because the batch is only appended to and taken. A run-time check would cost
+    /// time on each completion.
     @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
     /// Unchecked for the same reason.
@@ -28,12 +29,12 @@ final class Outbox {
         batch.completions.append(completion)
     }
 
-    /// Requests that were on no connection come back unprocessed.
+    /// Completes requests that were on no connection as not processed.
     func giveBack(_ ids: [NotificationID]) {
         for id in ids { complete(Completion(id: id, kind: .notProcessed)) }
     }
 
-    /// Stores a rare text beside the completions of this turn.
+    /// Stores a rare text beside this turn's completions, and returns its index.
     func text(_ text: String) -> Int32 {
         batch.texts.append(text)
         return Int32(batch.texts.count - 1)
@@ -52,10 +53,10 @@ final class Outbox {
         loop.atTurnEnd(transport)
     }
 
-    /// Called as the turn ends: what is written from now on asks for another one.
+    /// Marks the end of the turn. Later writes request another turn's end.
     func turnEnds() { asksForTurnEnd = false }
 
-    /// Hands over what the turn brought: `first`, then completions, then the other events, then `last`.
+    /// Sends the events of the turn in this order: `first`, completions, the other events, `last`.
     func send(first: [TransportEvent] = [], last: [TransportEvent]) {
         var all = first
         if !batch.completions.isEmpty {

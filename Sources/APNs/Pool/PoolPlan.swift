@@ -1,49 +1,50 @@
 internal import PushTransport
 
-/// Decides when to dial a connection and when to stop using one. A value machine; the transport does what it says.
+/// Decides when to dial a connection and when to retire one. A value type. The transport performs its actions.
 ///
-/// At most one dial is under way; after a failure the next one waits (`BackOff`). Serial numbers name connections, and
-/// are never used twice. With a minimum of 0 an unused pool sleeps until a connection is wanted. If connections fail,
-/// it goes on dialling until one has answered, which shows whether the host is of use.
+/// At most one dial is under way. After a failure the next one waits (`BackOff`). Each connection has a unique serial
+/// number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool dials until
+/// one connection has answered, which shows that the host works.
 ///
-/// The quarantine connection that suspects share has a plan of its own. That plan dials only when a suspect waits, so
-/// each `wanted` is for one connection.
+/// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, so each
+/// `wanted` asks for one connection.
 struct PoolPlan {
     typealias ConnectionID = Int
 
     enum Event {
-        /// Something waits, and there is no connection (`isAsleep`).
+        /// Requests wait, and there is no connection (`isAsleep`).
         case wanted
-        /// The connection is ready: handshake done and SETTINGS seen.
+        /// The connection is ready: the handshake is done and SETTINGS has arrived.
         case opened(ConnectionID)
         case answered(ConnectionID)
-        /// It takes no more requests: GOAWAY, stream ids at their end, an answer that asks for a new connection.
+        /// The connection takes no more requests: after a GOAWAY, at the last stream id, or after an answer that
+        /// requires a new one.
         case retired(ConnectionID, isFault: Bool)
-        /// It is gone, or never came to be.
+        /// The connection is closed, or could not be opened.
         case closed(ConnectionID)
-        /// Every stream was taken for a while, and the thread had time to spare.
+        /// All streams were in use for a while, and the thread was not busy.
         case saturated
-        /// What fails on a connection takes much of what else is on it with it: more connections share that.
+        /// A failing connection puts many other requests in doubt. With more connections, fewer are affected.
         case crowded
-        /// Before more are made, one has to answer.
+        /// The host is on probation: no further connection is added before one has answered.
         case onProbation
         case idle(ConnectionID)
-        /// Open for as long as a connection may be: it goes on until another one is ready.
+        /// The connection has reached its age limit. It stays in use until another one is ready.
         case aged(ConnectionID)
-        /// The time asked for by `wake` has come, or the pool begins.
+        /// The time of a `wake` action has come, or the pool starts.
         case due
-        /// All connections are to be replaced by ones made with these limits and the present configuration.
+        /// Replace all connections by ones with these limits and the current configuration.
         case replace(minimum: Int, maximum: Int)
-        /// No more connections; those there are drain.
+        /// Open no more connections, and drain the existing ones.
         case close
     }
 
     enum Action: Equatable {
-        /// Begins with another of the host's addresses each time.
+        /// Dial a connection, each time beginning with another address of the host.
         case dial(ConnectionID)
-        /// Take no more requests on it; it closes when its last one is answered.
+        /// Send no more requests on the connection. It closes after its last answer.
         case drain(ConnectionID)
-        /// Say `due` then; replaces an earlier one.
+        /// Handle `due` after this time. A later `wake` replaces an earlier one.
         case wake(afterNs: Int64)
     }
 
@@ -61,13 +62,14 @@ struct PoolPlan {
     private var minimum: Int
     private var maximum: Int
     private let isOfQuarantine: Bool
-    /// The longest wait after a connection that was open, whatever the backoff says.
+    /// The longest wait after a connection that was open, regardless of the backoff.
     var longestWaitNs = Int64.max
     private var wanted: Int
     private var connections: [Connection] = []
     private var nextID = 0
     private var backOff: BackOff
-    /// Of dials for more than there is: while they fail, what there is may end and has to be replaced at once.
+    /// The backoff of dials for additional connections. It is separate because lost connections must be replaced at
+    /// once meanwhile.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
@@ -83,7 +85,7 @@ struct PoolPlan {
         growthBackOff = backOff
     }
 
-    /// - Returns: what to do, in order; rare, so a fresh array.
+    /// - Returns: the actions to perform, in order. They are rare, so each call may allocate an array.
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .wanted: wanted = max(1, wanted)
@@ -108,20 +110,20 @@ struct PoolPlan {
         case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
-            // One at a time: a connection that has not answered yet may be about to take it all.
+            // One at a time: a connection without an answer yet may turn out to be enough.
             guard waiting == nil, wanted < maximum, live > 0, live >= wanted,
                 connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
             else { return [] }
             wanted += 1
         case .crowded:
-            // What it replaces is mostly being dialled: the next one is dialled after that.
+            // The failed connection's replacement is probably being dialed. The additional one follows.
             guard waiting == nil, wanted < maximum, live >= wanted else { return [] }
             wanted += 1
         case .idle(let id):
             guard let index = index(id), connections[index].phase == .open, live > minimum,
                 live > 1 || backOff.failures == 0 || connections[index].wasAnswered || isOfQuarantine
             else { return [] }
-            // What is asleep dials at once when it is wanted.
+            // A pool that fell asleep must dial without backoff when it is wanted again.
             if live == 1, !isOfQuarantine { backOff.succeeded() }
             connections[index].phase = .draining
             wanted = max(minimum, live)
@@ -136,16 +138,17 @@ struct PoolPlan {
         return dialIfWanted()
     }
 
-    /// Connections that are, or are about to be, of use, without those that others are to replace.
+    /// The number of connections that are or will be usable, without those that are being replaced.
     var live: Int { connections.count { $0.phase != .draining && !$0.isAged } }
 
-    /// Nothing is left after `close`.
+    /// Whether no connection is left after `close`.
     var isFinished: Bool { isClosing && connections.isEmpty }
 
-    /// There is no connection, none is under way, and no failure is waited for: `wanted` dials one.
+    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials at once.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
-    /// What has no connection yet may be handed over: one is dialled for it, or is under way after nothing failed.
+    /// Whether requests may be handed over without a connection, because one is dialed on demand and no dial has
+    /// failed.
     var isOnDemand: Bool { minimum == 0 && backOff.failures == 0 && !isClosing }
 
     var counts: ConnectionCounts {
@@ -179,11 +182,11 @@ struct PoolPlan {
         _ id: ConnectionID, isFault: Bool, using random: inout some RandomNumberGenerator
     ) -> [Action] {
         guard let index = index(id), connections[index].phase != .draining else { return [] }
-        // One that never answered, or whose end was asked for by a fault, is not replaced at once.
+        // A connection that never answered or ended by a fault is replaced after the backoff only.
         let mustWait = isFault || !connections[index].wasAnswered
         connections[index].phase = .draining
-        // An app that still has something to send wants the next one. A pool that has failed since its last answer
-        // takes nothing before it has a connection again, so it has to dial by itself.
+        // A sleeping pool dials when the app sends again. After a failure the pool accepts no requests before it has a
+        // connection, so it must dial by itself.
         if isOfQuarantine || minimum == 0 && live == 0 && !mustWait && backOff.failures == 0 { wanted = 0 }
         return [.drain(id)] + (mustWait ? wait(atMostNs: longestWaitNs, using: &random) : dialIfWanted())
     }
@@ -197,7 +200,8 @@ struct PoolPlan {
         switch connection.phase {
         case .draining: return dialIfWanted()
         case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
-            // It was to be one more: those there are go on, and another is wanted when they say so again.
+            // The failed dial was for an additional connection. The plan wants only the existing ones until they are
+            // saturated again.
             wanted = max(minimum, live)
             guard waiting == nil else { return [] }
             waiting = .toGrow
@@ -210,7 +214,7 @@ struct PoolPlan {
 
     private mutating func wait(atMostNs: Int64, using random: inout some RandomNumberGenerator) -> [Action] {
         guard !isClosing else { return [] }
-        // Several lost at once are one failure.
+        // Several connections lost at once count as one failure.
         if waiting == .toConnect { return [] }
         waiting = .toConnect
         wanted = isOfQuarantine ? 0 : max(1, wanted)
@@ -218,7 +222,7 @@ struct PoolPlan {
         return [.wake(afterNs: lastWaitNs)]
     }
 
-    /// What failed with the old settings is no reason to wait with the new ones.
+    /// Replaces all connections. Failures with the old settings do not delay the new ones.
     private mutating func replace(minimum: Int, maximum: Int) -> [Action] {
         guard !isClosing else { return [] }
         self.minimum = minimum
@@ -247,8 +251,8 @@ struct PoolPlan {
     }
 }
 
-/// How long to wait before the next dial: doubling from 1 s to 60 s, with jitter. A response resets it. A handshake
-/// does not, because a server that accepts every connection and answers no request must not be dialled at a high rate.
+/// The wait before the next dial. It doubles from 1 s to 60 s, with jitter. A response resets it. A handshake does not,
+/// because a server that accepts connections and answers no request must not be dialed at a high rate.
 package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000
@@ -262,7 +266,8 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure; returns how many nanoseconds to wait: 1, 2, 4, … times the first, give or take a quarter.
+    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first one, with a jitter of a
+    /// quarter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

@@ -2,18 +2,18 @@ internal import EventLoop
 internal import Network
 internal import PushTransport
 
-/// The common base of HTTP/2 and binary connections. Used on the loop's thread only.
+/// The base class of HTTP/2 and binary connections. Used on the loop's thread only.
 ///
-/// Completions and notes go to the `Outbox`; what the transport has to decide is a call of the subclass to its own.
+/// Completions and notes are written to the `Outbox`. For the transport's decisions, a subclass calls its transport.
 package class PooledConnection {
     enum Phase { case dialing, opening, ready, draining, closed }
 
-    /// The pool's decisions about a connection before it is dialled.
+    /// The pool's settings for a connection that is about to be dialed.
     struct DialOrder {
         var id: PoolPlan.ConnectionID
-        /// Carries suspects only.
+        /// Whether the connection is used for suspects only.
         var isQuarantine: Bool
-        /// How often all connections were replaced before.
+        /// The number of times that all connections had been replaced before.
         var replacements: Int
         /// How long the connection may be open before another one takes its place, or `Int64.max`.
         var lifetimeNs: Int64
@@ -26,20 +26,21 @@ package class PooledConnection {
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
     final var wasReady = false
-    /// All connections were replaced since it was made: it carries an older credential.
+    /// Whether all connections were replaced after this one was made, so that its credential is an older one.
     final var isSuperseded = false
-    /// It is closed because it is unused, which says nothing about the host.
+    /// Whether the connection is closed because it is unused, which is not the host's fault.
     final var isUnused = false
     final var disconnectReason = DisconnectReason()
-    /// The server refused the client certificate.
+    /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
-    /// When another connection is to take its place.
+    /// When another connection will replace this one.
     private(set) final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?
 
-    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
+    /// The size of unencrypted output at which whole TLS records are written before the turn ends, while the data is in
+    /// the CPU's cache.
     static let eagerBytes = 32 << 10
 
     init(
@@ -52,7 +53,7 @@ package class PooledConnection {
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
     }
 
-    /// The address for log lines: the peer's, or the host while there is none or where it is that of a proxy.
+    /// The address for log lines: the peer's address, or the host's name before a connection exists or behind a proxy.
     final var address: String { target.text(reachedAt: channel?.peerAddress) }
 
     final var id: PoolPlan.ConnectionID { order.id }
@@ -62,7 +63,7 @@ package class PooledConnection {
 
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
-    /// Requests on the connection that have no completion yet.
+    /// The number of requests on the connection that have no completion.
     var unanswered: Int { preconditionFailure("overridden") }
 
     final func opened(nowNs: Int64) {
@@ -70,14 +71,14 @@ package class PooledConnection {
         retirementNs = order.lifetimeNs == .max ? .max : nowNs + order.lifetimeNs
     }
 
-    /// Returns, once, whether the connection is old enough for another one to take its place.
+    /// Returns `true` once, when the connection has reached its age limit.
     final func takesRetirement(nowNs: Int64) -> Bool {
         guard phase == .ready, nowNs >= retirementNs else { return false }
         retirementNs = .max
         return true
     }
 
-    /// Takes no more requests; closes once nothing is open on it.
+    /// Stops taking requests, and closes the connection after its last answer.
     final func drain() {
         switch phase {
         case .dialing, .opening:
@@ -103,13 +104,13 @@ package class PooledConnection {
         outbox.askForTurnEnd()
     }
 
-    /// Sends what the turn gathered, in few large writes.
+    /// Writes the turn's output in few large blocks.
     func flush() { preconditionFailure("overridden") }
 
-    /// Tells what its end says about the host.
+    /// Updates the host's reachability with how the connection ended.
     func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
 
-    /// Ends the connection. `unanswered` requests were on it.
+    /// Ends the connection, which had `unanswered` requests.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
         isCertificateRefused = end.kind == .certificateRefused
@@ -120,18 +121,18 @@ package class PooledConnection {
 
     // MARK: Time
 
-    /// Has `alarmRang` called at that time, or before.
+    /// Sets the alarm, so that `alarmRang` is called at this time or earlier.
     final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
     func alarmRang() { preconditionFailure("overridden") }
 }
 
-/// Why a connection ends, for people: what the peer said, and what made this side give it up.
+/// The reason why a connection ended, as text: the peer's words or action, and this side's reason for giving up.
 struct DisconnectReason {
-    /// What the peer said or did that ended it, which tells more than that it is closed.
+    /// The peer's words or action that ended the connection. They explain more than the close itself.
     var peerSaid: String?
     private(set) var fault: String?
-    /// This side closed it, with nothing on it.
+    /// Whether this side closed the connection while nothing was open on it.
     var isExpected = false
 
     mutating func gaveUp(_ reason: String) { fault = fault ?? reason }

@@ -3,11 +3,12 @@ internal import Network
 internal import PushRecords
 package import PushTransport
 
-/// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
+/// The base class of both transports, which sends the notifications of one app to Apple. Used on the loop's thread
+/// only.
 ///
-/// Two `PoolPlan`s decide which connections there are, `Reachability` what their ends mean for the host.
-/// Every request of `TransportCommand.send` gets exactly one completion. `close` is answered by
-/// `TransportEvent.closed`, until which the transport keeps itself alive.
+/// Two `PoolPlan`s decide which connections exist. `Reachability` decides from their ends whether the host works. Every
+/// request of `TransportCommand.send` gets exactly one completion. `TransportEvent.closed` answers `close`; until then
+/// the transport keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -24,7 +25,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private(set) final var reportedReachable: Bool?
 
     private final var host: String
-    /// How long a connection may be open, or 0 for any time.
+    /// The age limit of a connection, or 0 for none.
     private final var maxAgeNs: Int64
     private final var random: any RandomNumberGenerator
     private final var wakeAlarm: Alarm?
@@ -36,14 +37,16 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
-    /// The longest pause after the quarantine connection died while the host answers others: then its suspects are what
-    /// ends it, and each of them is tried a few times only.
+    /// The longest pause after the quarantine connection was lost while the host answers other connections. The
+    /// suspects themselves cause the loss then, and each has only a few attempts.
     private static var deathWaitNs: Int64 { 4_000_000_000 }
 
-    /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
+    /// The number of requests that may wait in the transport beyond the available streams. They are sent while
+    /// completions travel to the owner.
     static var slackLimit: Int { 128 }
 
-    /// - Parameter emit: gets the turn's events at its end: refusals of the credential, completions, then the others.
+    /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
+    ///   others.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
@@ -60,19 +63,19 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
     }
 
-    /// Dials the first connections; with a minimum of 0, the first is dialled when something is to be sent.
+    /// Dials the first connections or, with a minimum of 0, the first one when there is a request to send.
     final func start() {
         outbox.transport = self
         tell(.due)
     }
 
-    // MARK: What each protocol has its own of
+    // MARK: Overridden by each protocol
 
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
     func dispatch() { preconditionFailure("overridden") }
-    /// Partitions go to another worker: called when what waits here was given back.
+    /// Called when partitions move to another worker, after the waiting requests were given back.
     func didRecall(_ ids: Set<NotificationID>) {}
-    /// Called before the connections drain for good.
+    /// Called before all connections drain and close.
     func willClose() {}
     package func turnEnded() { preconditionFailure("overridden") }
 
@@ -102,7 +105,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// Replaces all connections by ones with the present configuration. Requests wait for the first of them.
+    /// Replaces all connections by ones with the current configuration. Requests wait for the first of them.
     final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
         self.host = host
         self.maxAgeNs = maxAgeNs
@@ -114,7 +117,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
-    /// The quarantine connection cannot be made, or must not be used: what waits for it was not processed.
+    /// Gives back the waiting suspects as not processed, because there is no usable quarantine connection.
     final func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
 
     private final func giveBackAll() {
@@ -146,13 +149,13 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(event, ofQuarantine: connection.isQuarantine)
     }
 
-    /// Has the quarantine connection dialled for suspects that wait, unless it is there.
+    /// Makes the plan dial the quarantine connection if suspects wait and there is none.
     final func wantQuarantineConnection() {
         if quarantineConnection == nil, quarantinePlan.isAsleep { tell(.wanted, ofQuarantine: true) }
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
-        // Spread, so that connections that were made together are not renewed together.
+        // Random lifetimes, so that connections that were opened together are not replaced together.
         let lifetimeNs =
             maxAgeNs > 0 ? Int64.random(in: (maxAgeNs - maxAgeNs / 4)...maxAgeNs, using: &random) : Int64.max
         return makeConnection(
@@ -164,7 +167,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final var isAnyReady: Bool { connections.contains(where: \.isReady) }
 
-    /// Moves these behind the others: they are handed what is left over.
+    /// Moves these connections to the end of the order, where they get only what the others cannot take.
     final func putLast(_ last: [Connection]) {
         connections = connections.filter { connection in !last.contains { $0 === connection } } + last
     }
@@ -176,16 +179,16 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.opened(connection.id), of: connection)
     }
 
-    /// Something sent over the connection was answered for the first time: the host is of use.
+    /// Records the first answer on a connection, which shows that the host works.
     final func answered(_ connection: Connection) {
-        // An answer to the old credential tells nothing about the new one.
+        // An answer to the old credential says nothing about the new one.
         guard !connection.isSuperseded else { return }
         if !connection.isQuarantine { reachability.answered() }
         tell(.answered(connection.id), of: connection)
     }
 
-    /// The connection was answered before and is answered again, while others may fail: the host is of use. The backoff
-    /// stays as it is, or one bad way among good ones is tried again and again.
+    /// Records that a connection that had answered before still answers, which shows that the host works. The backoff
+    /// is not reset, because one bad address among good ones would otherwise be dialed at a high rate.
     final func wentOn(_ connection: Connection) {
         guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
             return
@@ -198,27 +201,27 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.retired(connection.id, isFault: isFault), of: connection)
     }
 
-    /// The connection is old: another one is dialled, and takes its place once it is ready.
+    /// Dials a replacement for a connection at its age limit. The old one stays in use until the new one is ready.
     final func aged(_ connection: Connection) {
         if connection.isQuarantine { return retired(connection, isFault: false) }
         tell(.aged(connection.id))
     }
 
-    /// APNs refused the credential by a GOAWAY or a TLS alert.
+    /// Records that APNs refused the credential by a GOAWAY or a TLS alert.
     final func credentialRefused(_ reason: ReasonCode) {
         outbox.askForTurnEnd()
         if !refusals.contains(reason) { refusals.append(reason) }
     }
 
     final func idle(_ connection: Connection) {
-        // The host is to answer first: a pool that sleeps would not find out.
+        // The host must answer before the idle pool may sleep, because a sleeping pool would not find out.
         if !connection.isQuarantine, reachability.isOnProbation { return }
-        // What is known of the suspects that the connection died under is of no use any more.
+        // The quarantine connection closed unused, so the marks of its suspects are outdated.
         if connection.isQuarantine { suspects.forget() }
         tell(.idle(connection.id), of: connection)
     }
 
-    /// The connection is gone, or could not be made. `why` is for people.
+    /// Removes a connection that closed or could not be opened. `why` is text for log lines.
     final func closed(_ connection: Connection, why: String) {
         outbox.askForTurnEnd()
         if connection.isCertificateRefused, !connection.isSuperseded { credentialRefused(.badCertificate) }
@@ -237,7 +240,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
-        // A host that refuses the certificate is there, and its answer is about the credential.
+        // A host that refuses the certificate is reachable, and its refusal concerns the credential.
         if !connection.isSuperseded, !connection.isCertificateRefused, !connection.isUnused {
             if connection.wasReady {
                 connection.judge(&reachability)
@@ -258,11 +261,11 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: The turn's end
 
-    /// Hands waiting requests over and has connections write what the turn gathered.
+    /// Hands waiting requests to connections, and makes connections write the turn's output.
     final func dispatchAndFlush() {
         for _ in 0..<2 {
             dispatch()
-            // Writing makes room again, which the second round uses.
+            // Writing frees buffer space, which the second round uses.
             for connection in connections where connection.isDirty { connection.flush() }
             if let quarantineConnection, quarantineConnection.isDirty { quarantineConnection.flush() }
         }
@@ -274,20 +277,21 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         outbox.append(.reachable(app: outbox.app, isReachable))
     }
 
-    /// Grows the pool when all connections stay full while this thread has time to spare.
+    /// Adds a connection when all connections stay full while this thread is not busy.
     final func noticeSaturation(isFull: Bool) {
         let endNs = loop.readClock().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
-    /// No connection is ready, and the next one is being made, after nothing failed: requests go on waiting for it.
+    /// Whether requests wait for a connection that is being dialed, while none is ready and no dial has failed.
     final var awaitsSuccessor: Bool { !isAnyReady && plan.failures == 0 && plan.live > 0 && reportedReachable == true }
 
-    /// Requests on draining connections: they count as outstanding, and take no room of the other connections.
+    /// The number of requests on draining connections. They count as outstanding, but do not reduce the other
+    /// connections' capacity.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits what the turn brought; returns whether all is closed, so that nothing follows. Refusals of the credential
-    /// come first, so that nothing is sent again with it.
+    /// Emits the turn's events, and returns whether all is closed and no event follows. Refusals of the credential come
+    /// first, so that no request is sent again with a refused credential.
     @discardableResult
     final func report(capacity: Int, streams: Int) -> Bool {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }

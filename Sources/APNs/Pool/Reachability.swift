@@ -1,34 +1,34 @@
-/// Whether an app's host is of any use, by how its connections end: a value machine.
+/// Whether an app's host works, judged by how its connections end. A value type.
 ///
-/// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
-/// is out of reach after three such connections in a row. Then only an answer shows the contrary, and one request at a
-/// time is handed over. One whose connections all allow no stream is out of reach until one allows some. One that reads
-/// no further is out of reach at once.
+/// A host is unreachable at once if connecting fails, or if it stops reading. It is also unreachable if three
+/// connections in a row end without an answer. The pool then hands over one request at a time, and only an answer makes
+/// the host reachable again. A host whose connections allow no streams is unreachable until one of them allows some.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3
-    /// Refused streams in a row, before any answer, at which a connection is given up.
+    /// The number of refused streams before any answer at which a connection is given up.
     static let refusalsLimit = 32
-    /// A connection that lived this long without a request was idle, which is no fault.
+    /// The age from which a connection that ends without any request counts as idle and not as failed.
     static let shortLifeNs: Int64 = 30_000_000_000
 
-    /// As far as connecting and answers show.
+    /// Whether the host works, judged by connections and answers, without `allowsNoStream`.
     private var isOfUse: Bool?
-    /// When a connection was last ready, all that were ready allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
+    /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
+    /// ready.
     private(set) var allowsNoStream = false
-    /// Connections in a row that ended without an answer.
+    /// The number of consecutive connections that ended without an answer.
     private(set) var endsInRow = 0
-    /// The peer of one of them read no further.
+    /// Whether the peer of one of them stopped reading.
     private var isUnread = false
 
-    /// `nil` until the first connection has been tried to its end.
+    /// Whether the host is reachable, or `nil` until the first connection has succeeded or failed.
     package var isReachable: Bool? { allowsNoStream ? false : isOfUse }
 
-    /// Connecting is not enough: it takes an answer.
+    /// Whether only an answer, and not a new connection, makes the host reachable again.
     package var isOnProbation: Bool { endsInRow >= Self.endsLimit }
 
-    /// Why the host is on probation, for people. `last`: how the last connection ended.
+    /// Returns why the host is on probation. `last` is how the last connection ended.
     func why(last: String) -> String {
-        isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
+        isUnread ? last : "\(Self.endsLimit) consecutive connections ended without an answer, the last one: \(last)"
     }
 
     package mutating func connected() { if !isOnProbation { isOfUse = true } }
@@ -40,25 +40,26 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = true
     }
 
-    /// Some connections are ready; whether one of them allows a stream. Requests on them are answered all the same.
+    /// Records whether any ready connection allows a stream. Requests that are already on them are answered in any
+    /// case.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// A ready connection ended, and not by this side. `wasAnswered`: a request on it got an answer that did not ask
-    /// for another connection.
+    /// Records that the peer closed a ready connection. `wasAnswered` is whether a request on it got an answer, other
+    /// than one that required a new connection.
     package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
         guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0
         if isOnProbation { isOfUse = false }
     }
 
-    /// A connection that was ready was given up, as its peer read no further.
+    /// Records that a ready connection was given up because its peer stopped reading.
     package mutating func endedUnread() {
         endsInRow = Self.endsLimit
         isUnread = true
         isOfUse = false
     }
 
-    /// Forgets the ends in a row, since another credential, host or proxy is used from now on.
+    /// Forgets the failed connections, because the credential, host or proxy has changed.
     mutating func replaced() {
         endsInRow = 0
         isUnread = false

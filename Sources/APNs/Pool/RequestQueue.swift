@@ -5,7 +5,7 @@ struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
-    /// Storage beyond this capacity, some megabytes after a burst, is freed.
+    /// The capacity up to which the storage is kept. Larger storage, such as some megabytes after a burst, is freed.
     private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }

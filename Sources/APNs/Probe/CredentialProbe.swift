@@ -2,17 +2,16 @@ package import Network
 internal import PushRecords
 internal import PushTransport
 
-/// Sends requests for a device token of zeros, as an app would: what APNs answers proves the credential for a topic or
-/// names its fault, and no device gets anything.
+/// Sends requests for a device token of zeros with an app's credential. The answer shows whether the credential is
+/// valid for a topic, or what is wrong. No device receives anything.
 package enum CredentialProbe {
     private static let timeoutNs: Int64 = 15_000_000_000
 
-    /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. If it ends
-    /// after an answer, the request without one is sent once more over the next connection.
+    /// Sends one topic after the other over one connection, because Apple treats frequent reconnects as an attack. If
+    /// the connection ends after an answer, the unanswered request is sent once more over the next connection.
     ///
-    /// - Parameter take: gets each answer, or why there is none (the text names host and cause). Returns false to send
-    ///   no
-    ///   more.
+    /// - Parameter take: receives each answer, or the reason why there is none, with host and cause. Returns `false` to
+    ///   stop.
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],
         take: (_ topic: String, Result<Exchange.Answer, ChannelEnd>) -> Bool

@@ -3,41 +3,42 @@ internal import Network
 package import PushRecords
 package import PushTransport
 
-/// Sends requests one after the other over one connection and its successors, without Kafka and a worker.
+/// Sends requests one after the other over one connection and its replacements, without Kafka and a worker.
 package final class Exchange {
     package struct Answer: Sendable {
         package var completion: Completion
-        /// Apple's reason where it is not known by name.
+        /// Apple's reason, if it has no known name.
         package var reasonText: String?
-        /// `apns-unique-id` (development only).
+        /// The response header `apns-unique-id` (development only).
         package var uniqueID: String?
-        /// Wall clock, in milliseconds since the epoch.
+        /// The wall-clock time of the answer in milliseconds since the epoch.
         package var answeredAtMs: Int64
 
         package var status: UInt16 { completion.status }
         package var reason: ReasonCode { completion.reason }
-        /// Apple's word, known or not, or `nil` if none came.
+        /// Apple's reason, known or not, or `nil` if there was none.
         package var text: String? { reasonText ?? completion.reason.text?.description }
     }
 
-    /// There is no answer. Each has the reason that the connection gave last, with host and cause, where there is one.
+    /// The reason why there is no answer. Each case has the connection's last error with host and cause, if there was
+    /// one.
     package enum Failure: Error, Sendable {
-        /// No connection took it.
+        /// No connection accepted the request.
         case notSent(String?)
-        /// It was sent, and its time is over.
+        /// The request was sent, and its time ran out.
         case unanswered(String?)
-        /// Its connection was lost, or gave it back.
+        /// The connection was lost, or returned the request unprocessed.
         case lost(String?)
     }
 
-    /// The phase that an exchange waits for, with the last error of its connection.
+    /// What an exchange is waiting for, with the last error of its connection.
     package enum Delay: Sendable {
-        /// A connection that takes the request.
+        /// Waits for a connection that accepts the request.
         case connection(String?)
         case answer(String?)
     }
 
-    /// How long a caller waits until `onDelay` is called, first and then each time after that.
+    /// The time until `onDelay` is called first, and the interval of later calls.
     private static let firstDelayNs: Int64 = 2_000_000_000
     private static let laterDelayNs: Int64 = 10_000_000_000
 
@@ -47,12 +48,12 @@ package final class Exchange {
     private var isPatient = false
     private var result: Result<Answer, Failure>?
     private var isClosed = false
-    /// Handed to the transport, and not given back.
+    /// Whether the transport has the request and has not completed it.
     private var isUnderway = false
     private var capacity = 0
     private var trouble: String?
 
-    /// One request over a connection of its own; the parameters are those of `send`.
+    /// Sends one request over its own connection. The parameters are those of `send`.
     package static func sendOne(
         _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
         timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
@@ -77,9 +78,10 @@ package final class Exchange {
     }
 
     /// - Parameters:
-    ///   - request: its bytes stay until `close` has returned. No two have the same id.
-    ///   - isPatient: try again, until the time is over, if no connection can be made, or one did not process it.
-    ///   - onDelay: is told what the caller waits for, after two seconds and then every ten.
+    /// - request: its bytes must stay valid until `close` has returned. Each request needs a different id.
+    /// - isPatient: whether to retry until the time runs out if no connection opens or a connection did not process the
+    ///   request.
+    /// - onDelay: receives what the caller waits for, after two seconds and then every ten.
     package func send(
         _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
     ) throws(Failure) -> Answer {
@@ -106,9 +108,9 @@ package final class Exchange {
         }
     }
 
-    /// Waits a second at most for the connection to end. To be called once, last.
+    /// Waits up to a second for the connection to close. To be called once, at the end.
     package func close() {
-        // A request's completion comes before the end, unless its time was over anyway.
+        // Pending completions arrive before the end, except for requests that have timed out.
         transport.handle(.close)
         _ = own.wait(timeoutNs: 1_000_000_000) { isClosed ? true : nil }
     }
@@ -116,13 +118,13 @@ package final class Exchange {
     // MARK: The transport's events
 
     private func take(_ events: [TransportEvent]) {
-        // A completion comes before the note that says why.
+        // A completion is emitted before the note with its reason, so the notes are read first.
         for case .note(_, let note) in events {
             switch note {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _), .peerCloses(_, let reason, _),
                 .credentialFault(let reason):
                 trouble = reason
-            case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
+            case .noStreams(let host): trouble = "\(host) allows no streams on its connections"
             default: break
             }
         }
@@ -142,7 +144,7 @@ package final class Exchange {
     private func take(_ completion: Completion, _ texts: [String]) {
         switch completion.kind {
         case .notProcessed where isPatient:
-            // Once more, on another connection.
+            // Send it again over another connection.
             isUnderway = false
         case .notProcessed, .inDoubt: end(.failure(.lost(trouble)))
         case .answered:

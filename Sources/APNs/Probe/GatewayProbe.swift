@@ -3,18 +3,18 @@ package import Network
 internal import PushRecords
 package import TLS
 
-/// Completes a TLS handshake with a gateway of the binary protocol, through its proxy and with its client certificate,
-/// and waits a moment: a gateway that refuses the certificate closes then. Asked to, it sends one notification for a
-/// token of zeros, whose error proves that the gateway reads and answers.
+/// Completes a TLS handshake with a gateway of the binary protocol, with the client certificate and through the proxy.
+/// Then it waits briefly, because a gateway that refuses the certificate closes the connection. On request it also
+/// sends one notification for a token of zeros, whose error answer proves that the gateway reads and answers.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
-        /// What the gateway said of the token of zeros, or `nil` if it said nothing within the time or was not asked.
+        /// The gateway's status for the token of zeros, or `nil` if it sent none in time or was not asked.
         package var status: UInt8?
     }
 
-    /// How long a gateway is given to close, or to answer.
+    /// The time that a gateway has to close or to answer.
     private static let patienceNs: Int64 = 500_000_000
     private static let answerNs: Int64 = 5_000_000_000
 
@@ -28,7 +28,7 @@ package final class GatewayProbe: ProbeDelegate {
     private init(_ format: BinaryConfiguration.Format?) { self.format = format }
 
     /// - Parameter asking: the format in which to send the notification, or `nil` to send nothing.
-    /// - Throws: `ChannelEnd`, whose text names host, address and cause.
+    /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
     package static func run(
         _ target: DialTarget, context: ClientContext, asking format: BinaryConfiguration.Format?
     ) throws(ChannelEnd) -> Answer {
@@ -37,7 +37,7 @@ package final class GatewayProbe: ProbeDelegate {
             timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
     }
 
-    /// The result, or that the gateway said nothing for long enough.
+    /// The result, which is a success if the gateway sent nothing for long enough.
     var result: Result<Answer, ChannelEnd>? {
         if let end { return end }
         guard let openedNs, let answer else { return nil }
@@ -66,7 +66,7 @@ package final class GatewayProbe: ProbeDelegate {
             end = .failure(
                 ChannelEnd(
                     .tlsFailed,
-                    "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins; is it "
+                    "\(answer.address): sent a byte \(byte), which is not an answer of the binary protocol; is it "
                         + "the feedback service's port, or a host that speaks HTTP/2?"))
         }
     }

@@ -2,7 +2,7 @@ internal import HTTP2
 package import Network
 package import TLS
 
-/// Completes a TLS and HTTP/2 handshake with a host, and sends no request: what `check` needs to know.
+/// Completes a TLS and HTTP/2 handshake with a host without sending a request, for the command `check`.
 package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String
@@ -10,7 +10,7 @@ package enum HostProbe {
         package var streams: Int
     }
 
-    /// - Throws: `ChannelEnd`, whose text names host, address and cause.
+    /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
     package static func run(_ target: DialTarget, context: ClientContext) throws(ChannelEnd) -> Answer {
         let own = try ProbeLoop(target.text)
         let probe = try ProbeSession<Answer>(ClientSessionOptions(), target.text) { session, channel in
@@ -27,7 +27,7 @@ package enum HostProbe {
     }
 }
 
-/// An HTTP/2 connection of a command: passes bytes between channel and session until there is a result.
+/// A command's HTTP/2 connection. It passes bytes between channel and session until there is a result.
 final class ProbeSession<Value>: ProbeDelegate {
     typealias Outcome = Result<Value, ChannelEnd>
 
@@ -38,8 +38,8 @@ final class ProbeSession<Value>: ProbeDelegate {
     private(set) var result: Outcome?
 
     /// - Parameters:
-    ///   - name: the host, for errors.
-    ///   - onRead: is called after each read; it takes the session's events, and returns the result once there is one.
+    /// - name: the host, for errors.
+    /// - onRead: called after each read to take the session's events. Returns the result once there is one.
     init(
         _ options: ClientSessionOptions, _ name: String,
         onRead: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?

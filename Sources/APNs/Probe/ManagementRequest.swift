@@ -3,12 +3,15 @@ internal import HTTP2
 package import Network
 internal import PushRecords
 
-/// One request to the host that manages broadcast channels, over a connection of its own, and its answer.
+/// One request to the host that manages broadcast channels, over its own connection, and the answer.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 package enum ManagementRequest {
     package enum Operation: Sendable, Hashable {
-        /// - Parameter storesMostRecent: `message-storage-policy`: 1 where the most recent message is kept, 0 for none.
+        /// Creates a channel.
+        ///
+        /// - Parameter storesMostRecent: the `message-storage-policy`: 1 to store the most recent message, 0 to store
+        ///   none.
         case create(storesMostRecent: Bool)
         case read(channel: String)
         case delete(channel: String)
@@ -30,9 +33,9 @@ package enum ManagementRequest {
 
     package struct Answer: Sendable, Equatable {
         package var status: UInt16
-        /// `apns-request-id`, or empty if none came.
+        /// The response header `apns-request-id`, or empty if there was none.
         package var requestID: String
-        /// `apns-channel-id`, or empty if none came.
+        /// The response header `apns-channel-id`, or empty if there was none.
         package var channelID: String
         package var body: [UInt8]
 
@@ -44,7 +47,7 @@ package enum ManagementRequest {
         }
     }
 
-    /// The most bytes of an answer: 10,000 channel ids take some 300 KB.
+    /// The maximum size of an answer in bytes. 10,000 channel ids take about 300 KB.
     private static let answerLimit = 4 << 20
 
     /// - Parameter token: signs the request, or `nil` if the client certificate authenticates.
@@ -61,7 +64,7 @@ package enum ManagementRequest {
         options.responseLimit = answerLimit
         options.wantedHeaders = ["apns-request-id", "apns-channel-id"]
         var isSent = false
-        // What a GOAWAY said, for errors.
+        // The reason of a GOAWAY, for error texts.
         var goAway = ""
         let request = try ProbeSession<Answer>(options, name) { session, _ throws(HTTP2Error) in
             while let event = session.nextEvent() {
@@ -75,7 +78,7 @@ package enum ManagementRequest {
                     return .failure(ChannelEnd(.lost, "\(name): the request was ended: \(code)"))
                 case .goAway:
                     let said = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-                    goAway = "; it said GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
+                    goAway = "; it sent GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
                 case .bodySent, .settings, .pong: break
                 }
             }
@@ -83,7 +86,7 @@ package enum ManagementRequest {
             isSent = true
             let fields = fields(operation, bundleID, authority: configuration.authority, token: token, lent)
             guard try session.submit(fields, body: body, user: 0, keep: 0b11) == .refused else { return nil }
-            return .failure(ChannelEnd(.lost, "\(name): takes no request"))
+            return .failure(ChannelEnd(.lost, "\(name): the connection accepts no requests"))
         }
         defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {

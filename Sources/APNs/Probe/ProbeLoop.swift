@@ -2,7 +2,7 @@ internal import EventLoop
 package import Network
 internal import TLS
 
-/// A loop on the calling thread, for a command that waits for one answer. Not for a thread that has a loop already.
+/// A loop on the calling thread, for a command that waits for one answer. The thread must not have another loop.
 final class ProbeLoop {
     let loop: Loop
     let dialer: Dialer
@@ -17,7 +17,7 @@ final class ProbeLoop {
         dialer = Dialer(loop: loop)
     }
 
-    /// Runs the loop until there is a value; returns `nil` if the time is over.
+    /// Runs the loop until there is a value. Returns `nil` after the timeout.
     func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while true {
@@ -42,7 +42,7 @@ final class ProbeLoop {
     }
 }
 
-/// The delegate of a probe's connection, which `ProbeLoop.exchange` sets.
+/// The delegate of a probe's connection. `ProbeLoop.exchange` sets it.
 protocol ProbeDelegate: ByteChannelDelegate {
     associatedtype Value
 
@@ -50,7 +50,7 @@ protocol ProbeDelegate: ByteChannelDelegate {
     var result: Result<Value, ChannelEnd>? { get }
 }
 
-/// Copies of bytes that stay where they are as long as this object lives.
+/// Copies of bytes at addresses that stay valid as long as this object lives.
 final class LentBytes {
     private var copies: [UnsafeMutableRawBufferPointer] = []
 
@@ -64,16 +64,16 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host or its proxy, and closes again before TLS: the feedback service forgets what it told a client
-/// that completed a handshake.
+/// Connects to a host or its proxy, and closes before TLS. After a handshake the feedback service would send its items
+/// to the client and forget them.
 package enum ReachProbe {
-    /// - Returns: the address that was reached, which is that of the proxy where there is one.
-    /// - Throws: `ChannelEnd`, whose text names host, address and cause.
+    /// - Returns: the reached address, which is the proxy's if there is one.
+    /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
     package static func run(_ target: DialTarget) throws(ChannelEnd) -> String {
         let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
         own.dialer.dial(target, timeoutNs: 10_000_000_000) { result = $0.map { "\($0.address)" } }
-        // The dial ends by itself.
+        // The dial always ends, by its own timeout.
         while true {
             if let result { return try result.get() }
             own.loop.runOnce(timeoutNs: 100_000_000)

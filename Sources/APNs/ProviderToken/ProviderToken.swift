@@ -3,8 +3,8 @@ package import EventLoop
 internal import JSON
 package import TLS
 
-/// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. `TokenAge`
-/// has its times, which are the same for all replicas. Loop's thread.
+/// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
+/// loop's thread only. `TokenAge` decides its times, which are the same for all replicas.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -22,22 +22,22 @@ package final class ProviderToken {
 
     deinit { text.deallocate() }
 
-    /// Counts tokens taken into use; the current one's number.
+    /// The number of the current token, counting all tokens taken into use.
     package var generation: UInt32 { age.generation }
 
     package var issuedMs: Int64 { age.issuedMs }
 
-    /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
+    /// The header's value, valid until `refresh` or `renewIfAllowed` returns `true`.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Makes a token if there is none, or a newer one is due (`TokenAge`). Returns whether there is another one now.
+    /// Creates a token if there is none or a newer one is due (`TokenAge`). Returns whether the token has changed.
     package func refresh(now: LoopTime) -> Bool {
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
 
-    /// Makes a new token after ExpiredProviderToken, if `TokenAge.mayRenew`. Returns whether there is another one now.
+    /// Creates a new token after ExpiredProviderToken if `TokenAge.mayRenew`. Returns whether the token has changed.
     package func renewIfAllowed(now: LoopTime) -> Bool {
         guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
@@ -53,7 +53,7 @@ package final class ProviderToken {
         text.copyBytes(from: value)
     }
 
-    /// `bearer` and the JWT (RFC 7519): `iat` is a number, in seconds.
+    /// Returns `bearer` and the JWT (RFC 7519). `iat` is a number of seconds.
     package static func headerValue(
         keyID: String, teamID: String, issuedAt: Int64, sign: ([UInt8]) -> [UInt8]
     ) -> [UInt8] {
@@ -73,68 +73,71 @@ package final class ProviderToken {
     }
 }
 
-/// When a provider token has to be renewed, when it may be, and its `iat`: a value machine.
+/// Decides when a provider token must or may be renewed, and its `iat`. A value type.
 ///
-/// Apple wants no more than one new token in 20 minutes on a connection, and refuses one that is older than an hour.
-/// `iat` is therefore a time of a grid, every 40 minutes since the epoch, which all workers with the key compute for
-/// themselves. It is used from a minute after it came, because APNs refuses an `iat` that is ahead of its own clock. A
-/// token is at most 41 minutes old, and the clock of APNs may be 19 minutes ahead of this one. A token that was made
-/// off the grid, because APNs called the last one expired, stays for at least 20 minutes, until the grid goes on.
+/// Apple accepts at most one new token in 20 minutes on a connection, and refuses a token that is older than an hour.
+/// The `iat` is therefore a multiple of 40 minutes since the epoch, which all workers with the key compute
+/// independently. A token is used from one minute after this time, because APNs refuses an `iat` that is ahead of its
+/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this one. If APNs
+/// calls a token expired, a new one is created between two multiples. It stays in use for at least 20 minutes and until
+/// the next multiple.
 ///
-/// The wall clock can be stepped, and the monotonic clock can drift, so the token is too old when either of them says
-/// so. Where they disagree about its age, the wall clock was stepped since, and a new token may be made at once.
+/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if either clock says so. If
+/// the clocks disagree about its age, the wall clock was stepped, and a new token may be created at once.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
-    /// How long after its `iat` a token of the grid is used first.
+    /// The time after a multiple of 40 minutes at which its token is first used.
     private static let settledMs: Int64 = 60 * 1_000
-    /// Too old by the monotonic clock, whatever the grid says.
+    /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
-    /// Clocks that differ by less were only adjusted.
+    /// Smaller differences between the clocks are normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
-    /// An `iat` that is less ahead of the time is as good as now.
+    /// An `iat` ahead of the time by less counts as now.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
 
-    /// The `iat` of the current token by the monotonic clock.
+    /// The monotonic time that corresponds to the current token's `iat`.
     private var issuedNs: Int64 = 0
-    /// The `iat` of the current token, in milliseconds since the epoch.
+    /// The current token's `iat` in milliseconds since the epoch.
     private(set) var issuedMs: Int64 = 0
     private(set) var generation: UInt32 = 0
 
-    /// The time of the grid that is in force at `wallMs`, in milliseconds.
+    /// Returns the multiple of 40 minutes that is in force at `wallMs`, in milliseconds.
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
-    /// The `iat`, in milliseconds, of a token that is made now: that of the grid, unless the current one has it.
+    /// Returns the `iat`, in milliseconds, for a token created now: the multiple in force, or now if the current token
+    /// already has it.
     func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
     }
 
-    /// Whether a token of that time may follow the current one.
+    /// Whether a token with that `iat` may follow the current one.
     private func isNext(_ grid: Int64) -> Bool { ageNs(grid) >= Self.earliestNs }
 
-    /// Records that a token with that `iat` was made and is the current one.
+    /// Records that a token with that `iat` is now the current one.
     mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
         self.issuedMs = issuedMs
-        // At most a grid and a minute ago.
+        // The age is at most 41 minutes.
         issuedNs = nowNs - max(0, min(ageNs(wallMs), (Self.gridMs + Self.settledMs) * 1_000_000))
         generation &+= 1
     }
 
-    /// Whether the token must be made anew before the next request.
+    /// Whether a new token must be created before the next request.
     func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.dueNs { return true }
         guard isNext(Self.gridTime(wallMs: wallMs)) || ageNs(wallMs) <= -Self.aheadNs else { return false }
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
-    /// Whether APNs would not answer TooManyProviderTokenUpdates, or refuses the current token in any case.
+    /// Whether APNs would accept a new token now without TooManyProviderTokenUpdates, or refuses the current one in any
+    /// case.
     func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.earliestNs { return true }
         let ageNs = ageNs(wallMs)
         return ageNs <= -Self.aheadNs || abs(ageNs - (nowNs - issuedNs)) >= Self.toleranceNs
     }
 
-    /// The current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds.
+    /// Returns the current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds.
     private func ageNs(_ wallMs: Int64) -> Int64 { (wallMs - issuedMs) * 1_000_000 }
 }

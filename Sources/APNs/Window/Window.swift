@@ -1,31 +1,31 @@
 package import PushTransport
 
-/// The resend window of one HTTP/2 connection: which notifications are on it, and what each one's end means.
+/// The resend window of one HTTP/2 connection: the notifications on it, and the meaning of each one's end.
 ///
-/// A value machine, no I/O and no clock. An entry opens when a request is handed to the connection and closes exactly
-/// once; how it closes is the table of <doc:ResendWindow>. Positions are those of the connection's plaintext: a request
-/// whose END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
+/// A value type without I/O and clock. An entry opens when a request is handed to the connection, and closes exactly
+/// once. <doc:ResendWindow> lists how. Positions are offsets in the connection's plaintext. A request whose END_STREAM
+/// the kernel has not accepted cannot have been processed. A `ticket` identifies an open entry.
 package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// With `notProcessed`. The peer refused it by REFUSED_STREAM or a GOAWAY below it, or by a reset or no window
-        /// before its end was out; or it discarded it behind another one that it refused; or it never left this process
-        /// whole, through no doing of the peer's.
+        /// The reason for `notProcessed`. The peer refused the request (REFUSED_STREAM, a GOAWAY with a lower stream
+        /// id, or a reset or a closed flow-control window before the body was complete). Or the peer discarded it after
+        /// refusing another one. Or this process has not sent it completely, through no fault of the peer.
         package var unprocessed = Completion.Unprocessed.neverSent
         package var sentAtMs: Int64
-        /// Counts provider tokens: which one this request carried.
+        /// The generation of the provider token that the request carried.
         package var token: UInt32
         package var connectionDied: Bool
-        /// With `connectionDied`: it had fallen silent, which is no fault of a notification.
+        /// Whether `connectionDied` is due to a silent connection, which is not the notification's fault.
         package var wasSilent = false
     }
 
-    /// What is over at a point in time.
+    /// What has timed out.
     package enum Expiry: Equatable, Sendable {
-        /// One entry, while others were answered: its stream is to be cancelled.
+        /// One entry timed out while others were answered. Its stream must be cancelled.
         case entry(stream: Int32, Closed)
-        /// Nothing was answered while an entry waited: the connection is to be given up (`lost` closes its entries).
+        /// Nothing was answered while an entry waited. The connection must be given up (`lost` closes its entries).
         case connection
     }
 
@@ -33,13 +33,13 @@ package struct Window: Sendable {
         var id: NotificationID
         var stream: Int32 = 0
         var token: UInt32
-        /// Where END_STREAM ends, or -1 while it is not in the output.
+        /// The position after END_STREAM, or -1 until it is in the output.
         var end: Int64 = -1
         var openedNs: Int64
-        /// When the kernel had END_STREAM, or 0 while it is not known to have it.
+        /// When the kernel accepted END_STREAM, or 0 if that is not known.
         var sentNs: Int64 = 0
         var openedMs: Int64
-        /// What `answers` was when its wait began.
+        /// The value of `answers` when the entry's wait began.
         var answersBefore: UInt32 = 0
         var list: List = .free
         var previous: UInt32 = none
@@ -52,9 +52,9 @@ package struct Window: Sendable {
     }
 
     private enum List: Int {
-        /// END_STREAM is not in the output: in order of opening.
+        /// Entries whose END_STREAM is not in the output yet, in order of opening.
         case waiting
-        /// END_STREAM is in the output: in order of its position.
+        /// Entries whose END_STREAM is in the output, in order of position.
         case sent
         case free
     }
@@ -69,13 +69,13 @@ package struct Window: Sendable {
     private let timeoutNs: Int64
     private var entries: ContiguousArray<Entry> = []
     private var free: UInt32 = none
-    /// Of `waiting` and `sent`.
+    /// The first and last entry of each list.
     private var ends: [2 of Ends] = .init(repeating: Ends())
-    /// The first of `sent` the kernel is not known to have, if any.
+    /// The first entry in `sent` whose END_STREAM the kernel is not known to have.
     private var unstamped: UInt32 = none
-    /// What the kernel has taken of the output.
+    /// The number of output bytes that the kernel has accepted.
     private var written: Int64 = 0
-    /// Streams that the peer answered or ended; wraps.
+    /// The number of streams that the peer answered or ended. It wraps around.
     package private(set) var answers: UInt32 = 0
 
     package private(set) var count = 0
@@ -86,7 +86,7 @@ package struct Window: Sendable {
 
     // MARK: Opening
 
-    /// Opens an entry, to be followed by `handed` or `withdraw`.
+    /// Opens an entry. `handed` or `withdraw` must follow.
     package mutating func open(_ id: NotificationID, token: UInt32, nowNs: Int64, nowMs: Int64) -> UInt32 {
         let entry = Entry(id: id, token: token, openedNs: nowNs, openedMs: nowMs, answersBefore: answers)
         let ticket: UInt32
@@ -103,20 +103,21 @@ package struct Window: Sendable {
         return ticket
     }
 
-    /// The connection refused it: as if it had never been opened.
+    /// Removes an entry that the connection did not accept.
     package mutating func withdraw(_ ticket: UInt32) {
         guard isOpen(ticket) else { return }
         release(ticket)
     }
 
-    /// The connection took it on `stream`. `end` is that of its END_STREAM, `nil` if `bodySent` follows.
+    /// Records that the connection accepted the request on `stream`. `end` is the position after its END_STREAM, or
+    /// `nil` if `bodySent` follows.
     package mutating func handed(_ ticket: UInt32, stream: Int32, end: Int64?) {
         precondition(isOpen(ticket), "a request handed over that was not opened")
         entries[Int(ticket)].stream = stream
         if let end { bodySent(ticket, end: end) }
     }
 
-    /// END_STREAM is in the output and ends at `end`.
+    /// Records that END_STREAM is in the output, up to the position `end`.
     package mutating func bodySent(_ ticket: UInt32, end: Int64) {
         guard isOpen(ticket), entries[Int(ticket)].list == .waiting else { return }
         unlink(ticket)
@@ -125,11 +126,11 @@ package struct Window: Sendable {
         if unstamped == Self.none { unstamped = ticket }
     }
 
-    /// The kernel has the first `position` bytes of the output.
+    /// Records that the kernel has accepted the first `position` bytes of the output.
     package mutating func didWrite(upTo position: Int64, nowNs: Int64) {
         written = max(written, position)
         while unstamped != Self.none, entries[Int(unstamped)].end <= written {
-            // 0 means not known, and the clock may begin there.
+            // 0 means unknown, and the clock may start at 0.
             entries[Int(unstamped)].sentNs = max(1, nowNs)
             entries[Int(unstamped)].answersBefore = answers
             unstamped = entries[Int(unstamped)].next
@@ -138,13 +139,13 @@ package struct Window: Sendable {
 
     // MARK: Closing
 
-    /// Its response is complete. Returns `nil` if the entry was closed before, as for a late answer.
+    /// Closes an entry whose response is complete. Returns `nil` if it was closed before, as for a late answer.
     package mutating func responded(_ ticket: UInt32) -> Closed? {
         answers &+= 1
         return isOpen(ticket) ? close(ticket, .answered) : nil
     }
 
-    /// Its stream ended without a complete response. A status that had come decides (a body cut off).
+    /// Closes an entry whose stream ended without a complete response. If a status arrived, it decides.
     package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
@@ -152,10 +153,11 @@ package struct Window: Sendable {
         return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 
-    /// A GOAWAY: streams above `last` were not processed; the others go on. The next one can only be lower.
+    /// Closes the entries above stream `last` after a GOAWAY as not processed. The others stay open. A second GOAWAY
+    /// can only lower `last`.
     ///
-    /// - Parameter isGraceful: the peer answers requests and ends the connection in order. Then only the first of those
-    ///   streams can be the reason, and the others were discarded behind it.
+    /// - Parameter isGraceful: whether the peer ends the connection in order and answers requests. Then only the first
+    ///   of those streams can be the reason, and the others were discarded after it.
     package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
         let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
         let first = isGraceful ? above.map(\.stream).min() : nil
@@ -165,9 +167,9 @@ package struct Window: Sendable {
         }
     }
 
-    /// The connection is no more; the kernel had taken `position` bytes of the output.
+    /// Closes all entries of a lost connection. The kernel had accepted `position` bytes of the output.
     ///
-    /// - Parameter isSilent: it was given up because nothing came any more, here or elsewhere.
+    /// - Parameter isSilent: whether it was given up because nothing arrived, here or on other connections.
     package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written
@@ -180,9 +182,9 @@ package struct Window: Sendable {
         }
     }
 
-    /// Closes the next entry whose time is over at `nowNs`, if any: in doubt when no response came within the timeout
-    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nothing
-    /// else was answered meanwhile either, and nothing is closed.
+    /// Closes and returns the next entry that has timed out at `nowNs`, or returns `nil`. An entry is in doubt if no
+    /// response came within the timeout after END_STREAM, and not processed if its body could not be sent for as long.
+    /// Returns `.connection`, and closes nothing, if nothing else was answered meanwhile.
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
         if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {
@@ -197,13 +199,13 @@ package struct Window: Sendable {
         return .entry(stream: entry.stream, close(ticket, end))
     }
 
-    /// When `expire` has something to do next, by the monotonic clock, if anything is waited for.
+    /// The monotonic time at which `expire` next has something to do, or `nil` if nothing is open.
     package var nextDeadlineNs: Int64? {
         let deadlineNs = min(deadlineNs(of: .sent) ?? .max, deadlineNs(of: .waiting) ?? .max)
         return deadlineNs == .max ? nil : deadlineNs
     }
 
-    /// When the time of a list's first entry is over; `nil` while it does not run.
+    /// Returns when the first entry of a list times out, or `nil` if its time is not running.
     private func deadlineNs(of list: List) -> Int64? {
         let ticket = first(of: list)
         guard ticket != Self.none else { return nil }

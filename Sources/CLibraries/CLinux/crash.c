@@ -19,7 +19,7 @@ struct page {
     int is_alone;
     int64_t death_count;
     struct crash_death deaths[CRASH_DEATH_LIMIT];
-    // Each thread writes to a cache line of its own.
+    // Each thread writes to its own cache line.
     struct {
         struct crash_place place;
     } __attribute__((aligned(64))) current[CRASH_THREADS];
@@ -27,7 +27,7 @@ struct page {
     char topics[CRASH_TOPIC_LIMIT][name_size];
 };
 
-// NULL in a process without a supervisor.
+// The shared page, or NULL in a process without a supervisor.
 static struct page *page;
 
 static int map(int descriptor) {
@@ -93,7 +93,7 @@ int32_t crash_topic(const void *bytes, int32_t count) {
     int32_t topic = find(bytes, count);
     if (topic == 0 && page->topic_count < CRASH_TOPIC_LIMIT) {
         memcpy(page->topics[page->topic_count], bytes, (size_t)count);
-        // Only now: a worker that dies before leaves no name that is cut off.
+        // The count is increased last, so that a worker that dies before leaves no partial name.
         topic = ++page->topic_count;
     }
     pthread_mutex_unlock(&lock);

@@ -17,7 +17,7 @@ const char *linux_error_name(int code) { return strerrorname_np(code); }
 const char *linux_signal_name(int signal) { return sigabbrev_np(signal); }
 
 void linux_name_thread(const char *name) {
-    // pthread_setname_np(3): at most 16 bytes including the terminating NUL, or it fails with ERANGE.
+    // pthread_setname_np(3) fails with ERANGE for more than 16 bytes including the terminating NUL.
     char short_name[16] = {0};
     strncpy(short_name, name, sizeof short_name - 1);
     pthread_setname_np(pthread_self(), short_name);
@@ -41,7 +41,7 @@ void linux_tell_path(const char *path) {
 int linux_open_to_read(const char *path) {
     linux_tell_path(path);
     if (!regular_files_only) return open(path, O_RDONLY | O_CLOEXEC);
-    // O_NONBLOCK does nothing to a regular file.
+    // O_NONBLOCK has no effect on a regular file.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status;
     if (descriptor < 0) return -1;
@@ -62,16 +62,17 @@ int64_t linux_raise_descriptor_limit(void) {
 void linux_tune_malloc(int heaps) {
     mallopt(M_ARENA_MAX, heaps);
     mallopt(M_MXFAST, 0);
-    // Larger than a fetch response, whose buffer is allocated and freed all the time.
+    // The threshold is larger than a fetch response, whose buffer is allocated and freed frequently.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
-    // glibc sets it to twice the mmap threshold when it raises that one by itself.
+    // glibc would use twice the mmap threshold if it adjusted this value by itself.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 
 int linux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
-// `apns-worker run` blocks these signals before the first constructor of a library, some milliseconds before `main`. A
-// blocked signal waits, also one to process 1 of a container, which the kernel would drop otherwise.
+// `apns-worker run` blocks these signals before any library's constructor runs, some milliseconds before `main`. A
+// blocked signal stays pending. This includes a signal to process 1 of a container, which the kernel would otherwise
+// drop.
 static void hold_signals(int count, char **arguments, char **environment) {
     (void)environment;
     if (count < 2 || strcmp(arguments[1], "run") != 0) return;
@@ -83,5 +84,6 @@ static void hold_signals(int count, char **arguments, char **environment) {
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-// Called before the constructors of all libraries (System V ABI, DT_PREINIT_ARRAY); glibc gives it what main gets.
+// The dynamic linker calls this before the constructors of all libraries (System V ABI, DT_PREINIT_ARRAY). glibc passes
+// the arguments of `main`.
 __attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = hold_signals;

@@ -1,10 +1,10 @@
-// What Swift imports of this library; macros and variadic functions get a static inline function here.
+// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
 #pragma once
 #include <microhttpd.h>
 
-/// A daemon that owns the listening socket unless NULL is returned, works only in `MHD_run`, and writes no log. It closes a
-/// connection that was silent for `timeout_seconds`, and accepts up to `connection_limit` of them, of one address half as
-/// many.
+/// Starts a daemon that does all its work in `MHD_run` and writes no log. It owns the listening socket unless this
+/// returns NULL. It closes a connection after `timeout_seconds` without data. It accepts up to `connection_limit`
+/// connections, and half of that from one address.
 static inline struct MHD_Daemon *mhd_start(
     int listen_fd, MHD_AccessHandlerCallback access, MHD_RequestCompletedCallback completed, void *context,
     unsigned int connection_limit, unsigned int timeout_seconds)
@@ -20,13 +20,13 @@ static inline struct MHD_Daemon *mhd_start(
         MHD_OPTION_END);
 }
 
-/// The descriptor that is readable when `MHD_run` has something to do.
+/// Returns the descriptor that is readable when `MHD_run` has work.
 static inline int mhd_epoll(struct MHD_Daemon *daemon)
 {
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-/// `MHD_SIZE_UNKNOWN`: the body ends when the reader says so (chunked).
+/// Returns `MHD_SIZE_UNKNOWN`: the body ends when the reader ends it (chunked encoding).
 static inline uint64_t mhd_size_unknown(void) { return MHD_SIZE_UNKNOWN; }
 
 static inline ssize_t mhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }

@@ -1,4 +1,4 @@
-// What Swift imports of this library; macros and variadic functions get a static inline function here.
+// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
 #pragma once
 #include <openssl/ssl.h>
 #include <openssl/err.h>
@@ -23,7 +23,7 @@ static inline uint64_t openssl_options(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET;
 }
 
-/// Server Name Indication; the name is copied.
+/// Sets the Server Name Indication. The name is copied.
 static inline int openssl_set_server_name(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
 }
@@ -34,17 +34,17 @@ static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REAS
 
 static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
 
-/// Takes a reference of its own to the certificate.
+/// Adds a certificate to the chain. Takes its own reference.
 static inline int openssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
 static inline X509 *openssl_certificates_pop(STACK_OF(X509) *stack) { return sk_X509_pop(stack); }
 
-/// Frees the stack, not the certificates.
+/// Frees the stack but not its certificates.
 static inline void openssl_certificates_free(STACK_OF(X509) *stack) { sk_X509_free(stack); }
 
-/// The elements of a SEQUENCE OF ANY.
+/// Returns the number of elements in a SEQUENCE OF ANY.
 static inline int openssl_elements_count(const ASN1_SEQUENCE_ANY *elements) { return sk_ASN1_TYPE_num(elements); }
 
 static inline const ASN1_TYPE *openssl_elements_at(const ASN1_SEQUENCE_ANY *elements, int index) {
@@ -55,7 +55,7 @@ static inline void openssl_elements_free(ASN1_SEQUENCE_ANY *elements) {
     sk_ASN1_TYPE_pop_free(elements, ASN1_TYPE_free);
 }
 
-/// The text of a UTF8String; NULL: it is something else.
+/// Returns the text of a UTF8String, or NULL for another type.
 static inline const ASN1_STRING *openssl_element_utf8(const ASN1_TYPE *element) {
     return element->type == V_ASN1_UTF8STRING ? element->value.utf8string : NULL;
 }

@@ -7,8 +7,8 @@ import TLS
 
 @testable import APNs
 
-/// A whole transport, of HTTP/2 or the binary protocol, under a host that behaves as the seed has it. Time passes as
-/// timers want it, channels are in memory.
+/// A complete transport, of HTTP/2 or the binary protocol, with a host whose behavior depends on the seed. Time is
+/// simulated, and channels are in memory.
 final class TransportWorld {
     let chronicle: WorldChronicle
     let isBinary: Bool
@@ -19,11 +19,11 @@ final class TransportWorld {
     var binary: BinaryConfiguration
     private var transport: (any Transport)?
     private weak var weakTransport: (any Transport)?
-    /// What was told of it so far.
+    /// The events that the transport has reported.
     var told = Told()
     var isClosing = false
     var turns = 0
-    /// When replacements were made, when connections that answered were gone, and dials: of the last second.
+    /// The replacements, lost connections that had answered, and dials of the last second.
     var recent = Recent()
     private var nextDisturbanceNs: Int64
     private var stoodStillTurn = Int.min
@@ -34,16 +34,16 @@ final class TransportWorld {
         var connections = ConnectionCounts()
         var reachable: Bool?
         var isClosed = false
-        /// At most so many that silence accepted were not delivered.
+        /// The maximum number of notifications that silence accepted wrongly, as reported.
         var lostAtMost = 0
-        /// Connections in a row that were asked and answered nothing, at least.
+        /// The minimum number of consecutive connections that were asked and did not answer.
         var endsInRow = 0
-        /// Since when there is no connection, nor a dial.
+        /// The time since which there is neither a connection nor a dial, or `nil`.
         var noneSinceNs: Int64?
     }
 
-    /// What is looked for in worlds: each of these happens in some. A connection is replaced for its errors in two of a
-    /// thousand.
+    /// The kinds of events that must occur in some worlds. A connection is replaced because of errors in two of a
+    /// thousand worlds.
     static let kinds = [
         "dial refused", "slow dial", "no SETTINGS", "nonsense", "closed after SETTINGS", "poison", "stream refused",
         "stream reset", "no answer", "half an answer", "SETTINGS change", "windows closed", "deaf", "full kernel",
@@ -141,9 +141,10 @@ final class TransportWorld {
 
     // MARK: The run
 
-    /// A storm, then calm in which everything is to be well, and the end. In some worlds the end comes in the storm.
+    /// Runs a storm of faults, then a calm in which everything must recover, then the end. In some worlds the end comes
+    /// in the storm.
     ///
-    /// - Throws: the rule that was broken.
+    /// - Throws: the violated rule.
     func run() throws {
         if chronicle.chance(80) { host.changeMood() }
         start()
@@ -166,7 +167,7 @@ final class TransportWorld {
         let ended = core.ended
         core.add(fresh, at: time.nowNs)
         try completeAll()
-        // Of the binary protocol, some are refused here.
+        // Gateways of the binary protocol refuse some of them in this world.
         chronicle.check(
             core.accepted + (isBinary ? core.ended - ended : 0) == accepted + fresh,
             "\(core.accepted - accepted) of \(fresh) were accepted by a host that is well")
@@ -177,10 +178,11 @@ final class TransportWorld {
         chronicle.check(
             isBinary || core.capacity >= told.connections.streams,
             "room for \(core.capacity) on \(told.connections.streams) streams of a host that answers everything")
-        // What was begun is over, and what is beyond the minimum gone: with a minimum of 0 all sleeps.
+        // All actions that had begun are complete, and connections beyond the minimum are closed. With a minimum of 0
+        // the pool sleeps.
         try restLong()
         if minimum == 0, liveCount > 0 {
-            // One that was made after a failure, and never asked, is to show whether the host is of use.
+            // A connection opened after a failure stays until one request shows that the host works.
             core.add(5, at: time.nowNs)
             try completeAll()
             try restLong()
@@ -195,7 +197,7 @@ final class TransportWorld {
     }
 
     private func completeAll() throws {
-        // However much there is, it goes on.
+        // However many notifications there are, they make progress.
         while core.open > 0 || !core.isNothingHanded {
             let open = core.open
             try expect("one more is completed", withinMs: 120_000) {
@@ -204,12 +206,12 @@ final class TransportWorld {
         }
     }
 
-    /// In the calm: whatever was begun is over.
+    /// Waits in the calm until all actions that had begun are complete.
     private func restLong() throws {
         try rest(ms: 20_000 + (backOff.lastNs + idleNs * Int64(2 * maximum)) / 1_000_000)
     }
 
-    /// In the calm.
+    /// Runs a while in the calm.
     private func rest(ms: Int64) throws {
         try go(until: time.nowNs + ms * 1_000_000, turns: 200_000) { false }
     }
@@ -338,7 +340,7 @@ protocol Transport: AnyObject {
 extension APNsTransport: Transport {}
 extension BinaryTransport: Transport {}
 
-/// A rule that a world saw broken.
+/// A violated rule.
 struct WorldBroken: Error, CustomStringConvertible {
     let text: String
     var description: String { text }

@@ -3,14 +3,14 @@ import EventLoop
 
 @testable import APNs
 
-/// What holds of a transport, whatever its host does.
+/// The rules of a transport for any host.
 extension TransportWorld {
-    /// What happened lately; dials are counted within the first wait after a failure.
+    /// Recent events. Dials are counted within the first backoff after a failure.
     struct Recent {
         var replacementsNs: [Int64] = []
         var answeredEndsNs: [Int64] = []
         var dialsNs: [Int64] = []
-        /// The last dial for all but suspects, and for suspects.
+        /// The last dial of an ordinary connection, and of the quarantine connection.
         var last: WorldConnection?
         var lastQuarantine: WorldConnection?
 
@@ -23,7 +23,7 @@ extension TransportWorld {
 
     // MARK: Dials
 
-    /// Before the connection is there.
+    /// Checks a dial before its connection exists.
     func dialled(_ new: WorldConnection) {
         let nowNs = new.dialledNs
         let others = host.standing.filter { $0.isQuarantine == new.isQuarantine }
@@ -48,14 +48,14 @@ extension TransportWorld {
         if new.isQuarantine { recent.lastQuarantine = new } else { recent.last = new }
     }
 
-    /// Several lost at once are one failure, and are waited for once.
+    /// Whether another connection was lost since then. Several lost at once count as one failure with one backoff.
     private func hasAnotherGone(since last: WorldConnection) -> Bool {
         host.connections.contains { $0 !== last && $0.goneNs.map { $0 >= last.dialledNs } ?? false }
     }
 
     private func isClosed(_ new: WorldConnection) -> Bool { isClosing && core.isMailTaken }
 
-    /// However badly the host behaves, it is not dialled again and again.
+    /// Checks that even a badly behaved host is not dialed at a high rate.
     private func countDial(_ nowNs: Int64) {
         recent.forget(before: nowNs - backOff.firstNs + 1)
         recent.dialsNs.append(nowNs)
@@ -67,7 +67,7 @@ extension TransportWorld {
             "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms, and there is cause for \(most)")
     }
 
-    // MARK: What is told
+    // MARK: Events
 
     func take(_ events: [TransportEvent]) {
         chronicle.nowNs = time.loop.now.monotonicNs
@@ -148,7 +148,7 @@ extension TransportWorld {
 
     // MARK: Completions
 
-    /// Whether it is what the peer knows.
+    /// Checks that a completion agrees with what the peer knows.
     private func judge(_ completion: Completion) {
         guard let held = core.held(completion.id) else { return }
         let connection = held.connection
@@ -176,7 +176,8 @@ extension TransportWorld {
 
     private func judgeGateway(_ completion: Completion, _ held: WorldTry, _ name: String) {
         guard let connection = held.connection else {
-            // What a gateway would refuse is not sent; one that lies may name what it has not read.
+            // A request that a gateway would refuse is not sent. A gateway that lies may name a frame that it has not
+            // read.
             return chronicle.check(
                 completion.status == 7 || held.isBroadcast || host.connections.contains(where: \.lies),
                 "\(completion.status) for \(name), which never came")
@@ -201,7 +202,7 @@ extension TransportWorld {
         }
     }
 
-    /// What an answer showed to be accepted falsely was told.
+    /// Checks that wrongly accepted notifications were reported.
     func checkFalselyAccepted() {
         chronicle.check(
             host.falselyAccepted <= told.lostAtMost,
@@ -210,7 +211,7 @@ extension TransportWorld {
 
     // MARK: Each turn
 
-    /// The time of the turn that was; the next one may be later.
+    /// The time of the current turn. The next turn may be later.
     private var turnNs: Int64 { time.loop.now.monotonicNs }
 
     func check() {
@@ -227,7 +228,7 @@ extension TransportWorld {
             waitedNs < Self.longestNs, "try \(oldest.serial) was handed over \(waitedNs / 1_000_000_000) s ago")
     }
 
-    /// With all the times that a world may stand still, and all that it waits for.
+    /// The longest time in flight, including all pauses and timeouts of a world.
     private static let longestNs: Int64 = 200_000_000_000
 
     private func ended(_ gone: WorldConnection) {
@@ -236,7 +237,7 @@ extension TransportWorld {
             told.endsInRow = 0
         }
         guard gone.replacements == recent.last?.replacements, !isClosing else { return }
-        // Of `simple`, the end may be the answer.
+        // With format `simple`, the end may be the answer.
         if gone.answers == 0, gone.wasSeenReady, gone.endedByPeer, !isBinary || binary.format != .simple,
             gone.wasAsked || turnNs - gone.dialledNs < Reachability.shortLifeNs
         {
@@ -251,7 +252,7 @@ extension TransportWorld {
         }
     }
 
-    /// The connections that there are are those that were said to be there.
+    /// Checks that the reported connections are the existing ones.
     private func checkCounts() {
         var counts = ConnectionCounts()
         for connection in host.standing {
@@ -265,7 +266,7 @@ extension TransportWorld {
         counts.streams = told.connections.streams
         var said = told.connections
         if isBinary {
-            // One that is to prove itself is of the pool's still, and takes no requests.
+            // A connection on probation belongs to the pool but takes no requests.
             counts.open += counts.draining
             counts.draining = 0
             said.open += said.draining
@@ -279,13 +280,13 @@ extension TransportWorld {
         let sinceNs = live > 0 || isBinary || minimum == 0 ? nil : told.noneSinceNs ?? turnNs
         told.noneSinceNs = sinceNs
         guard let sinceNs else { return }
-        // Where the process stands still, the alarm is late as well.
+        // If the process was stopped, the alarm is late too.
         chronicle.check(
             turnNs - sinceNs <= backOff.lastNs + 10_000_000 || hasJustStoodStill,
             "no connection, nor a dial, for \((turnNs - sinceNs) / 1_000_000) ms")
     }
 
-    /// Without a connection that takes requests, and none being made anew, nothing is taken.
+    /// Checks that nothing is accepted without a usable connection or one being dialed.
     private func checkRoom() {
         if core.capacity == 0, !host.standing.contains(where: { !$0.isQuarantine }) {
             chronicle.check(core.held == 0, "\(core.held) are kept, without room and without a connection")
@@ -296,6 +297,6 @@ extension TransportWorld {
         chronicle.check(core.capacity == 0, "room for \(core.capacity), and no connection that takes them")
     }
 
-    /// For all but suspects.
+    /// The number of live connections without the quarantine connection.
     var liveCount: Int { host.standing.count { $0.isLive && !$0.isQuarantine } }
 }

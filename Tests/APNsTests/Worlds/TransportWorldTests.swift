@@ -2,10 +2,11 @@ import Foundation
 import TestSeeds
 import Testing
 
-/// Whole transports under hosts that behave as a seed has it (`TransportWorld`). A seed decides everything.
+/// Runs complete transports with hosts whose behavior depends on a seed (`TransportWorld`). The seed decides
+/// everything.
 ///
-/// `TRANSPORT_SEEDS=20000` runs so many, one after the other; `TRANSPORT_SEEDS=4711..4712` runs one again, and
-/// `TRANSPORT_TRACE=1` prints what happens in it.
+/// `TRANSPORT_SEEDS=20000` runs that many seeds in sequence. `TRANSPORT_SEEDS=4711..4712` repeats one seed, and
+/// `TRANSPORT_TRACE=1` prints its events.
 @Suite("Transport worlds")
 struct TransportWorldTests {
     static let asked = Seeds.asked(by: "TRANSPORT_SEEDS")
@@ -16,17 +17,16 @@ struct TransportWorldTests {
     @Test(
         .enabled(if: TransportWorldTests.asked == nil, "TRANSPORT_SEEDS asks for others"),
         arguments: (0..<8).map { $0 * piece })
-    func `A transport keeps its rules, whatever its host does`(from first: UInt64) {
+    func `A transport follows its rules, whatever its host does`(from first: UInt64) {
         for seed in first..<first + Self.piece { run(seed) }
     }
 
     @Test(.enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
-    func `The same, seed by seed`() throws {
+    func `The same for each given seed`() throws {
         Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
-    @Test
-    func `It comes to everything that it is to test`() throws {
+    @Test func `Every kind of event occurs`() throws {
         var happened: [String: Int] = [:]
         for seed in 100_000..<101_000 as Range<UInt64> {
             guard TransportWorld.kinds.contains(where: { happened[$0] == nil }) else { break }

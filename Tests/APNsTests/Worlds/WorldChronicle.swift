@@ -1,15 +1,15 @@
 import Bytes
 import EventLoop
 
-/// What a world's parts share: the seed's chance, what was broken first, and what happened.
+/// The shared state of a world's parts: the seed's random numbers, the first violated rule, and the events.
 final class WorldChronicle {
     var random: SplitMix64
-    /// The first rule that was broken, in words; what comes after it may follow from it.
+    /// The first violated rule as text. Later violations may be its consequences.
     private(set) var broken: String?
     private(set) var happened: [String: Int] = [:]
-    /// Prints what happens.
+    /// Whether events are printed.
     let isTraced: Bool
-    /// Of this moment, for traces and messages.
+    /// The current time, for traces and messages.
     var nowNs: Int64 = 0
 
     init(seed: UInt64, isTraced: Bool) {
@@ -30,7 +30,7 @@ final class WorldChronicle {
 
     func check(_ holds: Bool, _ rule: @autoclosure () -> String) { if !holds { broke(rule()) } }
 
-    /// `kind`: one of `TransportWorld.kinds`, if it is to be looked for.
+    /// Records an event. `kind` is one of `TransportWorld.kinds`.
     func note(_ kind: String) {
         happened[kind, default: 0] += 1
         trace(kind)
@@ -38,7 +38,7 @@ final class WorldChronicle {
 
     func trace(_ text: @autoclosure () -> String) { if isTraced { print("\(seconds)  \(text())") } }
 
-    // MARK: Chance
+    // MARK: Random numbers
 
     func chance(_ percent: Int) -> Bool { percent > 0 && random.chance(percent) }
     func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &random) }

@@ -1,33 +1,33 @@
 @testable import APNs
 
-/// A connection that the transport dialled, as the world sees it.
+/// A connection of the transport, as seen by the world.
 final class WorldConnection {
     enum Stage { case dialing, ready, draining, gone }
 
     let number: Int
     let dialledNs: Int64
     let isQuarantine: Bool
-    /// How often all connections had been replaced before it was made.
+    /// The number of times that all connections had been replaced before.
     let replacements: Int
     private weak var client: PooledConnection?
-    /// The client's end.
+    /// The client's channel.
     var channel: MemoryChannel?
-    /// When it was seen to be gone.
+    /// When the connection was found to be closed.
     var goneNs: Int64?
     var wasReady = false
-    /// The peer ended it.
+    /// Whether the peer ended the connection.
     var endedByPeer = false
-    /// It was seen to take requests.
+    /// Whether the connection was found ready for requests.
     var wasSeenReady = false
-    /// Since when something waits here that the peer's kernel has not acknowledged; `nil`: nothing does.
+    /// The time since which bytes wait that the peer's kernel has not acknowledged, or `nil` if none do.
     var waitingSinceNs: Int64?
-    /// Another one was ready when it went.
+    /// Whether another connection was ready when this one closed.
     var wasAnotherReady = false
-    /// Something came over it.
+    /// Whether a request arrived over the connection.
     var wasAsked = false
-    /// What the peer answered on it, or its silence accepted.
+    /// The number of requests that the peer answered or its silence accepted.
     var answers = 0
-    /// The peer's word is not to be believed.
+    /// Whether the peer gives false answers.
     var lies = false
 
     init(number: Int, dialledNs: Int64, delegate: AnyObject) {
@@ -48,7 +48,7 @@ final class WorldConnection {
         }
     }
 
-    /// Nothing holds the transport's object any more.
+    /// Whether the transport's connection object was deallocated.
     var isFreed: Bool { client == nil }
     var isLive: Bool { stage == .dialing || stage == .ready }
 }

@@ -2,11 +2,11 @@ import Delivery
 
 @testable import APNs
 
-/// The core's part: hands notifications over as far as the transport says, takes completions, and tries again.
+/// Plays the delivery machine: hands over notifications within the transport's capacity, takes completions and retries.
 final class WorldCore {
     private enum State: Equatable {
         case waiting(untilNs: Int64)
-        /// Handed over, or on the way there.
+        /// The notification was handed over, or is in the mailbox.
         case out(serial: Int)
         case done
     }
@@ -22,31 +22,31 @@ final class WorldCore {
     private let chronicle: WorldChronicle
     private unowned let host: WorldHost
     private var notifications: [Notification] = []
-    /// Beyond the mailbox: in which step they arrive.
+    /// The commands on their way to the transport, with the step in which they arrive.
     private var mailbox: [(step: Int, command: TransportCommand, tries: [WorldTry])] = []
     private var step = 0
     private var nextSendNs: Int64 = 0
-    /// Steps that a command takes.
+    /// The number of steps that a command takes.
     private let latency: Int
     private let burst: Int
     private let payloadLimit: Int
-    /// What an answer that is no acceptance means in this world.
+    /// Whether the host is well, so that only an acceptance may be final.
     var isWell = false
-    /// As the transport said last.
+    /// The transport's last reported capacity.
     var capacity = 0
     private(set) var outstanding = 0
     private(set) var accepted = 0
-    /// Given up, or answered otherwise.
+    /// The number of notifications that were given up or finally refused.
     private(set) var ended = 0
     private(set) var open = 0
-    /// With the transport, suspects left out.
+    /// The number of notifications in the transport, without suspects.
     private(set) var held = 0
-    /// Handed over, oldest first; what is completed is left out when it is looked at.
+    /// The handed-over tries, oldest first. Completed ones are removed when the list is read.
     private var handedTries: [WorldTry] = []
 
-    /// Deaths of connections after which a notification is a suspect.
+    /// The number of lost connections after which a notification is a suspect.
     private static let suspectAfter = 1
-    /// Deaths after which it is given up.
+    /// The number of lost connections after which a notification is given up.
     private static let givenUpAfter = 4
 
     init(_ chronicle: WorldChronicle, _ host: WorldHost, payloadLimit: Int) {
@@ -73,14 +73,14 @@ final class WorldCore {
 
     var count: Int { notifications.count }
 
-    /// Asks for some back, whatever becomes of them.
+    /// Recalls some notifications, whatever their state.
     func recall() {
         let percent = chronicle.pick([5, 50, 100])
         let numbers = notifications.indices.filter { _ in chronicle.chance(percent) }
         post(.recall(numbers.map { NotificationID(slot: NotificationSlot(UInt32($0)), generation: 3) }))
     }
 
-    /// When it has something to do next.
+    /// Returns the time of the next action.
     func nextNs(sends: Bool) -> Int64 {
         guard mailbox.isEmpty else { return 0 }
         guard sends else { return .max }
@@ -93,7 +93,7 @@ final class WorldCore {
         return next == .max ? .max : max(next, nextSendNs)
     }
 
-    /// Hands over what there is room for.
+    /// Hands over notifications within the capacity.
     func send(nowNs: Int64) {
         guard nowNs >= nextSendNs else { return }
         var room = min(capacity - outstanding, chronicle.number(1...burst))
@@ -121,7 +121,7 @@ final class WorldCore {
         mailbox.append((step + latency, command, tries))
     }
 
-    /// What has arrived.
+    /// Delivers the commands that have arrived.
     func deliver(to transport: any Transport, nowNs: Int64) {
         step += 1
         while let first = mailbox.first, first.step < step {
@@ -137,12 +137,12 @@ final class WorldCore {
         }
     }
 
-    /// Every command has arrived.
+    /// Whether every command has arrived.
     var isMailTaken: Bool { mailbox.isEmpty }
-    /// After the end there is nobody to take it.
+    /// Drops the commands after the transport's end.
     func dropMail() { mailbox = [] }
 
-    /// The try that a completion is about; `nil`: none.
+    /// Returns the try of a completion, or `nil` if there is none.
     func held(_ id: NotificationID) -> WorldTry? {
         guard Int(id.slot.number) < notifications.count,
             case .out(let serial) = notifications[Int(id.slot.number)].state
@@ -173,7 +173,7 @@ final class WorldCore {
             open -= 1
             return
         }
-        // Suspects have no capacity that would hold them back.
+        // The capacity does not limit suspects.
         let pauseNs = completed.isSuspect ? chronicle.ms(100...500) : chronicle.ms(0...chronicle.pick([0, 200]))
         notifications[number].state = .waiting(untilNs: nowNs + pauseNs)
     }
@@ -193,7 +193,7 @@ final class WorldCore {
         }
     }
 
-    /// The longest that something waits for its completion, suspects left out, whose turn may come late.
+    /// Returns the try that has waited longest for its completion, without suspects, which may wait long.
     func longestNs(nowNs: Int64) -> (WorldTry, Int64)? {
         handedTries.removeAll(where: \.isCompleted)
         return handedTries.first { !$0.isSuspect }.map { ($0, nowNs - $0.handedNs!) }

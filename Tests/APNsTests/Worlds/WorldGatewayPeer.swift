@@ -3,14 +3,14 @@ import Network
 
 @testable import APNs
 
-/// A gateway's end of a connection of the binary protocol: a kernel that takes bytes, and a program that reads them as
-/// fast as it likes and answers where something is wrong.
+/// The gateway's side of a connection: a kernel that accepts bytes, and a program that reads them at its own pace and
+/// answers errors.
 final class WorldGatewayPeer: WorldPeer {
     private struct Frame {
         var identifier: UInt32
-        /// `nil`: the fence.
+        /// The try in the frame, or `nil` for a fence.
         var held: WorldTry?
-        /// Where it ends in the connection's bytes.
+        /// The position after the frame in the connection's bytes.
         var end: Int64
         var arrivedNs: Int64
     }
@@ -23,22 +23,22 @@ final class WorldGatewayPeer: WorldPeer {
     private(set) var channel: MemoryChannel!
     private var unparsed: [UInt8] = []
     private var arrivedBytes: Int64 = 0
-    /// All that came.
+    /// All frames that arrived.
     private var frames: [Frame] = []
     private var acknowledged = 0
-    /// So many the program has read, of which it processed the last one that is named here.
+    /// The number of frames that the program has read, and the identifier of the last one it processed.
     private var read = 0
     private var lastProcessed: UInt32 = 0
-    /// It reads no more: it has found something wrong, and says so, or has said so.
+    /// Whether the program has stopped reading, because it answers or has answered an error.
     private var hasStopped = false
     private var hasSpoken = false
     private var isReading = true
-    /// What one takes; 0: it reads whatever is there.
+    /// The time to process one frame, or 0 to process all available ones.
     private var paceNs: Int64 = 0
     private var isBusy = false
-    /// Bytes that its kernel takes beyond what its program has read.
+    /// The number of unread bytes that its kernel accepts.
     private let kernelBytes: Int64
-    /// Whether its answer has come to a client that listened.
+    /// Whether its answer reached a client that was listening.
     private(set) var isHeard = false
 
     init(
@@ -98,7 +98,7 @@ final class WorldGatewayPeer: WorldPeer {
         frames.append(Frame(identifier: frame.identifier, held: held, end: end, arrivedNs: host.loop.now.monotonicNs))
     }
 
-    /// What the kernel took beyond what it has room for is not acknowledged.
+    /// Updates the unacknowledged bytes: those that exceed the kernel's buffer.
     private func acknowledge() {
         guard let client = connection.channel else { return }
         let readBytes = read == 0 ? 0 : frames[read - 1].end
@@ -155,7 +155,7 @@ final class WorldGatewayPeer: WorldPeer {
         lastProcessed = frame.identifier
     }
 
-    /// It processes nothing from now on.
+    /// Answers an error and processes nothing from now on.
     private func refuse(_ status: UInt8, _ identifier: UInt32, lateMs: ClosedRange<Int>) {
         hasStopped = true
         if status != 8 || lateMs.upperBound > 40 { chronicle.note("error") }
@@ -203,7 +203,7 @@ final class WorldGatewayPeer: WorldPeer {
         endAnyhow()
     }
 
-    // MARK: What befalls it
+    // MARK: Faults
 
     func misbehave() {
         if does(.goesAway), !hasStopped {

@@ -5,21 +5,21 @@ import TLS
 
 @testable import APNs
 
-/// The far end of one connection in a world.
+/// The host's side of one connection in a world.
 protocol WorldPeer: MemoryPeer {
     var host: WorldHost { get }
     var connection: WorldConnection { get }
     var channel: MemoryChannel! { get }
     var isClosed: Bool { get }
-    /// What silence accepted here, and an answer that came to the client says was not delivered.
+    /// The number of notifications that silence accepted although a delivered answer says that they were not processed.
     var falselyAccepted: Int { get }
-    /// Something befalls it, as the mood has it.
+    /// Performs a random fault of the current mood.
     func misbehave()
-    /// From now on it does what a good one does.
+    /// Makes the peer behave correctly from now on.
     func becomeWell()
-    /// Whenever the world turns.
+    /// Called in each turn of the world.
     func turn()
-    /// What holds of it between turns.
+    /// Checks the peer's rules between turns.
     func check(turn: Int)
 }
 
@@ -27,7 +27,7 @@ extension WorldPeer {
     var chronicle: WorldChronicle { host.chronicle }
     func does(_ fault: WorldMood.Fault) -> Bool { host.does(fault) }
 
-    /// Ends the connection in one of the ways that there are.
+    /// Ends the connection in a random way.
     func endAnyhow() {
         chronicle.note("connection ended")
         switch chronicle.number(0...2) {
@@ -37,7 +37,7 @@ extension WorldPeer {
         }
     }
 
-    /// The client's kernel takes little for a while; TCP may give up meanwhile.
+    /// Lets the client's kernel accept little for a while. TCP may give the connection up meanwhile.
     func fillKernel() {
         guard does(.fullKernel), let client = connection.channel else { return }
         chronicle.note("full kernel")
@@ -48,31 +48,30 @@ extension WorldPeer {
     }
 }
 
-/// What a transport of a world dials: it has peers, moods, and a time of its own that passes while the worker stands
-/// still.
+/// The host of a world's transport. It has peers and moods, and its time advances even while the worker is stopped.
 final class WorldHost: ChannelDialer {
     let chronicle: WorldChronicle
     let loop: Loop
     private let makePeer: (WorldHost, WorldConnection) -> any WorldPeer
-    /// By serial number, as they were made.
+    /// The tries by serial number.
     var tries: [WorldTry] = []
-    /// Connections take no streams from this one on.
+    /// The stream id from which connections take no requests.
     var retirementStreamID: UInt32 = .max
-    /// Connections die under these.
+    /// The notifications that make connections fail.
     var poisons: Set<UInt32> = []
     private(set) var mood = WorldMood.well
     private(set) var isWell = false
     private(set) var connections: [WorldConnection] = []
-    /// Those that are not seen to be gone.
+    /// The connections that are not known to be closed.
     private(set) var standing: [WorldConnection] = []
     private(set) var peers: [any WorldPeer] = []
     private var gone: [WorldConnection] = []
-    /// What silence accepted, and an answer that came said was not delivered: of peers that are gone.
+    /// The number of wrongly accepted notifications (`WorldPeer.falselyAccepted`) on closed connections.
     private(set) var falselyAccepted = 0
-    /// Told of each dial, before there is a channel.
+    /// Called for each dial before there is a channel.
     var onDial: (WorldConnection) -> Void = { _ in }
     private var agenda: [(ns: Int64, body: () -> Void)] = []
-    /// The time of what happens now.
+    /// The time of the current event.
     private(set) var nowNs: Int64 = TestClock.start.monotonicNs
 
     init(
@@ -95,7 +94,7 @@ final class WorldHost: ChannelDialer {
 
     var nextNs: Int64 { agenda.first?.ns ?? .max }
 
-    /// What was to happen until then happens, each thing at its time.
+    /// Runs all events up to this time, each at its own time.
     func advance(to ns: Int64) {
         while let first = agenda.first, first.ns <= ns {
             agenda.removeFirst()
@@ -159,7 +158,7 @@ final class WorldHost: ChannelDialer {
         }
     }
 
-    /// Looks which connections are gone.
+    /// Finds connections that have closed.
     func look() {
         for connection in standing {
             switch connection.stage {
@@ -184,13 +183,13 @@ final class WorldHost: ChannelDialer {
         peers.removeAll { $0.isClosed && $0.connection.goneNs != nil }
     }
 
-    /// Those that were seen to be gone since the last call.
+    /// Returns the connections that were found closed since the last call.
     func takeGone() -> [WorldConnection] {
         defer { gone = [] }
         return gone
     }
 
-    /// A request came over that connection.
+    /// Records that a request arrived over the connection.
     func came(_ arrived: WorldTry, over connection: WorldConnection) {
         connection.wasAsked = true
         chronicle.check(arrived.handedNs != nil, "try \(arrived.serial) came, and was not handed over")

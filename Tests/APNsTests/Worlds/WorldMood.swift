@@ -1,12 +1,12 @@
-/// What a host does to its clients, and how likely it is in percent: for a while.
+/// The probabilities, in percent, of a host's faults for a while.
 struct WorldMood {
-    /// Of a dial, of a request, and of a connection now and then.
+    /// Faults of a dial, of a request, and of a connection from time to time.
     enum Fault {
-        /// `isMute` says nothing, not even SETTINGS.
+        /// With `isMute`, the host sends nothing, not even SETTINGS.
         case refusesDial, slowDial, isMute, closesAtOnce
-        /// `hasBroken` makes every answer a server error, and `isLate` takes seconds.
+        /// With `hasBroken`, every answer is a server error. With `isLate`, answers take seconds.
         case refuses, resets, swallows, halves, errs, hasBroken, isLate
-        /// `splits` has what it says come in pieces. `lies` says of requests what is not so.
+        /// With `splits`, bytes arrive in pieces. With `lies`, answers about requests are false.
         case goesAway, changesSettings, stalls, isDeaf, fullKernel, ends, talksNonsense, splits, lies
     }
 
@@ -14,7 +14,7 @@ struct WorldMood {
 
     static let well = WorldMood()
 
-    /// In how many of a hundred moods a fault is, and how likely it is then.
+    /// The percentage of moods that have a fault, and the fault's probability in them.
     private static let faults: [(fault: Fault, moods: Int, percents: ClosedRange<Int>)] = [
         (.refusesDial, 30, 10...100), (.slowDial, 30, 10...80), (.isMute, 30, 10...60), (.closesAtOnce, 30, 10...80),
         (.refuses, 30, 1...100), (.resets, 30, 1...50), (.swallows, 30, 1...60), (.halves, 30, 1...30),

@@ -4,7 +4,7 @@ import TestSupport
 
 @testable import APNs
 
-/// A server's end of a connection of HTTP/2: it answers, and does what its host's mood has it do.
+/// The server's side of an HTTP/2 connection. It answers, and performs the faults of its host's mood.
 final class WorldServerPeer: WorldPeer {
     let connection: WorldConnection
     private(set) var isClosed = false
@@ -14,19 +14,19 @@ final class WorldServerPeer: WorldPeer {
     private(set) var channel: MemoryChannel!
     private var tries: [Int32: WorldTry] = [:]
     private var seen: [Int32] = []
-    /// Not sent yet.
+    /// The output that was not sent yet.
     private var output: [UInt8] = []
-    /// Bytes handed to the channel.
+    /// The number of bytes passed to the channel.
     private var passed: Int64 = 0
     private var isPassing = false
-    /// What was said, where that ends in the output, and in which turn it had left.
+    /// The answers sent, with their end in the output and the turn in which that was sent.
     private var said: [(answered: WorldTry, end: Int64, turn: Int?)] = []
     private var isMute = false
     private var isDeaf = false
     private var unheard: [UInt8] = []
     private var hasGoneAway = false
 
-    /// A turn for each of: what was sent comes, the completion is told, and one more.
+    /// One turn each for the bytes to arrive and the completion to be reported, and one in reserve.
     private static let patienceTurns = 4
 
     init(_ host: WorldHost, _ connection: WorldConnection) {
@@ -174,7 +174,7 @@ final class WorldServerPeer: WorldPeer {
         return #"{"reason":"\#(reason)"\#(status == 410 ? #","timestamp":1790000000000"# : "")}"#
     }
 
-    // MARK: What befalls it
+    // MARK: Faults
 
     func misbehave() {
         if does(.goesAway) { goAway() }
@@ -195,7 +195,7 @@ final class WorldServerPeer: WorldPeer {
         fillKernel()
         if does(.talksNonsense) {
             chronicle.note("nonsense")
-            // An answer, or an end, of a stream that was not opened, since streams do not come to such numbers here.
+            // An answer or an end of a stream that was never opened; stream ids do not get this high here.
             let stream: UInt8 = chronicle.pick([2, 251])
             let frame: [UInt8] = chronicle.pick([
                 [0, 0, 1, 1, 5, 0x40, 0, 0, stream, 0x88], [0, 0, 4, 3, 0, 0x40, 0, 0, stream, 0, 0, 0, 7],
@@ -207,7 +207,7 @@ final class WorldServerPeer: WorldPeer {
         pass()
     }
 
-    /// With any last stream; what is above it was not processed, as it says.
+    /// Sends a GOAWAY with a random last stream id. Streams above it were not processed.
     private func goAway() {
         chronicle.note("GOAWAY")
         let last = chronicle.pick([

@@ -4,35 +4,35 @@ import TestSupport
 
 @testable import APNs
 
-/// One try of a notification, as the core handed it over and as the peer saw it. Its device token names it, so that no
-/// peer can take it for another one.
+/// One send of a notification, as seen by the core and by the peer. Its device token is unique, so no peer can confuse
+/// it with another one.
 final class WorldTry {
     let serial: UInt32
-    /// The notification's.
+    /// The notification's number.
     let number: UInt32
     let isSuspect: Bool
     let isBroadcast: Bool
     private let memory: UnsafeMutableRawBufferPointer
-    /// It was given to the transport, and at that time.
+    /// When the try was handed to the transport.
     var handedNs: Int64?
     private(set) var isCompleted = false
-    /// It was asked back at that time.
+    /// When the try was recalled.
     var recalledNs: Int64?
-    /// Where the peer saw it.
+    /// The connection on which the peer received it.
     var connection: WorldConnection?
-    /// The peer's program took it as to be delivered.
+    /// Whether the peer's program accepted it for delivery.
     var isDelivered = false
-    /// The peer said that it was not processed.
+    /// Whether the peer said that it was not processed.
     var isDenied = false
-    /// The peer answered, about this one alone.
+    /// The status that the peer answered for this try alone.
     var statusSaid: UInt16?
-    /// A gateway's: when its kernel had the frame.
+    /// When a gateway's kernel received the frame.
     var acknowledgedNs: Int64?
-    /// Silence accepted it.
+    /// Whether silence accepted it.
     var isPresumed = false
 
     private static let tokenBytes = 64
-    /// 0 is the fence's.
+    /// The token 0 belongs to the fence.
     private static let firstToken: UInt32 = 1
 
     init(serial: UInt32, number: UInt32, payloadBytes: Int, isSuspect: Bool, isBroadcast: Bool) {
@@ -62,18 +62,18 @@ final class WorldTry {
 
     var id: NotificationID { NotificationID(slot: NotificationSlot(number), generation: 3) }
 
-    /// It is completed: the bytes that were lent are another one's from now on.
+    /// Overwrites the borrowed bytes after the completion.
     func takeBack() {
         isCompleted = true
         memory.initializeMemory(as: UInt8.self, repeating: 0x21)
     }
 
-    /// The serial number in a token; `nil`: nobody's.
+    /// Returns the serial number in a token, or `nil` if it belongs to no try.
     static func serial(ofToken token: some Collection<UInt8>) -> UInt32? {
         UInt32(String(decoding: token, as: UTF8.self), radix: 16).map { $0 &- firstToken }
     }
 
-    /// As it was lent.
+    /// Whether the bytes are the try's payload.
     func isPayload(_ bytes: some Collection<UInt8>) -> Bool {
         bytes.count == memory.count - Self.tokenBytes && bytes.starts(with: String(serial).utf8)
             && bytes.dropFirst(String(serial).utf8.count).allSatisfy { $0 == 0x20 }

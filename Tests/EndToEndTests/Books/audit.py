@@ -1,7 +1,7 @@
-"""Compares three books: what was produced, what the server saw, what the topics contain. Never the worker's own
-counters.
+"""Compares three books: the produced requests, the requests at the server, and the records in the topics. The worker's
+own counters are not used.
 
-`Audit` reads nothing itself, so that `selftest` can show that each kind of fault is found.
+`Audit` reads no topics itself, so that `selftest` can show that it detects each kind of fault.
 """
 
 import json
@@ -11,12 +11,12 @@ from findings import Findings
 from records import BUNDLE, REASONS, apples_time, fingerprint, request_of
 
 OUTCOMES = {"accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"}
-# Of every result. The others are optional.
+# The members that every result has. Other members are optional.
 MEMBERS = {"outcome", "attempts", "in_doubt", "requested_at_ms", "settled_at_ms", "request"}
 
 
 class Result:
-    """The first result of a notification, and how many there are."""
+    """The first result of a notification, and the number of its results."""
 
     __slots__ = ("count", "token", "id", "outcome", "reason", "status", "attempts", "in_doubt", "unregistered_at")
 
@@ -33,11 +33,11 @@ class Result:
 
 
 class Audit(Findings):
-    """`crashed`: a worker was killed, so notifications may have been sent and their results written more than once; the
-    server may have accepted at most `repeatable` again. `doubtful`: the server cut connections, so notifications may be
-    in doubt, and those that say so may have been accepted again. `restarted`: workers were stopped in order, and the
-    next one does not know of answers that asked to send again. `lapsed`: a session was lost and its partitions came
-    back, so notifications may be in doubt, but each is sent once."""
+    """`crashed`: a worker was killed, so notifications may have been sent and their results written more than once. The
+    server may have accepted up to `repeatable` of them again. `doubtful`: the server cut connections, so notifications
+    may be in doubt, and those in doubt may have been accepted again. `restarted`: workers were stopped in order, and the
+    next worker does not know of earlier answers that required a resend. `lapsed`: a session was lost and its partitions
+    returned, so notifications may be in doubt, but each was sent once."""
 
     def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False, lapsed=False):
         super().__init__()
@@ -58,7 +58,7 @@ class Audit(Findings):
         self.moved = set()  # requests that went through a retry topic, where order is not kept
         self.order = {}  # (token, request partition) -> place of its last first send
 
-    # The producer's book.
+    # MARK: The producer's book
 
     def produced(self, line):
         place = f"{self.topic}/{line['p']}/{line['o']}"
@@ -71,10 +71,10 @@ class Audit(Findings):
         if len(line) > 3:  # more than n, p and o
             self.lines[place] = line
 
-    # The topics' book.
+    # MARK: The topics' book
 
     def retry(self, headers):
-        """Call it before `result`."""
+        """Records a retry record. Must be called before `result`."""
         self.moved.add((dict(headers or []).get("push-retry-request") or b"").decode())
 
     def result(self, key, headers, text):
@@ -94,7 +94,7 @@ class Audit(Findings):
         known = self.results.get(name)
         if known is not None:
             known.count += 1
-            known.in_doubt = max(known.in_doubt, value["in_doubt"])  # a repeat says that it is one
+            known.in_doubt = max(known.in_doubt, value["in_doubt"])  # a repeated send must be in doubt
             if not self.crashed:
                 self.found("more than one result", name)
             return
@@ -174,14 +174,14 @@ class Audit(Findings):
             if not ours.get("push-dlq-" + part):
                 self.found("dead letter without its " + part, place)
 
-    # The ends.
+    # MARK: The ends
 
     def lag(self, group, topic, count):
         if count:
             self.found("lag of the group", f"{group} on {topic}: {count}", count)
 
     def complete(self):
-        """After the topics were read: what is missing or repeated."""
+        """Finds missing and repeated results after the topics were read."""
         for name in self.expected.keys() - self.results.keys():
             self.found("LOST: no result", f"{name}: {self.expected[name]}")
         for place in self.dead:
@@ -200,7 +200,7 @@ class Audit(Findings):
             if not wanted[token] or (len(records) > wanted[token] and not self.crashed):
                 self.found("dead-token record of no 410", token)
 
-    # The server's book: apns-id -> (token, requests, accepted).
+    # MARK: The server's book: apns-id -> (token, requests, accepted).
 
     def server(self, seen):
         self.counts["requests the server saw"] = sum(requests for _, requests, _ in seen.values())
@@ -255,7 +255,7 @@ class Audit(Findings):
 
 
 def derived_place(text):
-    """Offset, index and partition of a derived apns-id: a UUIDv8 with 48, 14 and 20 bits of them, then a topic hash."""
+    """Returns (offset, index, partition) of a derived apns-id, a UUIDv8 with 48, 14 and 20 bits of them and a topic hash."""
     try:
         bits = int(text.replace("-", ""), 16)
     except (AttributeError, ValueError):

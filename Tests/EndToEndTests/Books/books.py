@@ -60,8 +60,8 @@ def produce(options):
 
 
 def watch(options):
-    """The server's book has no times, so it is read again and again: a notification that it contains before its time is
-    early. Those that came less than one look early are not found."""
+    """Reads the server's book, which has no times, repeatedly. A notification in it before its scheduled time is early.
+    Notifications that are early by less than one interval are not detected."""
     with open(options.book) as lines:
         waiting = {token: line["at"] for line in map(json.loads, lines) for token, _, _ in line["n"]}
     total, early = len(waiting), 0
@@ -84,7 +84,7 @@ def groups(options):
 
 
 def settle(options):
-    """Gives up when no lag changed and no retry record was written for a while."""
+    """Waits until the groups have no lag. Gives up if no lag changed and no retry record was written for a while."""
     last, moved = None, time.monotonic()
     while True:
         lags = [topics.lag(options.servers, *pair) for pair in groups(options)]
@@ -101,8 +101,8 @@ def settle(options):
 
 
 def midway(options):
-    """Waits until a fan-out of the book on one of the partitions is between a fifth and a half of its way, and sends
-    the process a signal. Results tell the progress, because a fan-out is sent in the order of its list."""
+    """Waits until between a fifth and a half of a large fan-out on one of the partitions is sent, then signals the
+    process. Results show the progress, because a fan-out is sent in the order of its list."""
     sizes = {}
     with open(options.book) as book:
         for line in map(json.loads, book):
@@ -237,7 +237,7 @@ def main():
     add("--partitions", type=int, nargs="+", help="midway: those that the process reads")
 
     options = parser.parse_args()
-    gc.disable()  # would take half of the time among millions of entries without cycles
+    gc.disable()  # garbage collection would take half of the time, for millions of entries without cycles
     topics.run(next(command for command in COMMANDS if command.__name__ == options.command), options)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the end-to-end tests do to topics, and no other tool can.
+"""Changes of topics for the end-to-end tests that no other tool can make.
 
     changes.py remake       SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deletes, creates and fills a topic within a moment,
                                                     with records stamped AGE seconds ago
@@ -36,7 +36,7 @@ def transactions(servers, topic, partition, count):
         for index in range(5):
             client.produce(topic, key=f"00{number * 5 + index:062x}".encode(), value=BODY, partition=int(partition))
         if number % 4 == 1:
-            # An abort drops what was not written yet.
+            # An abort drops records that were not written yet.
             client.flush(60)
             client.abort_transaction(60)
         else:

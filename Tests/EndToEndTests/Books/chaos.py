@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 """Chaos: a broker, the simulator, a producer and three workers, two of which are killed again and again (kill -9),
 while the broker is stopped, restarted, killed and out of disk space, the simulator is stopped and killed, connections
-are cut, closed and blackholed, and a fourth worker comes and goes; then the audit. One worker is never touched.
+are cut, closed and blackholed, and a fourth worker joins and leaves. Then the audit runs. One worker is never touched.
 
 One record in 10,000 is poison (`chaos_poison`). A request topic and the dead-token topic are deleted and recreated,
 rights are denied for a while, the broker is away for longer than the session, one app is limited and one is paused. Two
 apps use the binary protocol, whose gateway closes connections, shuts down, or reads slowly or nothing.
 
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
-    chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
-    chaos.py --minutes 5 --workers 1 --outage 15     a broker away for 15 s again and again, one worker: nothing twice
-    chaos.py --minutes 3 --only "broker killed,disk full"        kills, and between them these faults alone
+    chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs without kills and faults: no duplicates
+    chaos.py --minutes 5 --workers 1 --outage 15     repeated broker outages of 15 s with one worker: no duplicates
+    chaos.py --minutes 3 --only "broker killed,disk full"        kills, and only these faults between them
 
 The run consists of rounds, each of which begins with a kill -9 (with --calm: an orderly restart). Every second round
 has a fault that is over by its middle. All faults come once before one of them is repeated.
 
-Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
-and every repeat is marked; 1: findings.
+Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). The exit code is 0 if nothing was
+lost and every repeat is marked as in doubt, or 1 if there are findings.
 """
 
 import argparse
@@ -43,7 +43,7 @@ RETENTION = {"retention.ms": 300_000, "segment.ms": 60_000, "segment.bytes": 33_
 BESIDE = (3, {})
 DEAD_TOKENS = (PARTITIONS, {"cleanup.policy": "compact"})
 BACKLOG_SECONDS = 30  # a larger backlog holds the producer, so that retention does not overtake a worker
-GROWTH = 1.05  # of the untouched worker's memory from the second third of a long run to its last, at most
+GROWTH = 1.05  # the allowed growth of the untouched worker's memory from the second to the last third of a long run
 
 SHORT = ["goaways", "cuts", "resets", "latency", "streams", "odd answers", "simulator paused", "broker paused",
          "fourth worker"]
@@ -57,12 +57,12 @@ REQUESTS = {
     "unanswered": ("/faults?fault=no-answer@1000&fault=stall@3s", 3, "/faults?fault="),
     "streams": ("/faults?streams=1", 1, "/faults?streams=1000"),
     "blackhole": ("/now?fault=blackhole", 0, None),
-    # Slow connections would go on for minutes, so they are reset at the end.
+    # Slow connections would stay slow for minutes, so they are reset at the end.
     "odd answers": (
         "/faults?fault=out-of-order@EVERY*2&fault=split-frames@EVERY*3&fault=late-~100ms@EVERY*1&fault=streams-20@EVERY*9"
         "&fault=slow-frames@EVERY*11&fault=goaway-text@EVERY*13&fault=goaway-now:TooManyProviderTokenUpdates@EVERY*14"
         "&fault=ServiceUnavailable@EVERY*5&fault=empty-500@EVERY*6", 1, "/faults?fault="),
-    # Of connections from the next one on: those that are open end with the next bad token.
+    # These apply to new connections. Open connections end with the next bad token.
     "gateway closes": ("/faults?gateway=close@100", 5, "/faults?gateway="),
     "gateway shuts down": ("/faults?gateway=shutdown@1000", 5, "/faults?gateway="),
     "gateway errors late": ("/faults?gateway=error-delay=300ms", 8, "/faults?gateway="),
@@ -72,12 +72,12 @@ REQUESTS = {
 LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped", "simulator killed",
         "blackhole", "rolling restart", "unanswered", "fourth worker", "topic made anew", "dead-token topic made anew",
         "right denied", "app paused", *OUTAGES, *(kind for kind in REQUESTS if kind.startswith("gateway"))]
-# The gateway's kernel goes on meanwhile, and takes what the gateway may discard.
+# Meanwhile the gateway's kernel still accepts notifications that the gateway may discard.
 SILENT = ["gateway silent", "simulator paused", "simulator stopped"]
 
 
 class Schedule:
-    """Draws faults and whom to kill from a seed."""
+    """Selects faults and the worker to kill from a seed."""
 
     def __init__(self, options):
         self.random, self.details = random.Random(options.seed), random.Random(options.seed)
@@ -91,7 +91,7 @@ class Schedule:
         return bag.pop()
 
     def round(self, number):
-        """(whom to kill: 0 or 1, kind of fault)."""
+        """Returns the worker to kill (0 or 1) and the kind of fault."""
         victim = self.random.randrange(2)
         return victim, self.drawn(self.options.only or (CALM if self.options.calm else LONG if number % 2 else SHORT))
 
@@ -126,7 +126,7 @@ class Chaos:
         self.findings.append(text)
         self.say("FOUND " + text)
 
-    # Beginning and end.
+    # MARK: Beginning and end
 
     def set_up(self):
         options = self.options
@@ -166,7 +166,7 @@ class Chaos:
         self.say(f"seed {options.seed}, {options.rate}/s, {topics.version()}, in {self.folder}")
 
     def tell_load(self, order):
-        """Returns when the producer has done it."""
+        """Gives the producer an order, and returns when the producer has executed it."""
         self.load.tell(order)
         self.until(lambda: {"done": order} in self.load.answers, 60, f"the producer, told {order}")
         self.load.answers.clear()
@@ -177,7 +177,7 @@ class Chaos:
             raise RuntimeError("the broker does not start:\n" + self.broker.text()[-3000:])
 
     def finish(self):
-        """Everything settles, the workers stop in order, the books are compared."""
+        """Waits until everything is settled, stops the workers in order, and compares the books."""
         if not self.options.calm:
             self.simulator.post("/faults?fault=&latency=5ms..30ms&streams=1000&gateway=")
             self.broker.lift()
@@ -199,7 +199,7 @@ class Chaos:
         self.show(self.audit.answers[0])
 
     def lag(self):
-        """Records that are not committed, or None where the broker does not say."""
+        """Returns the number of uncommitted records, or None if the broker does not answer."""
         names = self.names
         try:
             return sum(topics.lag(names.servers, names.group, topic) for topic in (names.requests, names.beside) if topic
@@ -208,8 +208,8 @@ class Chaos:
             return None
 
     def memory(self):
-        """The untouched worker's memory in kilobytes. Calm moments are compared, after a third of the run, because a
-        backlog needs memory, and malloc keeps what the first one took."""
+        """Checks the memory of the worker that is never touched, in kilobytes. Only moments without a backlog are
+        compared, and only after a third of the run, because malloc keeps the memory of the first backlog."""
         steady = self.workers["steady"]
         end = steady.resident[-1][0]
         calm, last = steady.calm_resident(end / 3, end * 2 / 3), steady.calm_resident(end * 2 / 3, end + 1)
@@ -218,7 +218,7 @@ class Chaos:
         return f"peak {max(kilobytes for _, kilobytes in steady.resident)}, calm in the second third {calm}, in the last {last}"
 
     def show(self, answer):
-        """Prints everything; the findings of the audit become the run's."""
+        """Prints the summary, and adds the audit's findings to those of the run."""
         load = self.load.state
         said = Counter()
         for worker in self.workers.values():
@@ -239,10 +239,10 @@ class Chaos:
             "\n".join(self.findings) or "no findings",
             "THE BOOKS DO NOT AGREE" if self.findings else "the books agree", sep="\n", flush=True)
 
-    # While it runs.
+    # MARK: While it runs
 
     def tick(self):
-        """Is called several times a second, whatever else is done."""
+        """Does the regular work of a run. Called several times a second."""
         time.sleep(0.05)
         now = time.monotonic()
         if now - self.sampled < 1 or self.load is None:
@@ -255,7 +255,7 @@ class Chaos:
                 worker.sample(now - self.began)
             elif worker.process is not None and not self.is_ending and worker.process.returncode not in worker.endings:
                 if worker.process.returncode == 1 and "Static consumer fenced" in worker.text()[-500:]:
-                    # As documented: a broker that was away for longer than the session knew it under another id.
+                    # This is documented: after an outage longer than the session, the broker knew the member by another id.
                     self.counts["fenced"] += 1
                     self.say(f"{worker.name} was fenced, and ended; started again")
                 else:
@@ -282,7 +282,7 @@ class Chaos:
             self.tick()
 
     def until(self, is_done, seconds, what, pause=0.0):
-        """Raises when it takes longer; returns False where there is no word for it."""
+        """Waits until a condition holds. After the time limit, raises an error or, without a description, returns False."""
         deadline = time.monotonic() + seconds
         while not is_done():
             if time.monotonic() > deadline:
@@ -303,7 +303,7 @@ class Chaos:
         worker.start()
 
     def stop(self, worker):
-        """The worker must drain and exit 0."""
+        """Stops a worker, which must drain and exit with 0."""
         worker.endings = [0]
         worker.sample(self.seconds())
         try:
@@ -377,12 +377,12 @@ class Chaos:
         self.broker_restart(signal.SIGKILL)
 
     def broker_away(self):
-        """Longer than any session, and than a worker waits for a coordinator."""
+        """Makes the broker unavailable for longer than any session, and than a worker waits for a coordinator."""
         numbers = [signal.SIGTERM, signal.SIGKILL] if self.options.workers > 1 else [signal.SIGTERM]
         self.broker_restart(self.schedule.choice(numbers), self.options.outage)
 
     def disk_full(self):
-        """No file may grow, so that Kafka ends."""
+        """Limits the size of files, so that Kafka stops with an error."""
         resource.prlimit(self.broker.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         if not self.until(lambda: not self.broker.is_running, 15, None):
             self.found("the broker goes on without a place to write to")

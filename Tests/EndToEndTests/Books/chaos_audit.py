@@ -1,8 +1,8 @@
-"""The audit of a chaos run, a process of its own that reads the topics while they are written: `chaos_audit.py
-OPTIONS`, a JSON text with servers, topics, group, partitions, simulator, calm, once and withhold.
+"""The audit of a chaos run, a separate process that reads the topics while they are written: `chaos_audit.py OPTIONS`.
+The options are a JSON text with servers, topics, group, partitions, simulator, calm, once and withhold.
 
-Lines of JSON on its standard input: `{"do": "silent", …}` while the gateway reads nothing, and `{"do": "finish", …}` at
-the end. It prints how far it is twice a second, as a line of JSON.
+It reads orders as lines of JSON from its standard input: `{"do": "silent", …}` while the gateway does not read, and
+`{"do": "finish", …}` at the end. Twice a second it prints its progress as a line of JSON.
 """
 
 import http.client
@@ -58,7 +58,7 @@ class ChaosAudit:
                 self.gateways.result(value)
 
     def finish(self, order):
-        """Everything is settled, and the workers have ended."""
+        """Completes the audit after everything is settled and the workers have ended."""
         book, servers = self.book, self.options["servers"]
         ends = topics.ends(self.results.consumer, self.options["results"])
         deadline = time.monotonic() + 120
@@ -71,7 +71,7 @@ class ChaosAudit:
         letters = self.read_letters()
         requests = topics.ends(self.results.consumer, self.options["requests"])
         book.complete([requests[p] for p in sorted(requests)], load["acknowledged"])
-        # Records that a deleted topic held, or took while it was deleted, count too.
+        # Records of a deleted topic count too, including those written while it was being deleted.
         dead = order["dead_gone"] + topics.written(servers, self.options["unregistered"])
         unregistered = book.outcomes["unregistered"]
         if dead + order["dead_slack"] < unregistered:
@@ -89,7 +89,7 @@ class ChaosAudit:
             "gateways": self.gateways.summary(), "read errors of the audit": self.results.errors}})
 
     def read_letters(self):
-        """Notes the dead letters; returns the numbers of forged retry records among them."""
+        """Records the dead letters, and returns the numbers of the forged retry records among them."""
         numbers = set()
         for message in topics.read(self.options["servers"], self.options["dead_letters"]):
             names = {name: value for name, value in message.headers() or () if value is not None}
@@ -121,7 +121,7 @@ class ChaosAudit:
         self.totals = simulator.totals(self.options["simulator"])
         self.book.server(distinct)
 
-    # The parent.
+    # MARK: The parent
 
     def say(self, what):
         print(json.dumps(what), flush=True)

@@ -1,5 +1,5 @@
-"""The book of a chaos run's audit: a byte for each request record, so that it can go on for hours. It reads nothing
-itself."""
+"""The book of a chaos run's audit. It needs one byte per request record, so that runs of hours are possible. It reads
+no topics itself."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ANSWERED, DOUBTFUL, LETTER = 1, 2, 4
 
 @dataclass
 class Envelope:
-    """The results of one fan-out: a bit for each index."""
+    """The results of one fan-out, with a bit for each index."""
 
     size: int
     answered: int = 0
@@ -70,13 +70,13 @@ class ChaosBook(Findings):
             self.found("result other than expected", f"{place}: {outcome}")
 
     def beside_result(self, id, in_doubt):
-        """Of a request that is known by its apns-id."""
+        """Records the result of a request that is identified by its apns-id."""
         entry = self.beside.setdefault(id, [0, False])
         entry[0] += 1
         entry[1] |= in_doubt
 
     def letter(self, partition, offset, key):
-        """A dead letter of a record of the request topic."""
+        """Records a dead letter of a record of the request topic."""
         self.marks[partition].mark(offset, LETTER)
         self.poison["dead letter"] += 1
         if not is_poison(key):
@@ -92,7 +92,7 @@ class ChaosBook(Findings):
         offset)."""
         for partition, (end, (count, highest)) in enumerate(zip(ends, acknowledged)):
             marks = self.marks[partition]
-            # A record that was acknowledged late or never is a record too: the worker cannot know.
+            # A record that was acknowledged late or never counts too, because the worker cannot distinguish it.
             self.outside += end - count
             if highest >= end:
                 self.found("the broker lost what it acknowledged", f"partition {partition} ends at {end}")
@@ -116,14 +116,14 @@ class ChaosBook(Findings):
                 self.found("LOST: a forged retry record has neither result nor dead letter", number)
 
     def accepted_again(self, place, count, in_doubt):
-        """The server accepted a request more than once."""
+        """Records a request that the server accepted more than once."""
         if self.once or self.calm:
             self.found("sent twice", f"{place}: accepted {count} times")
         elif not in_doubt:
             self.found("accepted again, and no result says in_doubt", f"{place}: accepted {count} times")
 
     def server(self, distinct):
-        """`distinct`: how many notifications of the request topic the server accepted."""
+        """Compares the counts. `distinct` is the number of notifications of the request topic that the server accepted."""
         accepted = self.outcomes["accepted"]
         if distinct != accepted:
             self.found("the server accepted another number than the results say", f"{distinct}, not {accepted}",

@@ -1,12 +1,12 @@
-"""The producers of a chaos run, a process of its own: `chaos_load.py OPTIONS`, a JSON text.
+"""The producers of a chaos run, a separate process: `chaos_load.py OPTIONS`. The options are a JSON text.
 
 Most notifications are in payload form, a tenth in envelopes. One in `poison` records (0: none) is one of
 `chaos_poison`, and as many forged records go to the topic `retry`. Some notifications are for gateways of the binary
 protocol and, but in a run that `is_plain`, for the apps that are limited and paused. The topic `beside` is deleted and
 recreated during the run.
 
-Orders on its standard input: `hold`, `go`, `on` (the topic beside is new), `off` (it will be deleted), `stop`. It
-prints how far it is once a second as a line of JSON, and at its end writes a book of what Kafka acknowledged.
+It reads orders from its standard input: `hold`, `go`, `on` (the topic beside is new), `off` (it will be deleted),
+`stop`. Once a second it prints its progress as a line of JSON. At its end it writes a book of the acknowledged records.
 """
 
 import json
@@ -38,7 +38,7 @@ HEADERS = [("apns-push-type", b"alert"), ("apns-priority", b"5"), ("apns-collaps
 
 
 def token(source, size=0, prefix=""):
-    """64 hex digits; the last four are the size of its envelope, 0 outside of one."""
+    """Returns a token of 64 hex digits. The last four are the size of its envelope, or 0 without one."""
     return prefix + source.randbytes(30).hex()[len(prefix):] + "%04x" % size
 
 
@@ -47,7 +47,7 @@ def new_id(source):
 
 
 class Records:
-    """Draws (key, value, headers, notifications) from a seed. `apps`: name -> its share of the records."""
+    """Generates (key, value, headers, notifications) from a seed. `apps` maps a name to its share of the records."""
 
     def __init__(self, seed, apps):
         self.random = random.Random(seed)
@@ -89,7 +89,8 @@ class Records:
         return gateway.token(number, number % BAD_EVERY == BAD_EVERY - 1).encode()
 
     def again(self, record):
-        """For a record that may have been written or not: one that is known by its token alone gets another one."""
+        """Prepares a record for another write if it is unknown whether the first one succeeded. A record that is
+        identified by its token gets another token."""
         if record[0] is None or not gateway.is_one(record[0].decode()):
             return record
         return self.next_of_gateway(), *record[1:]
@@ -118,7 +119,7 @@ class Load:
     def client(self):
         self.producers += 1
         self.fatal = None
-        # With more requests in flight a killed broker brings librdkafka 2.0.2 to sequence errors that are fatal.
+        # With more requests in flight, a killed broker causes fatal sequence errors in librdkafka 2.0.2.
         return Producer({
             "bootstrap.servers": self.options["servers"], "acks": "all", "enable.idempotence": True, "linger.ms": 20,
             "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000,
@@ -170,7 +171,7 @@ class Load:
         self.poisons += 1
 
     def write_beside(self):
-        # An apns-id of its own, because offsets are repeated in a new topic.
+        # Each record has its own apns-id, because a new topic repeats offsets.
         id = new_id(self.random)
         self.try_to(self.beside_client, self.options["beside"], key=token(self.random).encode(),
                     value=b'{"aps":{"alert":"Beside"}}', headers=[("apns-id", id.encode()), ("push-app", b"shop")],
@@ -182,7 +183,7 @@ class Load:
         except (BufferError, KafkaException):
             pass
 
-    # Orders.
+    # MARK: Orders
 
     def listen(self):
         for line in sys.stdin:
@@ -267,14 +268,15 @@ class Load:
         return False
 
     def serve(self, call, seconds):
-        """`poll` and `flush` raise a fatal error too, in some versions of confluent-kafka."""
+        """Calls `poll` or `flush`. In some versions of confluent-kafka they raise fatal errors too."""
         try:
             call(seconds)
         except KafkaException as error:
             self.fatal = error
 
     def replace(self, old):
-        """After a fatal error, which librdkafka 2.0.2 has after some disconnects. Its records are written again."""
+        """Replaces the producer after a fatal error, as librdkafka 2.0.2 has after some disconnects. Its unacknowledged
+        records are written again."""
         old.purge()
         self.serve(old.flush, 5)
         return self.client()

@@ -1,5 +1,5 @@
-"""Records that a worker must survive, each of which once stopped, killed or flooded one. Each gets results or a dead
-letter, and is known as poison by its token, or by the first bytes of its key, which its dead letter keeps.
+"""Records of kinds that once stopped, killed or flooded a worker. Each must get results or a dead letter. Such a record
+is recognized by its token, or by the first bytes of its key, which its dead letter keeps.
 
 The last four hex digits of a token are the size of its envelope, as in `chaos_load`.
 """
@@ -90,12 +90,12 @@ def expires_soon(now_ms):
 
 
 def refused_stream(source, now_ms):
-    """Waits in the tiers until it expires."""
+    """A notification that waits in the tiers until it expires."""
     return token(source, 0, REFUSED), PAYLOAD, [APP, expires_soon(now_ms)], None
 
 
 def closed_gateway(source, now_ms):
-    """Is sent alone at last, until it expires."""
+    """A notification that is finally sent alone, until it expires."""
     return token(source, 0, CLOSED), PAYLOAD, [("push-app", b"kiosk"), expires_soon(now_ms)], None
 
 
@@ -103,7 +103,7 @@ KINDS = [control_topic, delete_bytes, same_token, bad_tokens, tombstone, not_jso
          numbers, many_headers, refused_stream, closed_gateway]
 
 
-# Headers of a retry record, and values at their limits.
+# Wrong headers of a retry record, with values at their limits.
 WRONG = [("push-retry-sends", 2_147_483_647), ("push-retry-in-doubt", 2_147_483_647),
          ("push-retry-attempt", 2_147_483_647), ("push-retry-due-ms", LARGEST), ("push-retry-first-ms", LARGEST),
          ("push-retry-due-ms", 999_999_999_999_999_999), ("push-retry-sends", -1)]

@@ -26,8 +26,8 @@ def die_with_parent():
 
 
 def claim_ports(count):
-    """Ports that belong to this process until it ends, as `Ports` of the Swift tests claims them: outside of the range
-    from which the kernel takes any, and named by a socket that ends with the process."""
+    """Claims ports for this process in the same way as `Ports` of the Swift tests. They are outside of the kernel's
+    ephemeral range, and each is reserved by a named socket that closes with the process."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
         least, most = map(int, limits.read().split())
     claimed = []
@@ -69,12 +69,12 @@ class Program:
         self.process.send_signal(number)
 
     def end(self, number, seconds=120):
-        """Signals it, and returns how it ended."""
+        """Signals the process, and returns its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
     def text(self, start=None):
-        """The output of the latest process."""
+        """Returns the output of the latest process."""
         with open(self.log, errors="replace") as log:
             log.seek(self.started if start is None else start)
             return log.read()
@@ -88,7 +88,7 @@ class Program:
 
 
 class Broker(Program):
-    """Workers use `protected`, where rights can be denied."""
+    """A broker. Workers use its listener `protected`, for which rights can be denied."""
 
     def __init__(self, home, folder):
         super().__init__("broker", folder)
@@ -113,7 +113,7 @@ class Broker(Program):
         finally:
             consumer.close()
 
-    # ACLs.
+    # MARK: ACLs
 
     def allow_everything(self):
         for resource in (["--topic", "*"], ["--group", "*"], ["--cluster"]):
@@ -140,7 +140,7 @@ class Simulator(Program):
         super().__init__("simulator", folder)
         self.port, control, self.gateway = claim_ports(3)
         self.control = f"http://127.0.0.1:{control}"
-        # Its book is a file, which outlives a kill -9.
+        # The simulator's book is a file, which survives a kill -9.
         self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", str(control),
                       "--gateway", str(self.gateway), "--directory", folder, "--book", f"{folder}/simulator.book",
                       "--latency", "5ms..30ms"]
@@ -167,12 +167,12 @@ class Worker(Program):
         self.instance = f", group_instance_id: {name}" if is_static else ""
         self.admin = claim_ports(1)[0]
         self.resident = []  # (time, kilobytes)
-        self.reported = self.reported_before = 0  # as lost to late errors of a gateway: by this process, and those before
-        self.endings = []  # expected of the latest process
+        self.reported = self.reported_before = 0  # losses to late errors of a gateway
+        self.endings = []  # the expected endings of the latest process
         self.write()
 
     def write(self, is_paused=False):
-        """Its configuration, which a running worker reloads."""
+        """Writes the worker's configuration, which a running worker reloads."""
         names = self.names
         token = "token: {key_file: AuthKey_SIMULATOR1.p8, key_id: SIMULATOR1, team_id: TEAM123456}"
         certificate = "certificate: {file: client.pem, key_file: client-key.pem}"
@@ -211,8 +211,8 @@ apps:
         return "partitions assigned" in self.text()
 
     def lost_at_most(self):
-        """What all its processes reported as lost to late errors of a gateway. A process that is killed takes its
-        metrics with it, except for what it logged since."""
+        """Returns the number of notifications that all processes of this worker reported as lost to late errors. The
+        metrics of a killed process are lost, but its log still shows later losses."""
         logged = sum(1 + int(count) for count in self.LATE.findall(self.text())) if self.process else 0
         return self.reported_before + max(self.reported, logged)
 
@@ -230,13 +230,13 @@ apps:
             pass  # it has just started or ended
 
     def calm_resident(self, begin, end):
-        """Kilobytes in the calmest fifth of a span of time, or None."""
+        """Returns the kilobytes in use at the lowest fifth of a time span, or None."""
         values = sorted(kilobytes for at, kilobytes in self.resident if begin <= at < end)
         return values[len(values) // 5] if values else None
 
 
 class Partner:
-    """A Python process of the run, with lines as orders and lines of JSON as answers."""
+    """A Python process of the run, which reads orders as lines and writes answers as lines of JSON."""
 
     def __init__(self, program, options, folder):
         with open(os.path.join(folder, program + ".err"), "wb") as errors:

@@ -1,7 +1,7 @@
-"""Every member and header of every record that the worker writes, compared word for word with the contract.
+"""Compares every member and header of every record that the worker writes with the contract.
 
-A few records of each kind are written, and everything that the worker makes of each is spelled out beside it. The rules
-come from the contract alone (README.md of the project), never from the worker's code.
+A few records of each kind are produced. Each has a complete description of the records that the worker must write. The
+rules come from the contract alone (README.md of the project), never from the worker's code.
 """
 
 import json
@@ -16,17 +16,17 @@ COPIED = TRACE + [("x-tenant", b"blue \xc3\xa4")]  # x-tenant is in results.copy
 IDS = "b6ee4bd0-56d8-4a23-a4c1-%012x"
 FUTURE = 4_000_000_000
 TOPIC = ("apns-topic", b"com.example.shop")  # two apps are configured: a request has to name one
-# The requested delay in ms; 15 minutes for all other reasons.
+# The requested delays in ms. All other reasons have 15 minutes.
 ASKED = {"TooManyRequests": 30_000}
-# Bytes of key and value that the reduced form of a dead letter keeps.
+# The number of bytes of key and value that the reduced form of a dead letter keeps.
 REDUCED_BYTES = 128
-# How much later than a decision its record may be written, on a busy machine.
+# The maximum delay between a decision and its record on a busy machine.
 SLACK_MS = 60_000
 
 
 @dataclass
 class Retry:
-    """One record of a tier: the reason, sends and doubts so far."""
+    """A retry record in a tier, with its reason and the counts of sends and doubts."""
 
     reason: str
     sends: int
@@ -98,7 +98,7 @@ class Maker:
 
     def add(self, name, prefix="00", outcome="accepted", headers=(), age=0, sent=None, key=None, is_alone=False,
             **ending):
-        """A payload-form record to a token of its own, with copied headers."""
+        """Adds a record in payload form for a new token, with copied headers."""
         token = self.token(prefix)
         if ending.get("topic", "") == "com.example.shop" or "topic" not in ending:
             headers = [TOPIC] + list(headers)
@@ -116,8 +116,8 @@ class Maker:
 
 
 def main_cases(tiers):
-    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 240s` and a second app,
-    annex."""
+    """The cases for a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 240s` and a second
+    app, annex."""
     make = Maker()
     id, collapse = make.id(), "game-7"
     everything = [
@@ -216,7 +216,7 @@ def main_cases(tiers):
 
 
 def other_cases(tiers):
-    """For a worker with `publish: failures, include_bad_tokens: true, in_doubt: abandon, apns_id: apple`."""
+    """The cases for a worker with `publish: failures, include_bad_tokens: true, in_doubt: abandon, apns_id: apple`."""
     make = Maker()
     make.add("accepted, only counted", is_published=False)
     make.add("bad token", "fa1740010", "rejected", status=400, reason="BadDeviceToken", dead_token=True, id="apple")
@@ -267,7 +267,7 @@ class Check:
             self.counts[ending.outcome] += 1
             self.ending(case, index, ending)
 
-    # Results and dead tokens.
+    # MARK: Results and dead tokens
 
     def ending(self, case, index, ending):
         topic, partition, offset, timestamp = case.place
@@ -295,7 +295,7 @@ class Check:
         if case.key and case.key != ending.token.encode():
             place["key"] = case.key.decode()
         is_sent = ending.attempts > 0 if ending.is_sent is None else ending.is_sent
-        # Any value of these three; only their presence is compared.
+        # These three may have any value. Only their presence is compared.
         any_text, sent, settled = value.get("detail"), value.get("sent_at_ms"), value.get("settled_at_ms")
         wanted = {
             "outcome": ending.outcome, "status": ending.status, "reason": ending.reason,
@@ -326,11 +326,12 @@ class Check:
             if not sent <= observed <= settled + SLACK_MS:
                 self.findings.append(f"{what}: observed at {observed}, settled at {settled}")
 
-    # Retries.
+    # MARK: Retries
 
     def is_held(self, ending, retry, what):
-        """Checks the record of a held notification: no attempt; the shortest tier or, for a device with too many, the
-        longest tier that is not longer than their turn takes (three times the shortest delay, at least 5 s)."""
+        """Checks the record of a deferred notification. It has no attempt and is in the shortest tier. If its device has
+        too many notifications, it is in the longest tier that is not longer than their turn (three times the shortest
+        delay, at least 5 s)."""
         tier, message = retry
         headers = dict(message.headers())
         if headers.get("push-retry-reason") != b"held":
@@ -343,8 +344,8 @@ class Check:
         return True
 
     def is_scheduled(self, case, ending, retry, what):
-        """Checks the record of a notification that waits for its time: no attempt, the longest tier that is over by
-        then or within the shortest delay after that, and the time in a header."""
+        """Checks the record of a scheduled notification. It has no attempt, a header with the time, and is in the
+        longest tier that ends by then or within the shortest delay after it."""
         tier, message = retry
         headers = dict(message.headers())
         if headers.get("push-retry-reason") != b"scheduled":
@@ -358,7 +359,7 @@ class Check:
         self.equal(f"{what}: scheduled, attempt", headers["push-retry-attempt"] + headers["push-retry-sends"], b"00")
         self.equal(f"{what}: scheduled, key and payload", (message.key(), message.value()), (
             ending.token.encode(), case.payload or case.value))
-        # The decision is older than the record, and the machine may be loaded.
+        # The decision was made before the record was written, and the machine may be busy.
         if due > min(at, message.timestamp()[1] + delay) or delay - shortest > left + SLACK_MS or (
                 longer and longer[0] - shortest <= left):
             self.findings.append(f"{what}: scheduled in {delay} ms, {left} ms before its time, due at {due}: {headers}")
@@ -405,7 +406,7 @@ class Check:
                 expected["push-retry-key"] = case.key
             self.equal(f"{label}: headers", headers, expected)
 
-    # Dead letters.
+    # MARK: Dead letters
 
     def dead_letter(self, case):
         self.counts["dead letters"] += 1
@@ -420,7 +421,7 @@ class Check:
         self.equal(f"{case.name}: detail ({detail.decode()})", len(detail) > 0, True)
         self.equal(f"{case.name}: key", message.key(), case.key)
         self.equal(f"{case.name}: value", message.value(), case.value[:REDUCED_BYTES] if is_cut else case.value)
-        # The reduced form leaves the record's own headers out.
+        # The reduced form omits the original record's headers.
         wanted = ([] if is_cut else case.headers) + [
             ("push-dlq-reason", case.dead.encode()), ("push-dlq-detail", detail), ("push-dlq-topic", topic.encode()),
             ("push-dlq-partition", b"%d" % partition), ("push-dlq-offset", b"%d" % offset),
@@ -431,7 +432,7 @@ class Check:
         self.equal(f"{case.name}: headers", message.headers(), wanted)
 
     def finish(self):
-        """The rest was made of no record."""
+        """Reports records that belong to no case."""
         for name in ("results", "dead_letters", "dead_tokens", "retries"):
             for place in getattr(self.evidence, name):
                 self.findings.append(f"{name} of nothing that was written: {place}")

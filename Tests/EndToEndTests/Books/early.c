@@ -1,4 +1,4 @@
-// Preloaded into a worker (LD_PRELOAD) by FaultyStartTests: a signal comes while libraries are still being initialized.
+// FaultyStartTests preload this library into a worker (LD_PRELOAD). It raises a signal while libraries are initialized.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

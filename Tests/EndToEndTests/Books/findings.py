@@ -1,4 +1,4 @@
-"""Findings of an audit, counted by kind, with some examples of each."""
+"""The findings of an audit, counted by kind, with some examples of each."""
 
 from collections import Counter, defaultdict
 
@@ -24,7 +24,7 @@ class Marks(bytearray):
     """A byte of flags for each number, so that a run of hours fits into memory."""
 
     def mark(self, number, flags):
-        """Adds flags, and returns those that were there."""
+        """Adds flags to a number, and returns its previous flags."""
         old = self.at(number)
         if number >= len(self):
             self.extend(bytes(number + 4_096 - len(self)))

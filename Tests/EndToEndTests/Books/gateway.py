@@ -1,7 +1,7 @@
 """Requests for a gateway of the binary protocol, and their audit.
 
-The protocol has no apns-id, so each notification has a device token of its own that contains its number, and the
-server's book is compared by it.
+The protocol has no apns-id, so each notification has a unique device token that contains its number. The server's book
+is compared by this token.
 """
 
 import json
@@ -17,7 +17,7 @@ RESULT, ACCEPTED, DOUBTFUL, PRESUMED, TAKEN, UNREAD = 1, 2, 4, 8, 16, 32
 
 
 def token(number, is_bad=False):
-    """64 hex digits. The last four are those of a token outside of an envelope (`chaos_load`)."""
+    """Returns a token of 64 hex digits. The last four are those of a token without an envelope (`chaos_load`)."""
     return ((BAD + "0" if is_bad else "") + MARK + "%016x" % number).ljust(60, "c") + "0000"
 
 
@@ -31,8 +31,8 @@ def number_of(token):
 
 
 class GatewayBook(Findings):
-    """`repeats`: what may be accepted again. `none`; `doubtful`: where a result says in_doubt; `crashed`: the same, and
-    results may be repeated. `calm`: nothing may be in doubt."""
+    """`repeats` is which notifications may be accepted again: `none`, `doubtful` (those whose result says in_doubt), or
+    `crashed` (the same, and results may be repeated). With `calm`, nothing may be in doubt."""
 
     def __init__(self, bad_every, repeats="crashed", calm=False):
         super().__init__()
@@ -64,7 +64,7 @@ class GatewayBook(Findings):
             self.found("gateway: result other than expected", value)
 
     def server(self, token, count):
-        """The server accepted a token `count` times."""
+        """Records that the server accepted a token `count` times."""
         if not is_one(token):
             return self.found("gateway: the server accepted an unknown token", token)
         number = number_of(token)
@@ -103,7 +103,7 @@ class GatewayBook(Findings):
 
 
 def records(options):
-    """The requests that `books.py produce --gateway` writes."""
+    """Yields the requests that `books.py produce --gateway` writes."""
     book = GatewayBook(options.bad_every)
     headers = [("push-app", options.app.encode())] if options.app else []
     for number in range(options.first, options.first + options.count):

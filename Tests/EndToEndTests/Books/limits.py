@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Records at the limits of what a producer can write, those of `chaos_poison` and odd times among them. Behind each, in the
-same partition, comes a good one, which must have its result soon.
+"""Records at the limits of what a producer can write, including those of `chaos_poison` and unusual times. Each is
+followed by a good record in the same partition, which must have its result soon.
 
     limits.py SERVERS REQUESTS RETRIES RESULTS
 
@@ -27,7 +27,7 @@ NEVER = 2**63 - 1
 
 def main(servers, requests, retries, results):
     tail = topics.Tail(servers, results)
-    # Every timestamp is allowed, as by default before Kafka 4.
+    # All timestamps are allowed, which was the default before Kafka 4.
     settings = {"message.timestamp.after.max.ms": str(NEVER), "message.timestamp.before.max.ms": str(NEVER),
                 "retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": servers})

@@ -1,5 +1,5 @@
-"""The worker's own numbers, compared with the topics and the server: for a run of one worker without a fault, whose
-books agree already."""
+"""Compares a worker's metrics with the topics and the server. For a run of one worker without faults, whose books
+already agree."""
 
 import json
 import re
@@ -16,7 +16,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def read(address):
-    """Metric -> {labels, as a sorted tuple of pairs: value}. Raises ValueError where it is not the text format."""
+    """Returns a dictionary: metric -> {labels, as a sorted tuple of pairs: value}. Raises ValueError for other formats."""
     with urllib.request.urlopen(address + "/metrics", timeout=60) as answer:
         if not answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"):
             raise ValueError("content type " + answer.headers["Content-Type"])
@@ -37,7 +37,7 @@ def read(address):
 
 
 def check(options):
-    """Whether every number is right. The page may be some 100 ms behind, so it is read again until it is."""
+    """Returns whether every number is right. The page may be about 100 ms old, so it is read again until it agrees."""
     deadline = time.monotonic() + topics.PATIENCE
     while True:
         lines = list(compare(options))
@@ -54,7 +54,7 @@ def compare(options):
     for message in topics.read(options.servers, options.results):
         value = json.loads(message.value())
         outcomes[value.get("app") or "", value["outcome"]] += 1
-        # A notification that was tried again had other answers before.
+        # A notification that was retried had other answers before.
         if value["outcome"] in ("rejected", "unregistered", "invalid") and value.get("reason"):
             reasons[value["reason"]] += 1
         doubts += value["in_doubt"]

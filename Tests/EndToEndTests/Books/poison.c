@@ -1,4 +1,4 @@
-// Preloaded into a worker (LD_PRELOAD) by CrashTests: it dies where a record holds POISON_WORD, which no product does.
+// CrashTests preload this library into a worker (LD_PRELOAD). It crashes the worker at a record with POISON_WORD.
 // POISON_AT: `read` (as the record is read), `send` (as its request is encoded, on the net thread), `dial` (at no record),
 // `broker` (on a thread of librdkafka's).
 // POISON_BY: `trap`, `segv`, `abort`, `stack` (which runs out), `kill` (as the OOM killer does)
@@ -46,7 +46,7 @@ static int is_poison(const void *bytes, size_t count) {
 int64_t rd_kafka_message_timestamp(const rd_kafka_message_t *message, rd_kafka_timestamp_type_t *type) {
     static int64_t (*real)(const rd_kafka_message_t *, rd_kafka_timestamp_type_t *);
     if (!real) real = dlsym(RTLD_NEXT, "rd_kafka_message_timestamp");
-    // A record is read headers first; one that is passed on unread is asked for its time before them, and again later.
+    // A record's headers are read first. A record that is not parsed is asked for its timestamp before them, and again later.
     if (is_poison(message->payload, message->len)) {
         if (with_headers == message && stamped != message) die_at("read");
         stamped = message;

@@ -1,6 +1,6 @@
-"""Request records and their expected outcomes: a stream of records, each with its line for the book.
+"""Generates request records, each with a line for the book that contains its expected outcomes.
 
-Everything is drawn from a seed, so one command line always writes the same records. The rules come from the contract
+Everything depends on a seed, so a command line always writes the same records. The rules come from the contract
 alone (README.md of the project), never from the worker's code.
 """
 
@@ -31,9 +31,9 @@ REASONS = {
 
 
 def read_prefixes(help_text):
-    """Reason -> the token prefix that provokes it always, from what `apns-worker simulate --help` prints.
+    """Returns the token prefix that always causes a reason, by reason, from the output of `apns-worker simulate --help`.
 
-    Raises ValueError where the table and Apple's page differ.
+    Raises ValueError if the table and Apple's page differ.
     """
     table = re.findall(r"^ *(fa17[0-9a-f]{4}) +(\d{3}) (\w+) *$", help_text, re.MULTILINE)
     prefixes = {reason: code + "0" for code, status, reason in table if REASONS.get(reason, (0,))[0] == int(status)}
@@ -48,7 +48,7 @@ FAULTS = ["no-answer", "reset-stream", "refuse-stream", "goaway", "goaway-twice"
 
 
 def read_faults(help_text):
-    """Name -> the prefix of a token whose first request meets that fault, from `apns-worker simulate --help`."""
+    """Returns the token prefixes whose first request causes a fault, by name, from `apns-worker simulate --help`."""
     table = dict((name, code) for code, name in re.findall(r"^ *(fa17[0-9a-f]{4}) +([a-z-]+): ", help_text, re.MULTILINE))
     if missing := set(FAULTS) - table.keys():
         raise ValueError("no token prefix for " + ", ".join(sorted(missing)))
@@ -56,17 +56,17 @@ def read_faults(help_text):
 
 
 def request_of(value):
-    """topic/partition/offset/index of the request that a result's value names."""
+    """Returns topic/partition/offset/index of the request that a result's value names."""
     request = value["request"]
     return f"{request['topic']}/{request['partition']}/{request['offset']}/{request['index']}"
 
 
 def apples_time(token):
-    """When the simulator says that a token died, in milliseconds; as `apns-worker simulate --help` has it."""
+    """Returns the time of a token's death according to the simulator, in milliseconds (`apns-worker simulate --help`)."""
     return 1_600_000_000_000 + int(token[-9:], 16)
 
 
-# Answers that cost a connection or stop a whole app for a while: a handful each, whatever the number of records.
+# Answers that end a connection or stop a whole app for a while. Each run has only a handful of them.
 DISTURBING = {
     reason
     for reason, (status, outcome) in REASONS.items()
@@ -76,7 +76,7 @@ DISTURBING = {
 
 @dataclass
 class Record:
-    """One record, and its line in the producer's book but for where Kafka put it."""
+    """A record and its line in the producer's book, without its partition and offset."""
 
     key: bytes | None
     value: bytes | None
@@ -87,7 +87,7 @@ class Record:
 
 
 def fingerprint(key, value, headers):
-    """Of what a dead letter must keep untouched; the worker's own `push-dlq-*` headers apart."""
+    """Returns a hash of the parts that a dead letter must keep unchanged, without the worker's own `push-dlq-*` headers."""
     text = repr((key, value, [(n, v) for n, v in headers or [] if not n.startswith("push-dlq-")]))
     return zlib.crc32(text.encode())
 
@@ -98,9 +98,9 @@ def payload(number, pad=0):
 
 
 class Generator:
-    """Draws `count` records in both forms; `prefixes` maps a reason to the token prefix the server answers it to.
-    `envelopes`: how many of the records are fan-outs, and to how many tokens; there are no others. They are among the
-    first, and keyed, so that they are spread over the partitions."""
+    """Generates `count` records in both forms. `prefixes` maps a reason to the token prefix that causes it. `envelopes`
+    is the number of large fan-outs and of their tokens. They are among the first records, and have keys, so that they
+    are spread over the partitions."""
 
     def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None, envelopes=(0, 0)):
         self.count = count
@@ -110,7 +110,7 @@ class Generator:
         self.malformed = 0 if plain else malformed
         self.fan_out = 0 if envelopes[0] else fan_out
         self.faults = faults or {}
-        # Devices that get many notifications, so that device queues have something to order.
+        # Devices that get many notifications, so that device queues are used.
         self.favourites = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(max(1, count // 200))]
         self.common = [r for r in REASONS if r in prefixes and r not in DISTURBING]
         self.specials = {}
@@ -121,7 +121,7 @@ class Generator:
             self.specials[number] = ("fan-out", envelopes[1])
 
     def place_specials(self):
-        """Rare kinds get fixed numbers at random places, so that every one of them is in every run."""
+        """Puts a fixed number of each rare kind at random places, so that every run contains all of them."""
         rare = []
         for reason in REASONS:
             if reason in self.prefixes:
@@ -158,7 +158,9 @@ class Generator:
             else:
                 yield self.single(number, self.notification())
 
-    # Tokens. A notification of the book: [token, outcome, reason or None].
+    # MARK: Tokens
+
+    # A notification in the book is [token, outcome, reason or None].
 
     def token(self):
         return "00" + "%062x" % self.random.getrandbits(248)
@@ -178,7 +180,7 @@ class Generator:
             return self.token_for("Unregistered")
         return self.token_for(self.random.choice(self.common))
 
-    # Forms.
+    # MARK: Forms
 
     def single(self, number, notification):
         token = notification[0]
@@ -241,8 +243,8 @@ class Generator:
         return Record(key, value, [], line)
 
 
-# Records whose notifications can be read but must not be sent: `invalid` (or `expired`), with the reason where the
-# contract names one; None: any.
+# Records whose notifications can be parsed but must not be sent. They are `invalid` (or `expired`), with the reason if
+# the contract names one, or None for any reason.
 
 
 def refused_header(reason, *headers, outcome="invalid"):
@@ -283,7 +285,7 @@ INVALID = [
     payload_too_large,
 ]
 
-# Records from which no notification can be read: key, value, headers.
+# Records from which no notification can be parsed: key, value, headers.
 
 DEAD = [
     lambda generator, number: (generator.token().encode(), None, []),
@@ -302,7 +304,7 @@ def too_many_tokens(generator, number):
 
 
 def apps(count, seed, number_of_apps):
-    """Plain notifications to the apps `shop`, `app1`, `app2` … in turn."""
+    """Generates plain notifications to the apps `shop`, `app1`, `app2` … in turn."""
     source = random.Random(seed)
     bundles = [BUNDLE] + ["com.example.app%d" % number for number in range(1, number_of_apps)]
     for number in range(count):
@@ -313,8 +315,8 @@ def apps(count, seed, number_of_apps):
 
 
 def scheduled(count, seed, seconds):
-    """Plain notifications in both forms, each to be sent at a time of its own within so many seconds; one envelope has
-    1,000 tokens. The book has the time as `at`."""
+    """Generates plain notifications in both forms, each scheduled at another time within this number of seconds. One
+    envelope has 1,000 tokens. The book contains the time as `at`."""
     source = random.Random(seed)
     forms = Generator(0, source.getrandbits(32), {}, plain=True)
     for number in range(count):

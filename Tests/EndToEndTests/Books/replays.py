@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Requests that fail and are replayed, written and read without the worker's code.
 
-    replays.py produce SERVERS TOPIC BOOK COUNT   writes so many notifications in all forms, one in ten for a token that is
-                                        rejected with BadCollapseId at first, some with BadPriority; prints how many of the
-                                        former there are
-    replays.py check SERVERS TOPIC BOOK TIMES   of these each was replayed so many times, as it was, where it was, and says
-                                        so; no other one was
-    replays.py sent CONTROL BOOK         what the simulator saw: these twice, others once
-    replays.py case SERVERS NAME         requests and results of each kind that decides; prints where they are
-    replays.py letters SERVERS NAME      dead letters of each kind; prints the offset of the large request
-    replays.py list SERVERS TOPIC        what a topic has, a line of JSON each
+    replays.py produce SERVERS TOPIC BOOK COUNT   writes COUNT notifications in all forms, one in ten for a token that is
+                                        rejected with BadCollapseId at first, some with BadPriority; prints the number
+                                        of the former
+    replays.py check SERVERS TOPIC BOOK TIMES   checks that each of those was replayed TIMES times, unchanged and in its
+                                        partition, with its place in a header, and that no other one was
+    replays.py sent CONTROL BOOK         checks that the simulator received those twice, and others once
+    replays.py case SERVERS NAME         writes requests and results of each kind, and prints their places
+    replays.py letters SERVERS NAME      writes dead letters of each kind, and prints the offset of the large request
+    replays.py list SERVERS TOPIC        prints the records of a topic, each as a line of JSON
 """
 
 import base64
@@ -32,7 +32,8 @@ def encoded(headers):
 
 
 def stream(count):
-    """Forms: the token as the key, a key beside it, envelopes of five. A line of the book: the record's replays."""
+    """Writes the requests in three forms: the token as the key, another key, and envelopes of five. Each line of the
+    book contains the expected replays of a record."""
     draw = random.Random(count)
 
     def token():
@@ -125,11 +126,11 @@ def sent(control, book):
     return end(faults, f"{sum(requests.values())} requests at the server")
 
 
-# Requests with results, and dead letters, without a worker, so that each case is there at once.
+# Requests with results and dead letters are written without a worker, so that all cases exist at once.
 
 
 def write(servers, topic, records):
-    """Returns partition, offset and timestamp of each record, by its line."""
+    """Writes records. Returns the partition, offset and timestamp of each record by its line."""
     places = {}
     topics.produce(servers, topic, records, lambda record, message: places.__setitem__(
         record.line, (message.partition(), message.offset(), message.timestamp()[1])))

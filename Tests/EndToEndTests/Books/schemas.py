@@ -4,12 +4,12 @@
     schemas.py --judge
 
 reads a line of JSON, {"schemas": {NAME: SCHEMA}, "asked": [[NAME, VALUE in base64], …]}, and prints a line with a
-character for each: 1 where the schema allows the value, 0 where not, - where Python reads no JSON of it, ! where draft
-7, which AsyncAPI has, says something else than draft 2020-12.
+character for each value: 1 if the schema allows it, 0 if not, - if it is not JSON for Python, ! if the result of draft
+7, which AsyncAPI uses, differs from that of draft 2020-12.
 
     schemas.py --against SCHEMA FILE
 
-checks a document against a schema of draft 7, and says what does not hold.
+checks a document against a schema of draft 7, and prints the violations.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Shows that the audits find each kind of fault: books that agree, altered in one way at a time."""
+"""Shows that the audits detect each kind of fault, by altering correct books in one way at a time."""
 
 import copy
 import json
@@ -91,7 +91,7 @@ def resend(books):
 
 
 def swap_order(books):
-    """Two results of one device and one partition change places."""
+    """Exchanges two results of one device in one partition."""
     places = {}
     for number, (key, _, value) in enumerate(books.results):
         device = (key, value["request"]["partition"])
@@ -111,7 +111,7 @@ def change(books, which, **members):
     books.of(which).update(members)
 
 
-# What is done to the books, and a word of the finding that it must lead to.
+# Each fault, the change that causes it, and words of the finding that must follow.
 FAULTS = [
     ("an accepted result is withheld", lambda b: withhold(b, "accepted"), "LOST: no result"),
     ("an invalid result is withheld", lambda b: withhold(b, "invalid"), "LOST: no result"),
@@ -149,12 +149,12 @@ FAULTS = [
 ]
 
 
-# The same after a lost session: marked requests may be sent once.
+# The same after a lost session, when requests may be in doubt but are sent once.
 LAPSED = [
     (lambda b: change(b, "accepted", attempts=2, in_doubt=1), None),
     (lambda b: (change(b, "accepted", attempts=2, in_doubt=1), resend(b)), "sent twice"),
 ]
-# The same after a kill, when one request may be repeated.
+# The same after a kill, after which one request may be repeated.
 CRASHED = [
     (lambda b: repeat(b, in_doubt=1), None), (lambda b: repeat(b, in_doubt=0), "no result says in_doubt"),
     (lambda b: (repeat(b, in_doubt=1), withhold(b, "rejected")), "LOST: no result"),
@@ -169,7 +169,7 @@ def repeat(books, in_doubt):
 
 
 class Gateway:
-    """1,000 notifications over the binary protocol, two of which are bad."""
+    """The books of 1,000 notifications over the binary protocol, two of which have bad tokens."""
 
     def __init__(self, repeats):
         self.book = gateway.GatewayBook(500, repeats)
@@ -190,7 +190,7 @@ class Gateway:
         return self.book.findings
 
 
-# What may be accepted again, what is done to the books, and a word of the finding (None: no finding).
+# Which notifications may be accepted again, the change, and words of the expected finding (None for no finding).
 OF_GATEWAY = [
     ("crashed", lambda s: (s.taken.pop(7), s.taken.pop(8), setattr(s, "lost_at_most", 2)), None),
     ("crashed", lambda s: (s.taken.pop(7), s.taken.pop(8), setattr(s, "lost_at_most", 1)), "LOST: more than"),
@@ -207,7 +207,7 @@ OF_GATEWAY = [
 
 
 def run():
-    """Prints what fails; returns whether nothing does."""
+    """Prints the failures, and returns whether there are none."""
     perfect = Books()
     lapsed, crashed = (False, None, False, False, True), (True, 1)
     cases = [(alter, word, ()) for _, alter, word in FAULTS] + [(lambda b: None, None, ())]

@@ -5,7 +5,7 @@ import urllib.request
 
 
 def rows(address, listing):
-    """Yields (apns-id, device token, count) of `received` or `accepted`."""
+    """Yields (apns-id, device token, count) for each entry of `received` or `accepted`."""
     with urllib.request.urlopen(f"{address}/{listing}", timeout=120) as lines:
         for line in lines:
             id, token, count = line.decode().split()
@@ -13,7 +13,7 @@ def rows(address, listing):
 
 
 def read(address):
-    """apns-id -> (token, requests, accepted)."""
+    """Returns a dictionary: apns-id -> (token, requests, accepted)."""
     seen = {}
     for place, listing in enumerate(("received", "accepted")):
         for id, token, count in rows(address, listing):
@@ -22,6 +22,6 @@ def read(address):
 
 
 def totals(address):
-    """Its counts, by name."""
+    """Returns the simulator's counts by name."""
     with urllib.request.urlopen(f"{address}/totals", timeout=60) as text:
         return json.load(text)

@@ -1,4 +1,4 @@
-"""Kafka, through Python's confluent-kafka: a client that shares no code with the worker."""
+"""Access to Kafka through Python's confluent-kafka, a client that shares no code with the worker."""
 
 import os
 import sys
@@ -10,19 +10,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 PATIENCE = 180  # seconds
-# Errors that pass: of a topic that was just created, or a broker that was just started.
+# Temporary errors of a topic that was just created, or of a broker that was just started.
 PASSING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_COORDINATOR,
            KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def run(action, *arguments):
-    """Runs a program's action, and ends the process: with 1 where it raises or returns False."""
+    """Runs a program's action, and exits with 0, or with 1 if it raises or returns False."""
     try:
         status = 1 if action(*arguments) is False else 0
     except (RuntimeError, ValueError, OSError, KafkaException) as error:
         print(f"{sys.argv[0]}: {error}", file=sys.stderr)
         status = 1
-    # confluent-kafka 1.7.0 releases None once too often for each null header, so Python would abort at its end.
+    # confluent-kafka 1.7.0 releases None once too often for each null header, so Python would abort when it exits.
     sys.stdout.flush()
     os._exit(status)
 
@@ -49,8 +49,8 @@ def wait_until(is_done, failure):
 
 
 def create(servers, topics):
-    """`topics`: name -> (partitions, configuration). Waits until each partition has a leader. Kafka refuses a topic while
-    it still deletes the old one of that name."""
+    """Creates topics, given as name -> (partitions, configuration), and waits until each partition has a leader. Retries,
+    because Kafka refuses a topic while it deletes an old one with the same name."""
     admin = AdminClient({"bootstrap.servers": servers})
     for name, (count, configuration) in topics.items():
         new = NewTopic(name, count, 1, config=configuration)
@@ -66,7 +66,7 @@ def create(servers, topics):
 
 
 def delete(servers, names):
-    """Waits until the broker lists none of them."""
+    """Deletes topics, and waits until the broker lists none of them."""
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.delete_topics(list(names), operation_timeout=60).values():
         future.result(PATIENCE)
@@ -75,11 +75,11 @@ def delete(servers, names):
 
 
 def produce(servers, topic, records, note=lambda record, message: None, rate=0):
-    """Writes records (key, value, headers, partition, timestamp) and, as Kafka acknowledges each, notes where it is.
+    """Writes records (key, value, headers, partition, timestamp), and calls a function with each acknowledged one.
 
-    Returns how many were acknowledged; raises when one was not, because a book would be wrong.
+    Returns the number of acknowledged records. Raises if one was not acknowledged, because a book would be wrong.
     """
-    # With more requests in flight a broker that refuses one (its topic was just created) may take the next, and
+    # With more requests in flight, a broker that refuses one (because its topic was just created) may accept the next.
     # librdkafka then reports the refused records as written.
     producer = Producer({
         "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
@@ -93,8 +93,8 @@ def produce(servers, topic, records, note=lambda record, message: None, rate=0):
     def delivered(record, error, message):
         nonlocal written, failure
         if error is not None or message.offset() is None or message.offset() < 0:
-            # librdkafka reports DUPLICATE_SEQUENCE_NUMBER as success without an offset; seen without the record in the
-            # log.
+            # librdkafka reports DUPLICATE_SEQUENCE_NUMBER as success without an offset, even if the record is not in
+            # the log.
             failure = failure or error or "acknowledged without an offset"
             return
         note(record, message)
@@ -139,13 +139,13 @@ def reader(servers, group="books"):
 
 
 def ends(consumer, topic):
-    """Partition -> the offset after its last record."""
+    """Returns the offset after the last record of each partition."""
     return {p: patiently(consumer.get_watermark_offsets, TopicPartition(topic, p), timeout=60)[1]
             for p in patiently(partitions, consumer, topic)}
 
 
 def written(servers, *names):
-    """How many records were ever written to the topics."""
+    """Returns the number of records that were ever written to the topics."""
     consumer = reader(servers)
     try:
         return sum(sum(ends(consumer, name).values()) for name in names)
@@ -172,7 +172,7 @@ class Tail:
             yield message
 
     def is_past(self, ends):
-        """Also behind transaction markers, which readers do not see."""
+        """Whether the end is reached, including transaction markers, which readers do not see."""
         place = {p.partition: p.offset for p in self.consumer.position([TopicPartition(self.topic, p) for p in ends])}
         return all(max(self.next[p], place[p]) >= end for p, end in ends.items())
 
@@ -195,12 +195,12 @@ def read(servers, topic):
 
 
 def lag(servers, group, topic):
-    """Records of the topic that the group has not committed."""
+    """Returns the number of records of the topic that the group has not committed."""
     consumer = reader(servers, group)
     try:
         places = [TopicPartition(topic, p) for p in patiently(partitions, consumer, topic)]
         total = 0
-        # The commits are read before the ends, so that the lag may be too large, never too small.
+        # The commits are read before the ends, so that the lag may be too large but never too small.
         for place in patiently(consumer.committed, places, timeout=60):
             first, end = patiently(consumer.get_watermark_offsets, place, timeout=60)
             total += end - (place.offset if place.offset >= 0 else first)

@@ -1,4 +1,4 @@
-// The system calls and C globals that Swift's Glibc module does not offer, or not safely.
+// System calls and C globals that Swift's Glibc module lacks or cannot use safely.
 #pragma once
 #include "crash.h"
 #include <signal.h>
@@ -7,44 +7,46 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-/// `environ`, which Swift 6 refuses as a mutable global.
+/// Returns `environ`, which Swift 6 rejects as a mutable global.
 char *const *linux_environment(void);
 
-/// "ECONNRESET" and the like; NULL for a number without a name.
+/// Returns a name such as "ECONNRESET", or NULL for an unknown number.
 const char *linux_error_name(int code);
 
-/// "SEGV" and the like; NULL for a number that is no signal.
+/// Returns a name such as "SEGV", or NULL for a number that is not a signal.
 const char *linux_signal_name(int signal);
 
-/// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
+/// Sets the calling thread's name as shown by `top -H`, truncated to 15 bytes.
 void linux_name_thread(const char *name);
 
-/// malloc for a process that frees large buffers between many small ones; before the first thread is started.
+/// Configures malloc for a process that frees large buffers between many small ones. Call it before the first thread is
+/// started.
 ///
-/// There are at most `heaps` heaps (mallopt(3), M_ARENA_MAX), because each keeps what its busiest moment needed. There are
-/// no fastbins (M_MXFAST), because glibc joins all of them whenever 64 KB are freed, as librdkafka does with each fetch.
-/// Blocks of up to 2 MiB come from the heap, because mapping and unmapping each fetch buffer costs more.
+/// The number of heaps is limited to `heaps` (mallopt(3), M_ARENA_MAX), because each heap keeps the memory of its peak
+/// use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them whenever 64 KB are freed, which
+/// librdkafka does with each fetch. Blocks of up to 2 MiB come from the heap, because mapping and unmapping each fetch
+/// buffer costs more.
 void linux_tune_malloc(int heaps);
 
-/// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right. Returns the
-/// limit that is in force then, or INT64_MAX if there is none or it is unknown.
+/// Raises the soft limit of open descriptors to the hard limit (setrlimit(2), RLIMIT_NOFILE), which needs no privilege.
+/// Returns the resulting limit, or INT64_MAX if there is none or it is unknown.
 int64_t linux_raise_descriptor_limit(void);
 
-/// From now on `linux_open_to_read` refuses, on the calling thread, what is no regular file (1), or takes any again (0).
+/// Makes `linux_open_to_read` on the calling thread refuse non-regular files (1) or accept all files again (0).
 void linux_read_regular_files_only(int only);
 
-/// From now on `listener`, unless it is NULL, is told on the calling thread which file is read next, before the system is
-/// asked for it.
+/// Sets the calling thread's listener, or removes it with NULL. It is called with the path of each file before the file
+/// is opened.
 void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
 
-/// Tells the calling thread's listener, if there is one, that this file is read next.
+/// Calls the calling thread's listener, if there is one, with the path of the file that is read next.
 void linux_tell_path(const char *path);
 
-/// open(2) to read, with O_CLOEXEC; -1 with errno on failure. Opening a pipe waits for a writer, and reading one for what it
-/// writes: where the calling thread takes regular files only, -2 says that it is none, and nothing is waited for. Symbolic
-/// links are followed. A network file system that does not answer is waited for all the same; `linux_tell_paths` says by
-/// whom.
+/// Opens a file for reading with O_CLOEXEC. Returns -1 with errno on failure. Opening a pipe waits for a writer, and
+/// reading it waits for data. If the calling thread accepts regular files only, the result for other files is -2,
+/// without a wait. Symbolic links are followed. A network file system that does not answer can still block the call.
+/// The listener of `linux_tell_paths` then knows the path.
 int linux_open_to_read(const char *path);
 
-/// memfd_create(2) with MFD_CLOEXEC, which Swift's Glibc module lacks.
+/// Calls memfd_create(2) with MFD_CLOEXEC. Swift's Glibc module lacks this function.
 int linux_memory_file(const char *name);

@@ -1,9 +1,9 @@
-// The page of memory that a worker shares with its supervisor: which record each thread is working on, and where earlier
-// workers died.
+// The page of memory that a worker shares with its supervisor. It contains the record that each thread is working on,
+// and the records at which earlier workers died.
 #pragma once
 #include <stdint.h>
 
-/// A record's position. `topic` is a number from `crash_topic`; 0 means no record.
+/// A record's position. `topic` is a number from `crash_topic`, or 0 for no record.
 struct crash_place {
     int64_t offset;
     int32_t partition;
@@ -13,7 +13,7 @@ struct crash_place {
 enum {
     /// The threads that work on records: the core (0) and the net thread (1).
     CRASH_THREADS = 2,
-    /// How many deaths are remembered. The oldest are overwritten.
+    /// The number of stored deaths. The oldest ones are overwritten.
     CRASH_DEATH_LIMIT = 64,
     CRASH_TOPIC_LIMIT = 1024,
 };
@@ -24,58 +24,58 @@ struct crash_death {
     struct crash_place places[CRASH_THREADS];
 } __attribute__((swift_name("CrashDeath")));
 
-/// The calling thread's entry in the shared page, or NULL for a thread that has none and a process without a supervisor.
+/// The calling thread's entry in the shared page, or NULL if the thread has none or there is no supervisor.
 extern _Thread_local struct crash_place *crash_current __attribute__((tls_model("initial-exec")));
 
-/// Notes that the calling thread now works on this record.
+/// Records that the calling thread now works on this record.
 static inline void crash_at(const struct crash_place *place) {
     struct crash_place *current = crash_current;
     if (!current) return;
     *current = *place;
-    // The compiler must not move the store behind the work that may end the process.
+    // The compiler must not move this store after the work that may crash the process.
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/// Notes that the calling thread no longer works on a single record.
+/// Records that the calling thread works on no record.
 static inline void crash_nowhere(void) {
     struct crash_place *current = crash_current;
     if (current) current->topic = 0;
 }
 
-/// Gives the calling thread an entry in the shared page: 0 for the core, 1 for the net thread.
+/// Assigns an entry in the shared page to the calling thread: 0 for the core thread, 1 for the net thread.
 void crash_enter_thread(int thread);
 
-/// Returns the number of a topic's name, which stays the same for all workers of one supervisor. Returns 0 without a
-/// supervisor, and once `CRASH_TOPIC_LIMIT` other names were asked for: deaths at such a topic have no known record.
+/// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
+/// and after `CRASH_TOPIC_LIMIT` other topics. Deaths at such a topic are stored without their record.
 int32_t crash_topic(const void *bytes, int32_t count);
 
-/// Returns the name of a topic by its number, or NULL for 0.
+/// Returns the name of a topic, or NULL for 0.
 const char *crash_topic_name(int32_t topic);
 
-// Supervisor
+// MARK: Supervisor
 
-/// Makes the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
+/// Creates the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
 int crash_page_make(void);
 
-/// Adds a death to the page, at the records that the dead worker's threads were working on.
+/// Stores a death with the records that the dead worker's threads were working on.
 void crash_add_death(int signal);
 
 /// Whether the worker asked to run without a supervisor.
 int crash_is_alone(void);
 
-// Worker
+// MARK: Worker
 
-/// Maps the page of the supervisor behind `descriptor`, and asks the kernel to kill this process when the supervisor dies.
-/// Returns 0, or -1 when the descriptor is no such page or the supervisor is dead already.
+/// Maps the supervisor's page from `descriptor`, and makes the kernel kill this process when the supervisor dies.
+/// Returns 0, or -1 if the descriptor is not such a page or the supervisor is already dead.
 int crash_page_adopt(int descriptor);
 
-/// Asks the supervisor to step aside once this process has exited.
+/// Requests that the next worker runs without a supervisor. Call it before this process exits.
 void crash_run_alone(void);
 
-/// How many workers died under this supervisor; 0 without one.
+/// Returns the number of workers that died under this supervisor, or 0 without one.
 int64_t crash_death_count(void);
 
-/// The death with this number, counted from 0. Only the last `CRASH_DEATH_LIMIT` are there.
+/// Returns a death by its number, counted from 0. Only the last `CRASH_DEATH_LIMIT` are stored.
 struct crash_death crash_death(int64_t number);
 
 /// Removes the records of a partition from all deaths, because other records now have their offsets.
