@@ -153,6 +153,21 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
+        func `Nothing in a topic that the worker has just created is in doubt`() throws {
+            let scene = try Scene("created", partitions: 1)
+            scene.configuration.requests = "\(scene.name).created"
+            scene.configuration.kafka = "create_topics: {partitions: 8, replication_factor: 1}"
+            try scene.configure()
+            try scene.command("check").expect(1, scene.configuration.requests)
+            let worker = try scene.startWorker()
+            for number in 0..<4 {
+                let sent = try scene.command("send -t \(token("0\(number)")) -a Hi --format json").expect(0).objects()
+                #expect(sent.first?["in_doubt"] as? Int == 0, "\(sent)")
+            }
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python))
         func `Send reports a paused app`() throws {
             let scene = try Scene("paused", partitions: 1)
             scene.configuration.admin = "127.0.0.1:\(Ports.claim())"

@@ -104,7 +104,7 @@ final class SimulatedWorld {
             "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
             "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
             "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",
-            "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
+            "retention", "strange commit", "recognised by the topic's id", "log changed", "overtaken by retention",
             "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
             "slow answer", "sent on", "gateway: error", "gateway: discarded", "gateway: presumed", "scheduled",

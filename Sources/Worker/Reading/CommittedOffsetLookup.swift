@@ -26,6 +26,10 @@ struct CommittedOffsetLookup {
     private var logStarts: [TopicPartition: Int64] = [:]
     private var logEnds: [TopicPartition: Int64] = [:]
 
+    /// Whether a partition without a committed offset has a log whose end is unknown, as with a topic that was just
+    /// created. Without the end, its records would be treated as if an earlier worker might have sent them.
+    var hasUnknownNewLog: Bool { committed.contains { $0.offset == nil && logEnds[$0.partition] == nil } }
+
     static let timeoutMs: Int32 = 1_000
 
     /// Queries the brokers, and waits up to a second for each answer. Topic ids and log offsets may stay unknown.

@@ -16,6 +16,8 @@ struct Revocation {
 
 extension GroupReader {
     private static let lookupPauseNs: Int64 = 500_000_000
+    /// How long the reader waits for the leaders of new partitions. A created topic has them within a second.
+    private static let newPartitionsNs: Int64 = 10_000_000_000
     private static let unreadablePauseNs: Int64 = 5_000_000_000
 
     /// Whether the member is leaving or has left its group.
@@ -73,23 +75,28 @@ extension GroupReader {
             fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were unassigned")
             return
         }
-        lookup = (isLeaving ? [] : assigned, now.ns)
+        lookup = (isLeaving ? [] : assigned, now.ns, now.ns + Self.newPartitionsNs)
         // With eager assignment, unreadable partitions that are not in the new assignment belong to other members.
         if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
     /// Looks up the offsets of assigned partitions, and begins to read them.
     func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        guard let (assigned, retryNs) = lookup, retryNs <= now.ns else { return }
+        guard let (assigned, retryNs, newPartitionsUntilNs) = lookup, retryNs <= now.ns else { return }
         do throws(KafkaError) {
-            try begin(try CommittedOffsetLookup(assigned, consumer), &machine, now)
+            let answers = try CommittedOffsetLookup(assigned, consumer)
+            if answers.hasUnknownNewLog, now.ns < newPartitionsUntilNs {
+                lookup?.retryNs = now.ns + Self.lookupPauseNs
+                return
+            }
+            try begin(answers, &machine, now)
             lookup = nil
         } catch {
             logger.warning(
                 .kafka, "offsets of assigned partitions unknown, retrying", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
             // The lookup may have taken seconds, so `now` is outdated.
-            lookup = (assigned, LoopTime.read().monotonicNs + Self.lookupPauseNs)
+            lookup?.retryNs = LoopTime.read().monotonicNs + Self.lookupPauseNs
         }
     }
 

@@ -49,7 +49,7 @@ final class GroupReader {
     /// The time of the next check of `suspects` (monotonic).
     var nextLogCheckNs: Int64 = 0
     /// Assigned partitions whose start offsets are still unknown, and the time of the next lookup (monotonic).
-    var lookup: (partitions: [TopicPartition], retryNs: Int64)?
+    var lookup: (partitions: [TopicPartition], retryNs: Int64, newPartitionsUntilNs: Int64)?
     /// Assigned partitions that are not read because their committed offsets are unknown, and the time of the next
     /// lookup.
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
