@@ -126,6 +126,8 @@ extension DeliveryMachine {
         let isExpired =
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
+        // An invalid request is not in doubt, because the previous owner rejected it too.
+        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
         // A request with such a late time is probably a mistake. A retry record was already accepted by a worker.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
@@ -145,8 +147,6 @@ extension DeliveryMachine {
         case .failure(let reason, let detail):
             request.refuse(reason, detail)
         }
-        // An invalid request is not in doubt, because the previous owner rejected it too.
-        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
         store.makeBody(
             of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
             app: app, firstApp: firstApp, defaultTopic: defaultTopic)

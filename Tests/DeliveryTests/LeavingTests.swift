@@ -197,7 +197,7 @@ struct LeavingTests {
         let (rig, partition) = Self.busy()
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: false)
-        #expect("\(rig.receive(partition, 4, "x"))" == "unassigned")
+        #expect("\(rig.receive(partition, 4, "x"))" == "ignored")
         expect(rig.machine.room(for: partition), is: 0)
         #expect(rig.answer("a").send() == [])
         rig.settle()

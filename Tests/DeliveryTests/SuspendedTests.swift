@@ -44,7 +44,7 @@ struct SuspendedTests {
         let (rig, lost, committed) = Self.lost()
         expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         #expect(rig.send() == [])
-        #expect("\(rig.receive(lost, 4, "x"))" == "unassigned")
+        #expect("\(rig.receive(lost, 4, "x"))" == "ignored")
         let back = Self.assign(rig, committed, logEnd: 4)
         #expect(back != lost)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))

@@ -110,7 +110,7 @@ extension SimulatedWorld {
             let record = logs[log].records[place]
             var receipt = receive(record, assignment.id, worker, &machine)
             // The topic's id has changed.
-            if record.offset < assignment.position, assignment.life != logs[log].life {
+            if case .ignored = receipt, record.offset < assignment.position, assignment.life != logs[log].life {
                 note("recognised by the topic's id")
                 beginAnew(log, &assignment, worker, &machine)
                 receipt = receive(record, assignment.id, worker, &machine)

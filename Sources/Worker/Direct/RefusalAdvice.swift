@@ -55,7 +55,7 @@ package enum RefusalAdvice {
         case .payloadEmpty: "the payload is empty; an alert needs at least {\"aps\":{\"alert\":\"Hi\"}}"
         case .payloadTooLarge:
             app.binary.map { binary in
-                "a payload may have \(binary.payloadLimit) bytes (binary.payload_limit); if the gateway itself "
+                "a payload may have at most \(binary.payloadLimit) bytes (binary.payload_limit); if the gateway itself "
                     + "refused a shorter one, lower the limit (256 before iOS 8)"
             } ?? "a payload may have at most 4,096 bytes, or 5,120 for voip and broadcasts"
         case .badRequestPayload:
