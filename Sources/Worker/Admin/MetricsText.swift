@@ -108,7 +108,8 @@ struct MetricsText {
         let none = WorkerSnapshot.App(name: "", environment: .production)
         let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
-            "notifications_total", "Settled notifications by outcome. The app label is empty if no app matched.",
+            "notifications_total",
+            "Notifications by outcome, before Kafka acknowledges the result. The app label is empty if no app matched.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
@@ -123,8 +124,8 @@ struct MetricsText {
             }
         }
         perApp(
-            "in_doubt_total", "Sends whose result stayed unknown, including sends of crashed workers.", of: all,
-            \.counters.inDoubt)
+            "in_doubt_total", "Sends without an answer, and notifications that a previous worker may have sent.",
+            of: all, \.counters.inDoubt)
     }
 
     private mutating func writeSending() {
