@@ -67,7 +67,8 @@ import Testing
             RefusalAdvice.text(Reason(rawValue: word), status: status, topic: "t", of: app) ?? ""
         }
         #expect(
-            text("PayloadTooLarge", 7).contains("may have at most 256 bytes") && !text("PayloadTooLarge", 7).contains("4,096"))
+            text("PayloadTooLarge", 7).contains("may have at most 256 bytes")
+                && !text("PayloadTooLarge", 7).contains("4,096"))
         #expect(text("MissingDeviceToken", 2).contains("no broadcasts"))
         #expect(text("MissingTopic", 3).contains("certificate"))
         #expect(text("InvalidTokenSize", 5).contains("64 hex digits"))
