@@ -145,6 +145,10 @@ package enum KafkaLibrary {
     /// Otherwise it sleeps until it is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
+    /// Whether the library can log in to Kafka 4 with SCRAM. Older versions send a wrong nonce
+    /// (<https://github.com/confluentinc/librdkafka/pull/4895>).
+    package static var hasCorrectSCRAM: Bool { version >= 0x0206_01ff }
+
     /// Whether the headers declare the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 

@@ -20,6 +20,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let inconsistent = KafkaCode(RD_KAFKA_RESP_ERR__INCONSISTENT)
     package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
     package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
+    package static let authentication = KafkaCode(RD_KAFKA_RESP_ERR__AUTHENTICATION)
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)

@@ -13,6 +13,14 @@ import Testing
 
 /// The problems that a worker reports, and the log lines about them.
 struct ProblemTests {
+    @Test func `A refused login names the login, and SCRAM where this librdkafka cannot use it`() {
+        let refused = KafkaError(.authentication, "SASL authentication error with mechanism SCRAM-SHA-512")
+        #expect(Advice.connecting(refused, isSCRAMCorrect: true).hasPrefix("check sasl.mechanism"))
+        #expect(Advice.connecting(refused, isSCRAMCorrect: false).contains("2.6.1"))
+        #expect(Advice.connecting(KafkaError(.authentication, "PLAIN"), isSCRAMCorrect: false).hasPrefix("check sasl."))
+        #expect(Advice.connecting(KafkaError(.transport, "refused")).hasPrefix("check kafka.bootstrap_servers"))
+    }
+
     private static let second: Int64 = 1_000_000_000
 
     private func update(

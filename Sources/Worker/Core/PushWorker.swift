@@ -145,11 +145,10 @@ package final class PushWorker: @unchecked Sendable {
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd)
-            case .unreachable(let reason):
+            case .unreachable(let reason, let advice):
                 problem = Problem(
                     .kafka, .kafkaUnreachable,
-                    "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
-                    "check kafka.bootstrap_servers, the brokers and the network")
+                    "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)", advice)
             case .uncreated(let lines):
                 problem = Problem(
                     .kafka, .topicsMissing, lines.joined(separator: "; "),

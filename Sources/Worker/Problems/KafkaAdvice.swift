@@ -2,6 +2,15 @@ internal import Delivery
 internal import Kafka
 
 enum Advice {
+    /// Returns the advice for an error that prevents all communication with the brokers.
+    static func connecting(_ error: KafkaError, isSCRAMCorrect: Bool = KafkaLibrary.hasCorrectSCRAM) -> String {
+        guard error.code == .authentication else { return "check kafka.bootstrap_servers, the brokers and the network" }
+        let login = "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
+        guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return login }
+        return "librdkafka before 2.6.1 cannot log in to Kafka 4 with SCRAM: use PLAIN over TLS or a newer librdkafka; "
+            + "with an older Kafka, \(login)"
+    }
+
     static func writing(_ topic: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"

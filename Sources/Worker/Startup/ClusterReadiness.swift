@@ -11,7 +11,7 @@ package struct ClusterReadiness {
     private let topics: Topics
     private let check: TopicCheck
     /// The last reason why no broker answered. It is stored because librdkafka reports it only once.
-    private var lastReason: String?
+    private var lastError: KafkaError?
     /// Whether to create missing topics if `kafka.create_topics` is set, instead of only asking the brokers whether
     /// they could be created.
     private let makesTopics: Bool
@@ -39,7 +39,7 @@ package struct ClusterReadiness {
         case ready(
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, denied: [String], warnings: [String],
             toBeMade: [String])
-        case unreachable(String)
+        case unreachable(String, advice: String)
         /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
         case uncreated([String])
     }
@@ -52,8 +52,8 @@ package struct ClusterReadiness {
         do throws(KafkaError) {
             found = try topics.all(timeoutMs: timeoutMs)
         } catch {
-            for case .error(let error) in topics.events() { lastReason = error.text }
-            return .unreachable(lastReason ?? "\(error)")
+            for case .error(let error) in topics.events() { lastError = error }
+            return .unreachable(lastError?.text ?? "\(error)", advice: Advice.connecting(lastError ?? error))
         }
         // A topic that was just created may not be known to all brokers yet.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
@@ -72,11 +72,13 @@ package struct ClusterReadiness {
                     found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
                     // A broker may learn of the controller's new topics with a delay.
                     guard check.missing(in: found).isEmpty else {
-                        return .unreachable("the newly created topics are not visible yet")
+                        return .unreachable(
+                            "the newly created topics are not visible yet",
+                            advice: "if this lasts, allow Describe on them to the worker's user")
                     }
                 }
             } catch {
-                guard !makesTopics else { return .unreachable("\(error)") }
+                guard !makesTopics else { return .unreachable("\(error)", advice: Advice.connecting(error)) }
                 doubts = ["unknown whether the brokers would create the missing topics: \(error)"]
             }
             if !makesTopics { toBeMade = new.map(\.name) }
@@ -98,7 +100,8 @@ package struct ClusterReadiness {
         do throws(KafkaError) {
             startingAtEnd = try partitionsWithoutStart(of: readable, found, timeoutMs: timeoutMs)
         } catch {
-            return .unreachable("the offsets of group \(configuration.kafka.groupID): \(error)")
+            let group = configuration.kafka.groupID
+            return .unreachable("the offsets of group \(group): \(error)", advice: Advice.group(group, error.code))
         }
         if configuration.delivery.start == .fail, !startingAtEnd.isEmpty {
             let names = Set(startingAtEnd.map(\.topic)).sorted().joined(separator: ", ")
@@ -145,6 +148,7 @@ package struct ClusterReadiness {
             case nil: nil
             case .group?:
                 "group \(group) may not be used: allow Read on the group (kafka.group_id) to the worker's user"
+            case .topics? where topics.isEmpty: nil
             case .topics(let names)?:
                 "group \(group) may not read \(Denial.naming(names)): allow Read on it to the worker's user"
             }
