@@ -35,7 +35,7 @@ package final class FileWatch {
         self.files = files.map { File(path: $0.path, hash: $0.hash) }
         self.onChange = onChange
         self.intervalNs = intervalNs
-        alarm = Alarm(loop: loop) { [weak self] in self?.look() }
+        alarm = Alarm(loop: loop) { [weak self] in self?.check() }
         alarm?.set(afterNs: intervalNs)
     }
 
@@ -47,7 +47,7 @@ package final class FileWatch {
     }
 
     /// Compares the files now, or within a second if they are already being read.
-    package func look() {
+    package func check() {
         let files = files
         let hasBegun = reading.begin({ files.map { Self.hash($0.path) } }) { [weak self] in
             self?.compare($0, with: files)

@@ -50,7 +50,7 @@ extension Loop {
         let gate = DispatchSemaphore(value: 0)
         let hasBegun = reading.begin({ gate.wait() }, then: {})
         #expect(hasBegun)
-        scene.watch([("key", "none")], reading: reading, intervalNs: 1_000_000).look()
+        scene.watch([("key", "none")], reading: reading, intervalNs: 1_000_000).check()
         for _ in 0..<3 { loop.runOnce(timeoutNs: 5_000_000) }
         #expect(scene.changes.isEmpty)
         gate.signal()

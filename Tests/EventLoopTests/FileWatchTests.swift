@@ -39,7 +39,7 @@ final class WatchScene {
 
     /// Looks, and waits until that is over.
     func look() {
-        watch.look()
+        watch.check()
         loop.turn(while: watch.reading)
     }
 }
@@ -65,7 +65,7 @@ final class WatchScene {
         let scene = try WatchScene()
         try scene.write("one")
         let watch = scene.watch([("key", nil)])
-        watch.look()
+        watch.check()
         scene.remember("two")
         scene.loop.turn(while: watch.reading)
         #expect(scene.changes.isEmpty)

@@ -93,7 +93,7 @@ struct AdminPagesTests {
 
     @Test func `Records left in removed retry topics are shown`() {
         var snapshot = snapshot(.running)
-        snapshot.leftTiers = [("apns.retry.old", 7)]
+        snapshot.removedRetryTopics = [("apns.retry.old", 7)]
         #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
     }
 

@@ -56,9 +56,9 @@ struct BrokerHealthTests {
             ([broker(silentMs: 9_000), coordinator(inFlight: 1, silentMs: 9_000)], false, .unknown),
             ([broker(silentMs: 9_000), coordinator(inFlight: 1, silentMs: 9_000)], true, .silent),
             ([broker(silentMs: 9_000), coordinator()], true, .answered),
-        ] as [([ClientStatistics.Broker], Bool, BrokerHealth.Reach)])
+        ] as [([ClientStatistics.Broker], Bool, BrokerHealth.Reachability)])
     func `Brokers are silent while they owe an answer`(
-        brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reach
+        brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reachability
     ) {
         var health = BrokerHealth()
         health.take(ClientStatistics(brokers: brokers, isSteady: isSteady))

@@ -11,7 +11,7 @@ import Testing
 extension PushWorker {
     /// Looks for files that changed, and waits until they are read.
     fileprivate func look() {
-        files.look()
+        files.checkCredentials()
         finishReading()
     }
 
@@ -202,7 +202,7 @@ extension PushWorker {
         // A watch of other files goes on meanwhile.
         let identity = worker.apps[0].tokenIdentity
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        worker.files.look()
+        worker.files.checkCredentials()
         while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
         // Asked for twice while it hangs: only what the file holds after counts.

@@ -69,7 +69,7 @@ struct ProblemTests {
             apps.rows[0].standing.connections.open = 1
             let now = DeliveryTime(ns: 0, wallMs: endsMs - days * day)
             let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
-            health.look(apps, [DeliveryCounters.App(tiers: 0)], log, now)
+            health.update(apps, [DeliveryCounters.App(tiers: 0)], log, now)
             return health.problems(apps, deadTokens: "t", now).map(\.kind) == [.expiring]
         }
         for (days, warnings, isProblem) in [
@@ -161,7 +161,7 @@ struct ProblemTests {
             counters.outcomes[Outcome.expired.index] += expired
             counters.outcomes[Outcome.accepted.index] += accepted
             let now = DeliveryTime(ns: seconds * 1_000_000_000, wallMs: 0)
-            health.look(apps, [counters], EventLog(logger: Logger(sink: MemorySink()), names: ["shop"]), now)
+            health.update(apps, [counters], EventLog(logger: Logger(sink: MemorySink()), names: ["shop"]), now)
             return health.problems(apps, deadTokens: "t", now).first { $0.kind == .expired }?.text
         }
         #expect(expired(seconds: 0, 500, accepted: 0) == nil, "before it was first looked at")

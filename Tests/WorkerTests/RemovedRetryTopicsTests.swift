@@ -53,7 +53,7 @@ import Testing
         func look() {
             told.existing = nil
             while told.existing == nil {
-                if !removed.isAsking { removed.look() }
+                if !removed.isAsking { removed.search() }
                 loop.runOnce(timeoutNs: 50_000_000)
             }
         }

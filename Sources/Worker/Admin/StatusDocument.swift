@@ -43,7 +43,7 @@ struct StatusDocument: ~Copyable {
         json.member("unacknowledged_records", snapshot.unacknowledged)
         for (name, counts) in [
             ("too_large_for_topic", snapshot.tooLarge), ("rejected_by_topic", snapshot.rejected),
-            ("left_retry_topics", snapshot.leftTiers),
+            ("left_retry_topics", snapshot.removedRetryTopics),
         ] {
             list(name, counts) { json, count in
                 json.member("topic", count.topic)

@@ -64,7 +64,7 @@ extension WorkerSnapshot {
             // An unavailable topic may contain records, so the lag of its role is unknown.
             if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
-        leftTiers = parts.removedRetryTopics.topics.map { topic in
+        removedRetryTopics = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
             return (topic, Int(clamping: lag))
         }

@@ -69,7 +69,7 @@ struct WorkerSnapshot: Sendable {
     var tooLarge: TopicCounts = []
     var rejected: TopicCounts = []
     /// The records in this worker's partitions of retry topics that were removed from the configuration.
-    var leftTiers: TopicCounts = []
+    var removedRetryTopics: TopicCounts = []
 
     /// Whether all consumer groups have received their first assignment, which may be empty.
     var isReady = false

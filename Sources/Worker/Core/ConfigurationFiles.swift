@@ -82,7 +82,7 @@ final class ConfigurationFiles {
             refusedFiles = [:]
             watch()
             // The contents of a file may have changed under the same name.
-            look()
+            checkCredentials()
             logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
         }
     }
@@ -109,7 +109,7 @@ final class ConfigurationFiles {
         }
     }
 
-    func look() { credentialWatch?.look() }
+    func checkCredentials() { credentialWatch?.check() }
 
     /// Reads the credential of the next app with a changed file, unless a read is under way. Call it once a second as
     /// well, in case a thread could not be started before.

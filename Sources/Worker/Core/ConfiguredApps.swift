@@ -52,7 +52,7 @@ struct ConfiguredApps {
         }
     }
 
-    mutating func show(_ told: FeedbackThread.Told) {
+    mutating func show(_ told: FeedbackThread.StandingUpdate) {
         rows[told.app].feedback = told.standing
         // A read may have been under way when the app was removed.
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }

@@ -155,7 +155,7 @@ package final class PushWorker: @unchecked Sendable {
                     "correct kafka.create_topics, or create the topics yourself")
             }
             loop.runOnce(timeoutNs: 500_000_000)
-            health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
+            health.update(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
             postSnapshot(now)
             logger.writeLeftOut()
         }
@@ -180,7 +180,7 @@ package final class PushWorker: @unchecked Sendable {
         let condemned = board.newest.crashes.condemned
         for reader in readers {
             reader.context.condemned = condemned
-            reader.onAssignment = { [unowned removed] in removed.look() }
+            reader.onAssignment = { [unowned removed] in removed.search() }
         }
         // The transports start a thread, so they are created after everything else that can fail.
         let transports = try AppTransports(
@@ -196,7 +196,7 @@ package final class PushWorker: @unchecked Sendable {
         parts = WorkerParts(
             readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
             alarm: Alarm(loop: loop) {})
-        removed.look()
+        removed.search()
         files.watch()
         readFeedback()
         health.startedNs = loop.now.monotonicNs
@@ -249,7 +249,7 @@ package final class PushWorker: @unchecked Sendable {
         if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
-            health.look(
+            health.update(
                 shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps, others: files.faults(),
                 eventLog, now)
             postSnapshot(now)
@@ -394,7 +394,7 @@ package final class PushWorker: @unchecked Sendable {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
         if feedback == nil, wanted.contains(where: { $0.intervalNs > 0 }) {
-            let standings = Mailbox<FeedbackThread.Told>(loop: loop, capacity: 4_096) { [unowned self] batch in
+            let standings = Mailbox<FeedbackThread.StandingUpdate>(loop: loop, capacity: 4_096) { [unowned self] batch in
                 for told in batch { apps.show(told) }
             }
             do throws(SystemError) {

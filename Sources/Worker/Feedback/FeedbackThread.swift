@@ -11,12 +11,12 @@ internal import Synchronization
 /// state, or the thread that has joined it.
 final class FeedbackThread: @unchecked Sendable {
     /// An app's index and the state of its feedback reads, posted to the core thread.
-    typealias Told = (app: Int, standing: FeedbackStanding)
+    typealias StandingUpdate = (app: Int, standing: FeedbackStanding)
 
     private let cluster: ClusterSettings
     private let topic: String
     private let logger: Logger
-    private let standings: Mailbox<Told>
+    private let standings: Mailbox<StandingUpdate>
     private let thread: LoopThread
     private let isOver = Atomic(false)
 
@@ -28,7 +28,7 @@ final class FeedbackThread: @unchecked Sendable {
     private var isFinishing = false
 
     init(
-        _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
+        _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<StandingUpdate>
     ) throws(SystemError) {
         self.cluster = cluster
         self.topic = topic
@@ -43,7 +43,7 @@ final class FeedbackThread: @unchecked Sendable {
             self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
             plan.set(self.apps.mapValues(\.intervalNs), nowNs: thread.loop.now.monotonicNs)
             makeReader()
-            look()
+            runDueReads()
         }
     }
 
@@ -53,7 +53,7 @@ final class FeedbackThread: @unchecked Sendable {
             isFinishing = true
             plan.set([:], nowNs: 0)
             reader?.hurry()
-            look()
+            runDueReads()
         }
     }
 
@@ -79,7 +79,7 @@ final class FeedbackThread: @unchecked Sendable {
             let reader = try FeedbackReader(cluster, topic: topic, loop: thread.loop, logger: logger)
             reader.onEnd = { [unowned self] in ended($0, $1) }
             self.reader = reader
-            alarm = Alarm(loop: thread.loop) { [unowned self] in look() }
+            alarm = Alarm(loop: thread.loop) { [unowned self] in runDueReads() }
         } catch {
             logger.error(
                 .apns, "feedback reader not started",
@@ -87,7 +87,7 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    private func look() {
+    private func runDueReads() {
         if isFinishing, reader?.count ?? 0 == 0 { isOver.store(true, ordering: .releasing) }
         guard let reader else { return }
         let nowNs = thread.loop.now.monotonicNs
@@ -117,7 +117,7 @@ final class FeedbackThread: @unchecked Sendable {
         current[app.index]?.count(outcome.kind)
         current[app.index]?.failure = outcome.failure
         plan.ended(app.index, isComplete: outcome.kind == .complete, nowNs: thread.loop.now.monotonicNs)
-        thread.loop.schedule(afterNs: 0) { [weak self] in self?.look() }
+        thread.loop.schedule(afterNs: 0) { [weak self] in self?.runDueReads() }
     }
 }
 

@@ -32,11 +32,11 @@ struct AppHealth {
 
     /// Records how long apps have had no usable connection and which apps' requests mostly expire, and logs a warning
     /// of certificates whose last 30 days have begun.
-    mutating func look(
+    mutating func update(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
         for (index, row) in apps.rows.enumerated() {
-            expiries[index, default: ExpiryWatch()].look(counters[index].outcomes, nowNs: now.ns)
+            expiries[index, default: ExpiryWatch()].update(counters[index].outcomes, nowNs: now.ns)
             let standing = row.standing
             let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
             disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
@@ -192,7 +192,7 @@ struct ExpiryWatch {
     private static let least = 20
 
     /// - Parameter outcomes: the number of the app's concluded notifications, by `Outcome.index`.
-    mutating func look(_ outcomes: [Int], nowNs: Int64) {
+    mutating func update(_ outcomes: [Int], nowNs: Int64) {
         if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
         guard nowNs - startNs >= Self.spanNs else { return }
         let ended = outcomes.reduce(0, &+) &- start.reduce(0, &+)

@@ -2,7 +2,7 @@ internal import Kafka
 
 /// The brokers' health according to the statistics of one Kafka client. A value type without a clock or I/O.
 struct BrokerHealth: Equatable {
-    enum Reach: Equatable {
+    enum Reachability: Equatable {
         /// There are no statistics yet, or no broker has received a request recently.
         case unknown
         case answered
@@ -16,7 +16,7 @@ struct BrokerHealth: Equatable {
         case unreachable
     }
 
-    private(set) var reach = Reach.unknown
+    private(set) var reach = Reachability.unknown
     /// The brokers that do not answer, by name, except for the connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
     /// Whether the group's coordinator is unknown, or does not answer.

@@ -18,13 +18,13 @@ struct WorkerHealth {
     /// Checks all parts, and logs problems that begin, that still last, and that are over.
     ///
     /// - Parameter parts: `nil` while the worker starts or stops.
-    mutating func look(
+    mutating func update(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps,
         _ counters: [DeliveryCounters.App], others: [Problem], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
         var found = others
         if let parts {
-            apps.look(configured, counters, eventLog, now)
+            apps.update(configured, counters, eventLog, now)
             found =
                 kafkaProblems(parts, configuration, now)
                 + apps.problems(configured, deadTokens: configuration.unregistered.topic, now) + others

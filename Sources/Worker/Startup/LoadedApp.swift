@@ -211,13 +211,13 @@ extension AppSettings {
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
             && verifiesHost == other.verifiesHost
-            && indexesAuthorization == other.indexesAuthorization && binary?.ofGateway == other.binary?.ofGateway
+            && indexesAuthorization == other.indexesAuthorization && binary?.withoutFeedback == other.binary?.withoutFeedback
     }
 }
 
 extension BinarySettings {
     /// The settings that connections to the gateway depend on, which are all except `feedback`.
-    fileprivate var ofGateway: Self {
+    fileprivate var withoutFeedback: Self {
         var settings = self
         settings.feedback = nil
         return settings

@@ -43,7 +43,7 @@ final class RemovedRetryTopics {
     }
 
     /// Begins a query of the brokers. If one is running, another one follows it.
-    func look() {
+    func search() {
         guard !isAsking else {
             mustAskAgain = true
             return
@@ -55,19 +55,19 @@ final class RemovedRetryTopics {
         let thread = try? startThread("topics") {
             answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster) })
         }
-        guard let thread else { return lookLater() }
+        guard let thread else { return searchLater() }
         pthread_detach(thread)
         isAsking = true
     }
 
-    private func lookLater() { loop.schedule(afterNs: Self.retryNs) { [weak self] in self?.look() } }
+    private func searchLater() { loop.schedule(afterNs: Self.retryNs) { [weak self] in self?.search() } }
 
     private func take(_ answer: Result<Answer, KafkaError>) {
         isAsking = false
         defer {
             if mustAskAgain {
                 mustAskAgain = false
-                look()
+                search()
             }
         }
         switch answer {
@@ -78,7 +78,7 @@ final class RemovedRetryTopics {
             logger.warning(
                 .kafka, "lookup of removed retry topics failed, retrying",
                 ["error": .text(error.text), "advice": "allow Describe on all topics and on the group"])
-            lookLater()
+            searchLater()
         }
     }
 
