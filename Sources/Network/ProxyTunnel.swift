@@ -88,9 +88,9 @@ package final class ProxyTunnel {
             return "does not speak HTTP"
         }
         if (200...299).contains(status) { return nil }
-        let status = printable(words[1...].joined(separator: " "))
+        let statusLine = printable(words[1...].joined(separator: " "))
         let advice = advice(status, target, hasCredentials: hasCredentials).map { " (\($0))" } ?? ""
-        return "refused to connect to \(target.text): \(status)\(advice)"
+        return "refused to connect to \(target.text): \(statusLine)\(advice)"
     }
 
     /// Returns the meaning of a rejection, as used by tinyproxy and squid.

@@ -394,7 +394,8 @@ package final class PushWorker: @unchecked Sendable {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
         if feedback == nil, wanted.contains(where: { $0.intervalNs > 0 }) {
-            let standings = Mailbox<FeedbackThread.StandingUpdate>(loop: loop, capacity: 4_096) { [unowned self] batch in
+            let standings = Mailbox<FeedbackThread.StandingUpdate>(loop: loop, capacity: 4_096) {
+                [unowned self] batch in
                 for told in batch { apps.show(told) }
             }
             do throws(SystemError) {

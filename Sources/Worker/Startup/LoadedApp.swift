@@ -211,7 +211,8 @@ extension AppSettings {
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
             && verifiesHost == other.verifiesHost
-            && indexesAuthorization == other.indexesAuthorization && binary?.withoutFeedback == other.binary?.withoutFeedback
+            && indexesAuthorization == other.indexesAuthorization
+            && binary?.withoutFeedback == other.binary?.withoutFeedback
     }
 }
 
