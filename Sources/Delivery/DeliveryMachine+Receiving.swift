@@ -94,6 +94,7 @@ extension DeliveryMachine {
         let isList: Bool
         switch request.target {
         case .none:
+            // `count` is 1, so the record counts as admitted.
             store[record].cursor.index = 1
             return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
@@ -170,6 +171,7 @@ extension DeliveryMachine {
             (0..<OffsetLimit.highest).contains(offset),
             let (record, _) = ledger.receive(partition, offset, in: &store)
         else { return }
+        // `count` is 1, so the record counts as admitted, without a notification.
         store[record].cursor.index = 1
         ledger.finish(record, in: &store)
     }

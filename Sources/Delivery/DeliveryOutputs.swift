@@ -11,7 +11,8 @@ package enum Receipt {
     /// The record is unreadable, and `letterRoom` is too small for its dead letter. It was not received. Pass it again
     /// later.
     case noLetterRoom
-    /// A retry record that is not due yet. It was not received. Seek back to it at `untilMs` (wall clock).
+    /// A retry record that is not due yet. It was not received. Leave it at the head of its queue, and pass it again at
+    /// `untilMs` (wall clock).
     case notDue(untilMs: Int64)
     /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above those that
     /// were received or committed (librdkafka has read it again), or its assignment has ended or is draining.

@@ -24,7 +24,7 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
 private let simulateTable = OptionTable<SimulatorOptions>(
     command: "apns-worker simulate", usage: ["[OPTIONS]"],
     about: [
-        "Runs an APNs server for tests. It speaks TLS and HTTP/2, checks what Apple checks, answers as Apple does, and injects faults on demand. It prints the host, port and tls.ca_file to set for an app of the worker's configuration.",
+        "Runs an APNs server for tests. It speaks TLS and HTTP/2, checks what Apple checks, answers as Apple does, and injects faults on demand. It prints an app to paste under apps: in the worker's configuration.",
         "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
@@ -78,7 +78,8 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Add this host name or address to the certificate. Repeat the option for more."),
         .init(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
-            "Also accept provider tokens of this key (.p8, or the public key in PEM). Repeat the option for more."),
+            "Also accept provider tokens of this key (.p8, or the public key in PEM), with any team id. Repeat the option for more."
+        ),
         .init("any-token", nil, "Accept every request without checking its provider token.") {
             $0.wantsProviderToken = false
         },

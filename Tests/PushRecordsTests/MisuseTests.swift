@@ -79,6 +79,8 @@ import Testing
         let channel = "dHN0LXNyY2gtY2hubA=="
         let now = UnixTime(secondsSinceEpoch: 1_790_000_000)
         let value: [UInt8] = []
+        let resultValue: [UInt8] = []
+        let deadValue: [UInt8] = []
 
         """
 

@@ -2,8 +2,9 @@
 /// so that the next owner knows after a crash which records may have been sent.
 ///
 /// It stays ahead of the highest record handed out by the offsets of about four commit intervals: at least as many
-/// records as contain `minimum` notifications on average, and at most `maximum` offsets, because a gap in the offsets
-/// would inflate the number. A commit may contain a lower horizon than the one before, which then applies immediately.
+/// records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is needed because
+/// `pace` counts offsets, so a large gap between two records would look like a high rate. A commit may contain a lower
+/// horizon than the one before, which then applies immediately.
 package struct SendHorizon: Equatable {
     package static let maximum: Int64 = 100_000
 

@@ -49,7 +49,7 @@ struct TailOptions {
         .init("config", "c", value: "FILE", to: \.file, "Read the brokers and the topic from this configuration file."),
         .init(
             "bootstrap-servers", value: "LIST", to: \.servers,
-            "Connect to these brokers (a comma-separated list of host:port), instead of --config."),
+            "Connect to these brokers (a comma-separated list of host:port) without SASL and TLS, instead of --config."),
         .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the configuration's."),
         .init(
             "format", value: "NAME", choice: \.format,
