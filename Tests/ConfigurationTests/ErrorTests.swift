@@ -152,7 +152,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             retry: {tiers: {30s: a, 15m: a}}
                 6:30: retry.tiers.15m: the topic a is already used as retry.tiers.30s
             retry: {tiers: {30s: apns.retry.15m}}
-                6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s
+                6:22: retry.tiers.30s: the topic's name ends in 15m, but its tier is 30s
             retry: {max_attempts: 0}
                 6:23: retry.max_attempts: expected a whole number from 1 to 100, found "0"
             drain: {shutdown: 1ms}

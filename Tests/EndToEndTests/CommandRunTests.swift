@@ -160,6 +160,7 @@ extension EndToEnd {
             try scene.configure()
             try scene.command("check").expect(1, scene.configuration.requests)
             let worker = try scene.startWorker()
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
             for number in 0..<4 {
                 let sent = try scene.command("send -t \(token("0\(number)")) -a Hi --format json").expect(0).objects()
                 #expect(sent.first?["in_doubt"] as? Int == 0, "\(sent)")
@@ -280,7 +281,7 @@ extension EndToEnd {
 
             // The command waits for more records than there are.
             try scene.command("tail dead-letters --from beginning -n 2 --deadline 2s --format text").expect(
-                1, " not-json \(scene.configuration.requests)/", "1 of 2 records came before the deadline")
+                1, " not-json \(scene.configuration.requests)/", "1 of 2 records arrived before the deadline")
             try Scene.worker("tail results --bootstrap-servers \(scene.servers) --topic no.such.topic")
                 .expect(1, "no.such.topic: there is no such topic")
             try scene.stop(worker)

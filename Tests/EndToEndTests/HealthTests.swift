@@ -23,6 +23,21 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
+        @Test(.needs(.worker, .broker, .python))
+        func `A group whose permission is revoked is reported until it is granted again`() throws {
+            let (scene, broker) = try Scene.protected("ungrouped")
+            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
+            let group = scene.configuration.group
+            try broker.deny(.read, .group(group))
+            try scene.produce(30, "--plain")
+            // First commits are rejected. Then the session is lost, and the worker cannot join the group again.
+            try pages.awaitProblem(
+                "group \(group)", "the worker's user may not use the group", "allow Read on the group")
+            try broker.lift(.read, .group(group))
+            try pages.awaitMended("group \(group)")
+            try scene.finish(worker)
+        }
+
         /// After this fault, librdkafka 2.0.2 never finishes destroying a client.
         @Test(.needs(.worker, .broker, .python))
         func `The process ends after a topic's permission was lost`() throws {

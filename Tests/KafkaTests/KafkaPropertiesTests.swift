@@ -33,7 +33,7 @@ struct KafkaPropertiesTests {
             let refusal = #expect(throws: RefusedProperty.self) {
                 try KafkaProperties(producer: [KafkaProperty(random, "random")])
             }
-            #expect(refusal?.description.contains("take one that goes by the key") == true)
+            #expect(refusal?.description.contains("use a partitioner that hashes the key") == true)
         }
     }
 

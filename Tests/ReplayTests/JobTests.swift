@@ -38,7 +38,7 @@ import Testing
         var changed = order()
         changed.fingerprint = "fedcba9876543210"
         let error = #expect(throws: CommandFailure.self) { try ReplayJob(changed, [commit(entry)]) }
-        #expect(error?.description.contains("other conditions: give another --name") == true)
+        #expect(error?.description.contains("other conditions: choose another --name") == true)
     }
 
     @Test(arguments: [

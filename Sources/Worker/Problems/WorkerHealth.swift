@@ -12,6 +12,8 @@ struct WorkerHealth {
     var lostRecords = LostRecords()
     /// The time at which the worker began to read (monotonic).
     var startedNs: Int64 = 0
+    /// When the worker was last a member of each group (monotonic), by the group's name.
+    private var lastMemberNs: [String: Int64] = [:]
 
     init(_ logger: Logger) { self.logger = logger }
 
@@ -45,7 +47,7 @@ struct WorkerHealth {
         }
     }
 
-    private func kafkaProblems(
+    private mutating func kafkaProblems(
         _ parts: WorkerParts, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> [Problem] {
         let reason = parts.readers.lazy.compactMap { $0.lastError?.text }.first
@@ -55,7 +57,9 @@ struct WorkerHealth {
         if BrokerHealth.areAllSilent(parts.brokerHealth) {
             others.removeAll { $0.kind == .unacknowledged }
         } else {
-            problems += parts.readers.compactMap { groupProblem($0, configuration, now) }
+            for reader in parts.readers {
+                if let problem = groupProblem(reader, configuration, now) { problems.append(problem) }
+            }
         }
         var named = Set(problems.map(\.subject))
         problems += others.filter { named.insert($0.subject).inserted }
@@ -63,24 +67,28 @@ struct WorkerHealth {
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
-    private func groupProblem(
+    private mutating func groupProblem(
         _ reader: GroupReader, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> Problem? {
         let group = Problem.Subject.group(reader.name)
-        if reader.hasJoined {
+        if reader.isMember {
+            lastMemberNs[reader.name] = now.ns
             guard reader.brokers.isCoordinatorSilent else { return nil }
             return Problem(
                 group, .coordinatorSilent, "the group's coordinator does not answer",
                 "check the broker that leads the group's partition of __consumer_offsets")
         }
-        if reader.lastError?.code == .groupAuthorizationFailed {
+        // librdkafka may report an error before the member has lost its assignment.
+        let outsideNs = now.ns - (lastMemberNs[reader.name] ?? startedNs)
+        let isDenied = reader.lastError?.code == .groupAuthorizationFailed
+        if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {
             return Problem(
                 group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         }
         // A join waits until the session of a crashed member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
-        guard now.ns - startedNs > limitNs else { return nil }
+        guard outsideNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""
         return Problem(
             group, .unjoined, "the group cannot be joined\(cause)",

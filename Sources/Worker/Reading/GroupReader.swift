@@ -121,6 +121,11 @@ final class GroupReader {
         EventLog.write(event, of: name, to: logger)
     }
 
+    /// Whether the worker is a member of the group, or is about to answer the group's last rebalance.
+    var isMember: Bool {
+        hasJoined && (brokers.isMemberSteady || lookup != nil || !revocations.isEmpty)
+    }
+
     // MARK: Problems
 
     /// Returns the topics and partitions that cannot be read or committed now. Drops problems of former ones.
