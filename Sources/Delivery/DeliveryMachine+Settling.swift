@@ -212,7 +212,7 @@ extension DeliveryMachine {
     /// Whether a topic is writable, as `setWritable` last reported; true before the first report.
     package func isWritable(_ target: ProductionTarget) -> Bool { settlement.isWritable(target) }
 
-    /// Whether any tier is writable. If none is, only records that can be sent may be read, because none can be deferred.
+    /// Whether any tier is writable. If none is, nothing can be deferred, so only records that can be sent are read.
     package var isAnyTierWritable: Bool { settlement.tiers.isAnyWritable }
 
     // MARK: Settled
