@@ -58,7 +58,7 @@ extension DeliveryMachine {
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
-                // Committed at once, so that a later assignment does not count the same loss of records again.
+                // The machine commits `logStart` at once, so a later assignment does not count the loss again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .nothingCommitted, .at:
