@@ -43,7 +43,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     /// Completions and acknowledgements for assignments that have ended.
     package var late = 0
     package var commits = 0
-    /// Partitions of commits that the broker acknowledged or refused.
+    /// The numbers of partition entries in commits that the broker acknowledged, and that it refused.
     package var commitsAcknowledged = 0
     package var commitsRefused = 0
     /// Commits with a truncated map.

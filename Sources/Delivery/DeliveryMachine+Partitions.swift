@@ -4,17 +4,17 @@ import PushRecords
 extension DeliveryMachine {
     // MARK: Assigned
 
-    /// Begins an assignment.
+    /// Begins an assignment of a partition.
     ///
     /// - Parameters:
-    ///   - committedOffset: The group's committed offset, or `nil` if there is none. In that case `logStart` is
-    ///     committed immediately, and all records in the log are in doubt.
-    ///   - metadata: The metadata of that commit. If no worker wrote it (it is empty, foreign or damaged), all records
-    ///     from the committed offset to the log's end are in doubt.
-    ///   - logStart: As for `ReadingStart`.
-    ///   - logEnd: As for `ReadingStart`, queried from the partition's leader after the assignment. A previous owner
-    ///     cannot have sent records from there on, even if its send horizon is higher. If `nil`, all records below the
-    ///     horizon are in doubt.
+    ///   - committedOffset: The group's committed offset, or `nil` if the group has committed none. The machine then
+    ///     commits `logStart` immediately, and marks all records in the log as in doubt.
+    ///   - metadata: The metadata of the group's commit. If no worker wrote the metadata (it is empty, foreign or
+    ///     damaged), all records from the committed offset to the log's end are in doubt.
+    ///   - logStart: The first offset of the log, as for `ReadingStart`.
+    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment.
+    ///     A previous owner cannot have sent records at or above it, even if its send horizon is higher. If `logEnd` is
+    ///     `nil`, all records below the horizon are in doubt.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
@@ -58,15 +58,15 @@ extension DeliveryMachine {
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
-                // Committed immediately, so that a later assignment does not count the same loss again.
+                // The machine commits `logStart` at once, so a later assignment does not count the loss again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .nothingCommitted, .at:
                 break
             }
             if let logEnd {
-                // The log ends below the offsets of the map, so it was truncated at an unknown offset. It may have
-                // grown since, so other records than the settled ones may have those offsets.
+                // The log ends below the offsets of the map, so it was truncated at an unknown offset. The log may have
+                // grown since then, so other records may have the offsets that the map lists as settled.
                 if map.end > (isCut ? 0 : logEnd) {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
@@ -92,7 +92,7 @@ extension DeliveryMachine {
         if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Handles an assignment without partitions. Suspended partitions are then released soon.
+    /// Handles an assignment of no partitions. The group's suspended partitions are then released soon.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
@@ -103,10 +103,10 @@ extension DeliveryMachine {
     /// are read again, in doubt.
     ///
     /// - Parameters:
-    ///   - start: The offset from which the new log is read. It is committed immediately. If `nil`, the first record
-    ///     determines it.
+    ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first
+    ///     received record determines the offset.
     ///   - logEnd: The end of the new log, or `nil` if unknown.
-    /// - Returns: The new assignment, or the same one if it has ended or is draining.
+    /// - Returns: The id of the new assignment, or `id` if the old assignment has ended or is draining.
     package mutating func beginAnew(
         _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
     ) -> PartitionID {
@@ -127,7 +127,7 @@ extension DeliveryMachine {
         return new
     }
 
-    /// Returns the share group of a partition's topic and the delay of its tier.
+    /// Returns the topic group of a partition, and the delay of its retry tier (0 for a request topic).
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
@@ -143,8 +143,8 @@ extension DeliveryMachine {
 
     // MARK: Committed
 
-    /// Returns the next commit of this group. It is empty if a commit is in flight, not yet due, or not needed. If it
-    /// is not empty, call `commitFinished` of the same group after the reply.
+    /// Returns the next commit of this consumer group, or an empty array if a commit is in flight, not yet due, or not
+    /// needed. After the reply to the commit, call `commitFinished` with the same group.
     package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
         let entries = ledger.takeCommit(of: group, in: store, journal: &journal)
@@ -152,16 +152,17 @@ extension DeliveryMachine {
         return entries
     }
 
-    /// Handles the reply to a commit, with one outcome for each entry of `takeCommit`, in the same order. `nil` means
-    /// that the whole commit was refused (`refusedByGroup`).
+    /// Handles the reply to a commit, with one outcome for each entry of `takeCommit`, in the same order. `outcomes` is
+    /// `nil` if the group or its coordinator refused the whole commit (`refusedByGroup`).
     package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
         let moved = ledger.finishCommit(of: group, outcomes, journal: &journal)
         for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
-    /// Keeps the settled offsets above the oldest open record few enough for the commit map. When the map is three
-    /// quarters full, notifications in the older half that have waited for a second are deferred.
+    /// Keeps the commit map from overflowing: if the map is three quarters full, defers the waiting notifications of
+    /// the older half of the partition's open records, so that the watermark can advance. Records received less than a
+    /// second ago are spared.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
@@ -179,11 +180,12 @@ extension DeliveryMachine {
 
     // MARK: Lost
 
-    /// Suspends partitions after the group's session was lost. No more of their notifications are sent, and those on
-    /// connections are completed.
+    /// Suspends partitions after the worker's session in the group was lost. Notifications of these partitions are no
+    /// longer sent, and those already on a connection are completed.
     ///
-    /// If `assign` gets such a partition with the last commit of this worker, no other worker has sent anything
-    /// meanwhile. The partition then resumes, and nothing is sent twice. Otherwise it is released.
+    /// If `assign` gets a suspended partition with the last commit of this worker, no other worker has sent anything
+    /// meanwhile. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
+    /// released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         // A draining partition has dropped records, so it cannot be resumed.
@@ -199,9 +201,9 @@ extension DeliveryMachine {
 
     // MARK: Given up
 
-    /// Begins to give up partitions, because they were revoked or the worker stops. No more notifications are admitted.
-    /// Those on a connection may settle. All others are dropped, or recalled from the transport (`recalls`). A last
-    /// commit follows.
+    /// Begins to give up partitions, because they were revoked or the worker stops. No more of their notifications are
+    /// admitted. Notifications on a connection may settle. All others are dropped, or recalled from the transport
+    /// (`recalls`). A last commit of each partition follows.
     package mutating func revoke(_ ids: [PartitionID]) {
         let revoked = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         for id in revoked {
@@ -219,7 +221,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Ends the wait at the drain limit. The last commit is sent now, and its horizon covers unanswered sends.
+    /// Ends the wait at the drain limit. The last commits are sent now, with horizons that cover unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }
@@ -228,11 +230,11 @@ extension DeliveryMachine {
     }
 
     /// Whether the last commit of a revoked partition is acknowledged or not needed, so that the partition may be
-    /// released. Also true for an assignment that has ended.
+    /// released. An assignment that has ended counts as drained.
     package func isDrained(_ id: PartitionID) -> Bool { ledger.find(id).map { ledger[$0].phase == .left } ?? true }
 
-    /// Ends assignments: lost ones immediately, revoked ones once they are drained or the time limit has passed. Later
-    /// completions and acknowledgements are dropped and counted as late.
+    /// Ends assignments: of lost partitions immediately, of revoked ones once they are drained or the time limit has
+    /// passed. The machine drops later completions and acknowledgements of these assignments, and counts them as late.
     ///
     /// - Parameter event: Returns an event to log for each assignment.
     package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {
@@ -255,7 +257,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Drops records, or the rest of them, that wait for admission.
+    /// Drops the partition's records that wait for admission, including the rest of a partly admitted one.
     private mutating func dropWaitingRecords(_ partition: PartitionSlot) {
         while ledger[partition].firstAdmitting != .none {
             let record = ledger[partition].firstAdmitting

@@ -3,7 +3,7 @@ package import PushRecords
 
 // Parses each record, and admits its notifications within the budget.
 extension DeliveryMachine {
-    /// The number of a partition's dead letters that may wait for an unwritable topic. Then the partition is not read.
+    /// The number of a partition's unwritten dead letters at which the partition is no longer read.
     static let unwrittenDeadLetters = 100
     /// The number of tokens of a fan-out that are admitted before the next partition's turn.
     private static let admissionPiece = 256
@@ -11,7 +11,7 @@ extension DeliveryMachine {
     // MARK: Room
 
     /// Returns how many records may be read from this partition now. Call this again after that many calls of
-    /// `receive`, because each one changes it.
+    /// `receive`, because each received record changes the number.
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
@@ -28,7 +28,7 @@ extension DeliveryMachine {
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
-    /// Returns the place of a partition's records for crash reports, with offset 0. Empty if the assignment has ended.
+    /// Returns an assignment's place for crash reports, with offset 0, or an empty place if the assignment has ended.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 
     // MARK: Received
@@ -36,7 +36,7 @@ extension DeliveryMachine {
     /// Receives one record. The key, value and headers are borrowed for the call. A `nil` base address means that the
     /// record has no key, or no value (a tombstone).
     ///
-    /// The offsets of a partition must ascend. A lower offset than before returns `.ignored`.
+    /// The offsets of a partition must ascend. An offset that is not above the previous ones returns `.ignored`.
     ///
     /// - Parameters:
     ///   - unread: The reason to make the record a dead letter without parsing it.
@@ -58,15 +58,16 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        // No worker writes such a record, because the request would have been invalid. Without this check it would wait
-        // forever.
+        // No worker writes a retry record with such a late time, because the request would have been invalid. Without
+        // this check the record would wait forever.
         if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
-            // The header has a worker's time. The timestamp may have the broker's (LogAppendTime). Both are checked, so
-            // that a record from a worker with a wrong clock does not return immediately every time.
+            // The header has the due time by a worker's clock. The timestamp may be by the broker's clock
+            // (LogAppendTime). Both are checked, so that a record from a worker with a wrong clock does not return
+            // immediately every time.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
             // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. Then
             // the timestamp determines when the record is due.
@@ -112,7 +113,7 @@ extension DeliveryMachine {
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger.waitForAdmission(record, partition, in: &store)
         } else {
-            // All its notifications may be settled already.
+            // All notifications of the record may be settled already.
             ledger.finish(record, in: &store)
         }
         return .taken
@@ -129,7 +130,7 @@ extension DeliveryMachine {
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
-        // A request with such a late time is probably a mistake. A retry record was already accepted by a worker.
+        // A request scheduled this far ahead is probably a mistake. A worker has already accepted each retry record.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
@@ -154,7 +155,7 @@ extension DeliveryMachine {
     }
 
     /// Admits an unreadable record as one notification that is only produced as a dead letter. The publisher retains
-    /// its bytes until the acknowledgement.
+    /// the record's bytes until Kafka acknowledges the dead letter.
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
@@ -165,7 +166,7 @@ extension DeliveryMachine {
         return .deadLetter(id: store.id(of: slot), reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
     }
 
-    /// Marks a record as settled without parsing it. This worker neither sends nor produces anything for it.
+    /// Marks a record as settled without parsing it. This worker neither sends nor produces anything for the record.
     package mutating func passOver(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active,
             (0..<OffsetLimit.highest).contains(offset),
@@ -198,8 +199,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Admits up to `limit` notifications of a record. Returns whether all of them have been admitted. The caller then
-    /// removes the record from those that wait for admission, and finishes it.
+    /// Admits up to `limit` notifications of a record. Returns whether all of its notifications are admitted. If so,
+    /// the caller removes the record from the list of records that wait for admission, and finishes it.
     private mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
         guard store.hasBody(record) else { return true }
         let group = Int(store[record].group)
@@ -240,9 +241,9 @@ extension DeliveryMachine {
         return true
     }
 
-    /// Raises the send horizon for a record that is not admitted because of it, since no notification of the record can
-    /// wait for a commit. The horizon is raised immediately if the app has free streams, and after 5 s if the record
-    /// may block records of other apps.
+    /// Raises the send horizon for a record that is above the horizon and therefore not admitted, since no notification
+    /// of the record can wait for a commit. The horizon is raised immediately if the app has free streams, and after 5
+    /// s if the record may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -253,7 +254,7 @@ extension DeliveryMachine {
     }
 
     /// Returns when a record that waits for admission will raise the horizon, or be deferred because its app's share
-    /// stays full. Returns `nil` if it waits for something else.
+    /// stays full. Returns `nil` if the record waits for something else.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs

@@ -5,14 +5,14 @@ import PushRecords
 extension DeliveryMachine {
     /// How long a notification with expiration 0 may be resent.
     static let nowOrNeverMs: Int64 = 30_000
-    /// The number of consecutive refusals by APNs to process a notification after which it is deferred.
+    /// The number of consecutive refusals by APNs to process a notification after which the notification is deferred.
     static let deferredRefusals: UInt8 = 10
     /// The number of immediate resends before a pause.
     static let quickTries: UInt8 = 3
 
     // MARK: Waiting
 
-    /// Appends a notification to the queue of its device, or makes it ready if it is the first.
+    /// Appends a notification to the queue of its device, or makes the notification ready if the queue is empty.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
@@ -34,8 +34,9 @@ extension DeliveryMachine {
         }
     }
 
-    /// Removes a notification from its device queue. If it was the first, the next one becomes ready, or waits a second
-    /// if APNs reported too many notifications for the device. The notification must still have its token.
+    /// Removes a notification from its device queue. If the notification was the first, the next one becomes ready, or
+    /// waits a second if APNs reported too many notifications for the device. The removed notification must still have
+    /// its token.
     mutating func leaveDeviceQueue(_ slot: NotificationSlot) {
         guard let next = dispatch.devices.leave(slot, in: &store) else { return }
         if store[slot].tries.slowsDevice {
@@ -65,7 +66,7 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
     }
 
-    /// Continues with the notifications that waited for the send horizon and are below it now.
+    /// Continues with the partition's notifications that waited for the send horizon and are now below the horizon.
     mutating func passHorizon(_ partition: PartitionSlot) {
         guard !ledger[partition].horizon.isStale else { return }
         ledger.sortBehindHorizon(partition, in: &store)
@@ -86,7 +87,7 @@ extension DeliveryMachine {
             {
                 store[slot].deferral = nil
             }
-            // A circuit may have opened meanwhile.
+            // A circuit may have opened while the notification waited.
             if let deferral = store[slot].deferral ?? reasonToDefer(slot).map({ .init(reason: $0) }) {
                 moveDeferred(slot, deferral)
             } else {
@@ -125,7 +126,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Returns whether a notification may be sent now. If not, it waits for the horizon, is deferred, or expires.
+    /// Returns whether a notification may be sent now. If not, the notification waits for the horizon, is deferred, or
+    /// expires.
     @inline(__always)
     private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
         guard ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
@@ -209,8 +211,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Handles a send that was certainly not processed. If it did not reach APNs, the network is at fault, and the
-    /// notification is resent without a limit.
+    /// Handles a send that APNs certainly did not process. If the send did not reach APNs, the network is at fault, and
+    /// the notification is resent without a limit.
     ///
     /// If APNs refuses to process it, the notification is resent three times immediately and then once a second. After
     /// six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred. This
@@ -238,7 +240,7 @@ extension DeliveryMachine {
         store[slot].tries.sends.countUp()
         store[slot].tries.inDoubt.countUp()
         journal.counters.apps[Int(store[slot].app)].inDoubt &+= 1
-        // A connection lost in quarantine shows no fault of the other connections.
+        // The loss of the quarantine connection shows no fault of the app's other connections.
         if completion.connectionDied, !store[slot].isSuspect {
             dispatch.watchTry(Int(store[slot].app), isFailure: true)
         }
@@ -249,7 +251,7 @@ extension DeliveryMachine {
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
-            // The network was down. This uses up neither resends nor attempts.
+            // The network was down. The resend uses up neither resends nor attempts.
             sendAgain(slot, tries: store[slot].tries.countReturn())
         } else {
             store[slot].tries.returns = 0
@@ -279,7 +281,7 @@ extension DeliveryMachine {
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
-        // The credential was replaced, or its token renewed, since this send. The new one may be accepted.
+        // The credential was replaced, or its token renewed, since this send. APNs may accept the new one.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend,
@@ -378,7 +380,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Resends a notification after an answer or a send in doubt. Too many resends end as one attempt.
+    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, it moves to a tier.
     private mutating func resend(_ slot: NotificationSlot) {
         if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)

@@ -12,8 +12,9 @@ extension DeliveryMachine {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {
             store[slot].answer.unregisteredAtMs = deadSinceMs
-            // Defer it: no user saw this notification, and a later send gets the same answer. One with expiration 0
-            // ends as expired instead, so that it does not block its partition while the topic is unwritable.
+            // Defer the notification: no user saw it, and a later send gets the same answer. A notification with
+            // expiration 0 ends as expired instead, so that it does not block its partition while the topic is
+            // unwritable.
             if !isWritable(.unregistered), isAnyTierWritable { return deferToTier(slot, .unwritable) }
         }
         dispatch.breakers.endProbe(slot, in: store)
@@ -32,7 +33,7 @@ extension DeliveryMachine {
         settlement.produce(slot, to: .results, in: &store)
     }
 
-    /// Moves a notification to a retry topic. Ends it if it must not wait or has no attempts left.
+    /// Moves a notification to a retry topic, or ends a notification that must not wait or has no attempts left.
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "a retried notification has its bytes")
@@ -52,13 +53,13 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Returns why this notification may not be sent now, or `nil` if it may. It may become a circuit's probe.
+    /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a probe.
     @inline(__always)
     mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
         dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Moves a notification to a retry tier without using up an attempt. This gives up the order of its device.
+    /// Moves a notification to a retry tier without using up an attempt. The order of the device is lost.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
         leaveDeviceQueue(slot)
@@ -86,7 +87,7 @@ extension DeliveryMachine {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
-        // Without a maximum age, nothing else would end it.
+        // Without a maximum age, only attempts can end the notification.
         let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
@@ -94,8 +95,8 @@ extension DeliveryMachine {
     /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
     ///
     /// A notification that was rejected by a full device queue or share gets the tier that ends when its turn comes. A
-    /// dead token gets a longer tier each time. No user waits for it, and each return asks APNs again and writes
-    /// another record.
+    /// notification with a dead token gets a longer tier each time: no user waits for it, and each return asks APNs
+    /// again and writes another record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
@@ -139,9 +140,9 @@ extension DeliveryMachine {
 
     // MARK: Produced
 
-    /// Returns the notification of the next record for this topic, or `nil` if there is none. Returns the same one
-    /// until `produced` is called, so the caller may try again later if the producer's queue is full. The results of a
-    /// device are produced in the order in which its notifications ended.
+    /// Returns the notification whose record is next for this topic, or `nil` if there is none. Returns the same
+    /// notification until `produced` is called, so the caller may try again later if the producer's queue is full. The
+    /// results of a device are produced in the order in which its notifications ended.
     ///
     /// The method does not check whether the topic is writable, so the caller may try to write to it.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
@@ -154,7 +155,7 @@ extension DeliveryMachine {
     ) -> R {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
-        // The environment that rejected the token as bad first, if it is not the one in the result.
+        // The environment that first rejected the token as bad, if the result names the other environment.
         var tried: PushEnvironment?
         let app = store[id.slot].app
         if app != store[bodyOf: store[id.slot].record].firstApp, app >= 0 {
@@ -188,11 +189,11 @@ extension DeliveryMachine {
 
     /// Stores the publisher's report whether a topic is writable.
     ///
-    /// - A retry tier that is not writable gets no notifications. Those that wait for it move to a writable tier. If
-    ///   there is none, they wait, and `isAnyTierWritable` is false.
-    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`), also
-    ///   those that wait for the topic, unless their result was produced.
-    /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` of them is no longer read.
+    /// - A retry tier that is not writable gets no notifications. Notifications that wait for such a tier move to a
+    ///   writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
+    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
+    ///   includes those that wait for the topic, unless their result was produced.
+    /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
     /// - Without the results topic, notifications that need a result wait.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {
         self.now = now
@@ -211,7 +212,7 @@ extension DeliveryMachine {
     /// Whether a topic is writable, as `setWritable` last reported; true before the first report.
     package func isWritable(_ target: ProductionTarget) -> Bool { settlement.isWritable(target) }
 
-    /// Whether a deferred notification has a tier to move to. If not, only records that can be sent may be read.
+    /// Whether any tier is writable. If none is, nothing can be deferred, so only records that can be sent are read.
     package var isAnyTierWritable: Bool { settlement.tiers.isAnyWritable }
 
     // MARK: Settled
@@ -240,7 +241,8 @@ extension DeliveryMachine {
         ledger.finish(record, in: &store)
     }
 
-    /// Frees a notification's slot and removes it from all counts. It must not be in a list or a device queue.
+    /// Frees a notification's slot and removes the notification from all counts. It must not be in a list or a device
+    /// queue.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         if let partition = ledger.find(store[recordOf: slot].partition) {

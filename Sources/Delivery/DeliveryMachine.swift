@@ -25,9 +25,9 @@ package import PushRecords
 /// notification passes through three files: `DeliveryMachine+Receiving` (received, admitted), `DeliveryMachine+Sending`
 /// (waiting, sent, completed) and `DeliveryMachine+Settling` (concluded, produced, acknowledged, settled).
 package struct DeliveryMachine: ~Copyable {
-    /// Parses records into requests.
+    /// The parser that turns records into requests.
     var parser: RequestParser
-    /// Finds the app that each request is for.
+    /// The directory that finds the app of each request.
     var apps = AppDirectory([])
     /// The open notifications, their records and bytes, and their limits.
     var store: NotificationStore
@@ -155,15 +155,16 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// Closes the circuits of this app, because its key or certificate was replaced.
+    /// Closes the circuits of this app, because the app's key or certificate was replaced.
     package mutating func credentialReplaced(_ app: AppIndex, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.replaceCredential(of: app.value, journal: &journal)
         followCircuits()
     }
 
-    /// Opens the credential's circuit, because a GOAWAY or a TLS alert refused it (`TransportEvent.credentialRefused`).
-    /// Nothing is sent with it before a probe succeeds. Call this before the completions of the same turn.
+    /// Opens the circuit of an app's credential, because APNs refused the credential with a GOAWAY or a TLS alert
+    /// (`TransportEvent.credentialRefused`). Until a probe succeeds, only probes are sent with this credential. Call
+    /// this before the completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.fault(ofApp: app.value, reason, in: store, journal: &journal)

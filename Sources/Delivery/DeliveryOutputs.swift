@@ -1,18 +1,18 @@
 package import PushRecords
 
-/// The result of `DeliveryMachine.receive`. The caller may free the record's bytes, except after `deadLetter`: it first
-/// produces the dead letter from them.
+/// The result of `DeliveryMachine.receive`. The caller may free the record's bytes afterwards. After `deadLetter`, the
+/// caller first produces the dead letter from these bytes.
 package enum Receipt {
     /// The machine now owns every notification of the record.
     case taken
     /// The record is unreadable. Produce its key, value and headers to the dead-letter topic, and pass `id` to
     /// `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return dead letters.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
-    /// The record is unreadable, and `letterRoom` is too small for its dead letter. It was not received. Pass it again
-    /// later.
+    /// The record is unreadable, and `letterRoom` is too small for its dead letter. The machine did not receive the
+    /// record. Pass the record again later.
     case noLetterRoom
-    /// A retry record that is not due yet. It was not received. Leave it at the head of its queue, and pass it again at
-    /// `untilMs` (wall clock).
+    /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
+    /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
     /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above those that
     /// were received or committed (librdkafka has read it again), or its assignment has ended or is draining.
@@ -23,7 +23,7 @@ package enum Receipt {
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
-    /// The tier's index in `MachineSettings.tiers`.
+    /// A retry topic, by the index of its tier in `MachineSettings.tiers`.
     case retry(tier: Int)
     /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
     case deadLetters
@@ -40,12 +40,12 @@ package struct PartitionCommit {
 /// The reply to one partition of a commit.
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
-    /// OFFSET_METADATA_TOO_LARGE. The partition is committed again immediately, with half the metadata limit.
+    /// OFFSET_METADATA_TOO_LARGE. The machine commits the partition again immediately, with half the metadata limit.
     case metadataTooLarge
-    /// The commit was refused. The partition's latest state is committed after a pause.
+    /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused
-    /// The group or its coordinator refuses commits of all partitions. Their latest state is committed after a second
-    /// at most, before the lease ends (`MachineSettings.leaseNs`).
+    /// The group or its coordinator refuses commits of all partitions. The machine commits their latest state after a
+    /// second at most, before the lease ends (`MachineSettings.leaseNs`).
     case refusedByGroup
     /// The error may concern another partition, because librdkafka copies one partition's error to all. This partition
     /// is committed again immediately, in a separate commit.
@@ -60,27 +60,28 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// The committed offset was not written by a worker: its metadata is empty, foreign or damaged. Records from that
     /// offset up to `doubtedBelow` are marked in doubt.
     case foreignCommit(PartitionID, committed: Int64, doubtedBelow: Int64)
-    /// The group had no committed offset, and this is the first record, with its age. `records` is the number of
-    /// offsets in the log, which are all marked in doubt.
+    /// The first record of a partition was received for which the group had no committed offset. `ageMs` is the
+    /// record's age. `records` is the number of offsets in the log, which are all marked in doubt.
     case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
     /// The log was replaced or truncated: it ends below an offset that was committed or read, or that offset is
-    /// impossible. It is read from `start`, if known. Records that may have been sent are marked in doubt.
+    /// impossible. The partition is read from `start`, if known. Records that may have been sent are marked in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention deleted records before they were read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
-    /// A number of consecutive commits of the partition were refused. Reported at the second one, or the first
-    /// impossible one, and then every 10 s at most.
+    /// The broker refused `refusals` consecutive commits of the partition. Reported at the second refusal, or at the
+    /// first impossible one, and then every 10 s at most.
     case commitsRefused(PartitionID, refusals: Int, isImpossible: Bool)
     /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
-    /// The notifications of a suspended partition were dropped. It was not assigned again in time, or another worker
-    /// owned it.
+    /// The notifications of a suspended partition were dropped. The partition was not assigned again in time, or
+    /// another worker owned it meanwhile.
     case suspendedReleased(PartitionID)
-    /// A suspended partition was assigned again, and no other worker had sent anything. It continues without repeats.
+    /// A suspended partition was assigned again, and no other worker had sent anything. The partition resumes without
+    /// repeats.
     case resumed(PartitionID)
-    /// The commit map was too long and was truncated. Reported once until it fits again.
+    /// The commit map was too long and was truncated. Reported once until the map fits again.
     case mapCut(PartitionID)
-    /// The broker refused metadata of this length. The limit is halved.
+    /// The broker refused metadata of this length. The machine halves the limit.
     case metadataRefused(PartitionID, characters: Int)
     /// Notifications behind this circuit are deferred, except one probe at a time. `reason` is Apple's, or `.none` if a
     /// host is unreachable.
@@ -100,6 +101,6 @@ package enum CircuitName: Sendable, Hashable {
     case credential(of: AppIndex)
     /// One topic of an app, for which Apple does not accept the app's key.
     case topic(String, of: AppIndex)
-    /// The host of an app. If it does not answer, the app's notifications must not use the budget of other apps.
+    /// The host of an app. If the host does not answer, the app's notifications must not use the budget of other apps.
     case connection(of: AppIndex)
 }

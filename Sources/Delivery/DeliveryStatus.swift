@@ -4,9 +4,9 @@ import PushRecords
 package struct PartitionStatus: Sendable, Equatable {
     package var topic: String
     package var partition: Int32
-    /// The offset to commit: the first one that is not settled. `nil` if no offset is known.
+    /// The offset to commit, which is the lowest offset that is not settled. `nil` if no offset is known.
     package var watermark: Int64?
-    /// The last offset acknowledged in this assignment, if any.
+    /// The last committed offset that was acknowledged in this assignment, if any.
     package var committed: Int64?
     /// The highest received offset, or -1 if there is none.
     package var highestReceived: Int64
@@ -23,20 +23,20 @@ package struct PartitionStatus: Sendable, Equatable {
 /// The current state of an app.
 package struct AppStatus: Sendable, Equatable {
     package var isPaused: Bool
-    /// The number of its open notifications.
+    /// The number of the app's open notifications.
     package var open: Int
-    /// The number of its notifications that wait for a free stream.
+    /// The number of the app's notifications that wait for a free stream.
     package var ready: Int
-    /// The number of its sends handed to the transport and unanswered.
+    /// The number of the app's sends handed to the transport and unanswered.
     package var handed: Int
-    /// The maximum number of its sends in flight. Less than the transport's capacity if Apple is overloaded or the
-    /// environment guard slows the app down.
+    /// The maximum number of the app's sends in flight. Less than the transport's capacity if Apple is overloaded or
+    /// the environment guard slows the app down.
     package var concurrency: Int
-    /// Whether the environment guard slows it down.
+    /// Whether the environment guard slows the app down.
     package var isGuardTripped: Bool
-    /// Whether Apple refuses its credential, for all topics or for some.
+    /// Whether Apple refuses the app's credential, for all topics or for some.
     package var isCredentialRefused: Bool
-    /// Whether its notifications are deferred, because no usable connection can be made.
+    /// Whether the app's notifications are deferred, because no usable connection can be made.
     package var isCutOff: Bool
 }
 

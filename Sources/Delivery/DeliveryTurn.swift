@@ -4,7 +4,7 @@ package protocol RequestSource {
 
     /// Handles the events of the consumer groups: assigned and revoked partitions, and replies to commits.
     ///
-    /// - Returns: The time afterwards. This call may wait for brokers, and the lease may have ended meanwhile.
+    /// - Returns: The time after the call, which may wait for brokers. The lease may have ended meanwhile.
     /// - Throws: A fatal error. The turn ends without reading, sending or committing.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
@@ -29,7 +29,7 @@ package protocol Transports {
 
 /// The destination of output records: results, dead tokens, retry records and dead letters.
 package protocol RecordSink {
-    /// Whether too many records are unacknowledged to read more.
+    /// Whether so many records are unacknowledged that no more should be read.
     var isBackedUp: Bool { get }
 
     /// The monotonic time of the next timer of `acknowledge`, or `nil` if there is none.
@@ -48,7 +48,7 @@ package protocol OffsetSink {
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// One turn of a machine's owner. The worker runs it, and so do the simulated worlds, the benchmark and the tests.
+/// One turn of the code that owns a machine: the worker, the simulated worlds, the benchmark or a test.
 ///
 /// The order of the steps matters:
 /// - Completions are handled before timers, so that a request answered in time does not count as late.
@@ -59,7 +59,7 @@ package protocol OffsetSink {
 package struct DeliveryTurn {
     /// The maximum number of records read from one partition before the next one's turn.
     package static let partitionRecords = 128
-    /// The maximum number of records read before asking the machine for its room again.
+    /// The maximum number of records read before the turn asks the machine again how many may be read.
     package static let roomRecords = 8
 
     /// The result of a turn.

@@ -26,7 +26,7 @@ package struct MachineSettings: Sendable {
     }
 
     package var ordering = Ordering.device
-    /// Whether ids are derived (`apns_id: derived`). Otherwise Apple creates them.
+    /// Whether the worker derives each `apns-id` (`apns_id: derived`). Otherwise Apple creates the id.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
     /// The number of resends, after an answer or in doubt, before a notification moves to the 15-minute tier as one
@@ -34,7 +34,7 @@ package struct MachineSettings: Sendable {
     package var resendMax = 5
     /// The age at which requests are `expired` when read, or 0 for no limit.
     package var maxAgeMs: Int64 = 24 * 3_600_000
-    /// The maximum lead of `push-not-before` when a request is read. Later ones are `invalid`.
+    /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
     /// The largest `maxAheadMs`, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
@@ -42,7 +42,7 @@ package struct MachineSettings: Sendable {
     package var maxOpen = 20_000
     /// The maximum size of open records in bytes, over all partitions.
     package var maxOpenBytes = 16 << 20
-    /// The maximum number of open notifications per device. Further ones are deferred.
+    /// The maximum number of open notifications per device. Further notifications are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
     /// The duration for which an acknowledged commit proves, from its send time, that this worker is a member of its
@@ -71,7 +71,7 @@ package struct MachineSettings: Sendable {
 
     package init() {}
 
-    /// The minimum, also without streams, so that deferred notifications can pass through.
+    /// The minimum number of open notifications, also without streams, so that deferred notifications can pass through.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
@@ -94,7 +94,8 @@ package struct AppRoute: Sendable {
     package enum GuardPolicy: Sendable {
         /// Slows the app down and logs an event.
         case warn
-        /// Like `warn`, and moves notifications with such answers to the retry tiers instead of rejecting them.
+        /// Slows the app down like `warn`, and moves notifications with such answers to the retry tiers instead of
+        /// rejecting them.
         case hold
         case off
     }
@@ -102,7 +103,7 @@ package struct AppRoute: Sendable {
     package var name: String
     package var environment: PushEnvironment
     package var bundleIDs: [String]
-    /// Whether its notifications are deferred instead of sent (`paused`).
+    /// Whether the app's notifications are deferred instead of sent (`paused`).
     package var isPaused: Bool
     /// The maximum number of requests per second, including resends, or 0 for no limit.
     package var rateLimit: Int
@@ -132,7 +133,7 @@ package struct AppMapping: Sendable, Equatable {
     package var indexes: [AppIndex]
     /// The indexes of new apps.
     package var added: [AppIndex]
-    /// The indexes of removed apps. No record finds them, and they are never reused.
+    /// The indexes of removed apps. No record finds these apps, and their indexes are never reused.
     package var removed: [AppIndex]
 }
 
@@ -153,7 +154,7 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
     case retries
 }
 
-/// An assignment of a partition. Each assignment has a new id, so that replies to previous ones are recognized.
+/// An assignment of a partition. Each assignment has a new id, so that replies to previous assignments are recognized.
 package struct PartitionID: Hashable, Sendable {
     package var slot: PartitionSlot
     package var generation: UInt32

@@ -11,7 +11,7 @@ private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
     unsafe user!.assumingMemoryBound(to: ClientState.self)
 }
 
-/// Returns the slot of a stream, or `nil` if this side did not open it or it is closed.
+/// Returns the slot of a stream, or `nil` if the client did not open the stream or the stream is closed.
 @inline(__always)
 private func slotOf(
     _ session: OpaquePointer?, _ stream: Int32, _ state: State
@@ -27,8 +27,8 @@ enum ClientCallbacks {
     /// The callbacks shared by all client sessions. Never freed.
     nonisolated(unsafe) static let shared: OpaquePointer = unsafe make()
 
-    /// The same callbacks, which also record each frame in `ClientState.frameHeads`. A separate table, because unused
-    /// callbacks would cost time for each frame of every connection.
+    /// The callbacks of `shared`, with others that record each frame in `ClientState.frameHeads`. The table is
+    /// separate, because unused callbacks would cost time for each frame of every connection.
     nonisolated(unsafe) static let tracing: OpaquePointer = {
         let callbacks = unsafe make()
         unsafe nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, head, user in

@@ -6,8 +6,8 @@ package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// `nextEvent`.
     case response(user: UInt32, status: UInt16)
     /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final status
-    /// arrived. `refusedStream` means never processed: the peer reset the stream, or a GOAWAY had a lower last stream
-    /// id.
+    /// arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream, or sent
+    /// a GOAWAY with a lower last stream id.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that waited for flow control is in the output, with its END_STREAM at this position.
     case bodySent(user: UInt32, end: Int64)
@@ -16,7 +16,7 @@ package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     case goAway(lastStreamID: Int32, code: ErrorCode)
     /// The peer's settings changed: check `isReady` and `freeStreams`.
     case settings
-    /// The answer to a PING of this side.
+    /// The peer's acknowledgement of this client's PING.
     case pong
 }
 
@@ -35,7 +35,7 @@ package struct ClientSessionOptions: Sendable {
     static let streamLimit = 1_000
     /// The size of pending output at which requests are refused.
     package var outputLimit = 256 << 10
-    /// The maximum size of a response's headers and body. The rest is discarded.
+    /// The maximum size of a response's headers and body. Further bytes are discarded.
     package var responseLimit = 4_096
     /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
     package var wantedHeaders: [StaticString] = []
@@ -93,7 +93,7 @@ package final class ClientSession {
     /// Whether the peer's SETTINGS have arrived. Nothing can be submitted before that.
     package var isReady: Bool { unsafe state.pointee.isReady }
 
-    /// The number of streams that the peer allows, up to `streamLimit`. 0 before its SETTINGS.
+    /// The number of streams that the peer allows, up to `streamLimit`. 0 before the peer's SETTINGS have arrived.
     package var allowedStreams: Int { unsafe state.pointee.allowedStreams }
 
     package var openStreams: Int { unsafe state.pointee.openStreams }
@@ -166,8 +166,8 @@ package final class ClientSession {
             ? .written(stream: stream, end: state.pointee.lastEnd) : .waiting(stream: stream)
     }
 
-    /// Resets a stream. No event follows for it, and its body is no longer read. It counts as open until the RST_STREAM
-    /// is in the output.
+    /// Resets a stream. No event follows for the stream, and its body is no longer read. The stream counts as open
+    /// until the RST_STREAM is in the output.
     package func cancel(stream: Int32, code: ErrorCode = .cancel) throws(HTTP2Error) {
         guard let data = unsafe nghttp2_session_get_stream_user_data(session, stream) else { return }
         let slot = unsafe data.assumingMemoryBound(to: StreamSlot.self)
@@ -199,13 +199,13 @@ package final class ClientSession {
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
         if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
-        // The peer answered before the body was sent and wants no more of it. Only a RST_STREAM of this side frees the
-        // stream (RFC 9113, 8.1).
+        // The peer answered before the body was sent and does not need the rest of the body. Only a RST_STREAM of this
+        // side frees the stream (RFC 9113, 8.1).
         while let stream = unsafe state.pointee.early.popFirst() {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // Acknowledgements are queued in nghttp2 while the peer does not read. It allows at most 1,000.
+        // While the peer does not read, nghttp2 queues acknowledgements, at most 1,000.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
     }
 
@@ -223,7 +223,7 @@ package final class ClientSession {
         return unsafe state.pointee.frameHeads
     }
 
-    /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer if it was absent.
+    /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer without that header.
     package func responseHeader(_ index: Int) -> UnsafeRawBufferPointer {
         unsafe state.pointee.lent { slot in unsafe slot.pointee.headers[index] }
     }

@@ -43,7 +43,7 @@ struct ClientState {
     var errorText: String?
     var frameHeads: [FrameHead] = []
 
-    /// The result of the last lookup, because consecutive callbacks usually concern the same stream.
+    /// The stream of the last lookup, cached because consecutive callbacks usually concern the same stream.
     var foundStream: Int32 = 0
     var foundSlot: UnsafeMutablePointer<StreamSlot>?
 

@@ -2,12 +2,12 @@ internal import CNghttp2
 
 /// How a field is added to the peer's dynamic table (HPACK, RFC 7541).
 package enum HeaderIndexing: Sendable, Equatable {
-    /// Indexed with its value, for repeated fields.
+    /// The field is indexed with its value, because the value repeats.
     case value
-    /// Changes with each message. The name is indexed once per connection, the value never, because it would flush the
-    /// 4,096-byte table. `slot` (0...7) identifies the field within its connection.
+    /// The value changes with each message. The name is indexed once per connection, the value never, because values
+    /// would flush the 4,096-byte table. `slot` (0...7) identifies the field within its connection.
     case nameOnly(slot: UInt8)
-    /// Changes with each message, and the name is in HPACK's static table (`:path`).
+    /// The value changes with each message, and the name is in HPACK's static table (`:path`).
     case never
     /// The `authorization` field, which nghttp2 would never index. See `AuthorizationIndexing`.
     case credential

@@ -1,6 +1,6 @@
 internal import CNghttp2
 
-// nghttp2 calls these functions, as in `ClientCallbacks`. They only write to the session's `ServerState` and its sink.
+// nghttp2 calls these functions on the session's thread. They only write to the session's `ServerState` and its sink.
 
 private typealias State = UnsafeMutablePointer<ServerState>
 

@@ -2,14 +2,14 @@ internal import CNghttp2
 
 /// An event from a server session's peer, in order.
 package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete request, readable until the next `nextEvent`. It may be answered at any time by its stream id, or
-    /// never.
+    /// A complete request, readable until the next `nextEvent`. The request may be answered at any time by its stream
+    /// id, or never.
     case request(stream: Int32)
-    /// An unanswered stream was closed: either side reset it, or this side sent GOAWAY.
+    /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
     case closed(stream: Int32, code: ErrorCode)
     /// The client will open no more streams.
     case goAway(code: ErrorCode)
-    /// SETTINGS of the client, or its acknowledgement of the server's.
+    /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
     case settings(isAcknowledgement: Bool)
 }
 
@@ -23,7 +23,7 @@ package struct ServerSessionOptions: Sendable {
     package var connectionWindow: Int32 = 65_535
     /// The maximum size of a request's stored headers and body. Further bytes are only counted.
     package var requestLimit = 64 << 10
-    /// Whether `setStalled` can stop window updates. Costs a little for each DATA frame.
+    /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
     package var canStall = false
 
     package init() {}
@@ -118,7 +118,7 @@ package final class ServerSession {
         return code == 0
     }
 
-    /// Resets a stream. `closed` follows if it was not answered.
+    /// Resets a stream. `closed` follows if the stream was not answered.
     package func reset(stream: Int32, _ code: ErrorCode) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
         try pump()
@@ -130,7 +130,8 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends GOAWAY. `closed` follows for unanswered streams above `lastStreamID`. A later GOAWAY can only lower it.
+    /// Sends GOAWAY. `closed` follows for unanswered streams above `lastStreamID`. A later GOAWAY can only lower this
+    /// id.
     package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)
@@ -146,7 +147,7 @@ package final class ServerSession {
     /// The id of the highest stream that the client has opened.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
-    /// Stops or resumes window updates (with `canStall`). While stopped, the client cannot finish sending large bodies.
+    /// Stops or resumes window updates (with `canStall`). Without them, the client cannot finish sending large bodies.
     package func setStalled(_ isStalled: Bool) throws(HTTP2Error) {
         unsafe state.pointee.isStalled = isStalled
         guard !isStalled else { return }

@@ -28,7 +28,7 @@ struct RequestSlot {
         unsafe response.free()
     }
 
-    /// Stores a header, unless there are 64 already or it does not fit.
+    /// Stores a request header, unless 64 are stored already or the header does not fit.
     mutating func addHeader(
         _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
     ) {

@@ -39,7 +39,7 @@ struct StreamSlot {
     var headers: [4 of KeptRange] = .init(repeating: KeptRange())
     var responseBody = KeptRange()
 
-    /// Appends a copy of `bytes` to the stored ones, up to `limit`.
+    /// Appends a copy of `bytes` to the stored bytes, up to `limit`.
     mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
         let start = unsafe kept.count
         let taken = max(0, min(count, limit - start))

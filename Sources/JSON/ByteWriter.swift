@@ -115,8 +115,8 @@
         used &+= count
     }
 
-    /// Returns the eight decimal digits of a value below 100,000,000, the first in the lowest byte. It divides halves,
-    /// then quarters, then digits in parallel within one word.
+    /// Returns the eight decimal digits of a value below 100,000,000, the first in the lowest byte. The function
+    /// divides halves, then quarters, then digits in parallel within one word.
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
         let fours = UInt64(value / 10_000) | UInt64(value % 10_000) &<< 32

@@ -21,7 +21,7 @@
         unsafe self.init(checked: bytes)
     }
 
-    /// - Parameter bytes: One JSON value that `JSONScanner` accepted, alone or as part of another.
+    /// - Parameter bytes: One JSON value that `JSONScanner` accepted, alone or as part of another value.
     package init(checked bytes: UnsafeRawBufferPointer) {
         guard let start = bytes.baseAddress else { preconditionFailure("checked JSON is not empty") }
         unsafe base = unsafe start
@@ -52,7 +52,7 @@
 
     package mutating func enterArray() throws(JSONError) { try enter(.array) }
 
-    /// Returns whether the array has another element, which must be read next. At the end, it leaves the array.
+    /// Returns whether the array has another element, which must be read next. At the end, the reader leaves the array.
     package mutating func nextElement() -> Bool {
         if byte == 0x2C { step(1) }
         if byte == 0x5D {

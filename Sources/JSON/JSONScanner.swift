@@ -16,7 +16,7 @@ package struct JSONScan: Sendable {
     package var error: JSONError?
     /// The kind of the value. Meaningless after an error.
     package var kind = JSONKind.null
-    /// The number of the object's members, including those that did not fit.
+    /// The number of the object's members, including members that did not fit into the caller's buffer.
     package var memberCount = 0
     /// The offset in bytes of the first escape of a lone surrogate. The grammar allows such an escape, but RFC 8259,
     /// 8.2, calls its meaning unpredictable.
@@ -217,7 +217,7 @@ package enum JSONScanner {
         return nil
     }
 
-    /// Moves `p` past a number (RFC 8259, 6). Returns whether there was one.
+    /// Moves `p` past a number (RFC 8259, 6). Returns whether there was a number.
     @inline(__always)
     private static func number(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> Bool {
         if unsafe p.load(as: UInt8.self) == 0x2D { unsafe p += 1 }

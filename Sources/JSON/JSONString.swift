@@ -12,8 +12,8 @@ enum JSONString {
         return (quote | backslash | control | word) & (0x80 &* ones)
     }
 
-    /// Returns such a mask for sixteen bytes, as two words. SIMD lanes do not borrow, so every byte is marked
-    /// correctly.
+    /// Returns a mask as `marks` does, but for sixteen bytes, as two words. SIMD lanes do not borrow, so every
+    /// byte is marked correctly.
     ///
     /// Written as sums, because Swift 6.3 compiles comparisons of `SIMD16` to a loop over its lanes.
     @inline(__always)

@@ -40,8 +40,8 @@
         }
     }
 
-    /// Decodes the string into `buffer`, and returns its length. Returns `nil` if it does not fit, with its beginning
-    /// in the buffer. `bytes.count` bytes always suffice.
+    /// Decodes the string into `buffer`, and returns the decoded length. Returns `nil` if the string does not fit, with
+    /// its beginning in the buffer. `bytes.count` bytes always suffice.
     package func resolve(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
         guard let base = unsafe bytes.baseAddress else { return 0 }
         var p = unsafe base

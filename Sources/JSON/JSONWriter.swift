@@ -1,7 +1,7 @@
 /// A JSON writer with a reused buffer (`ByteWriter`).
 ///
 /// The structured calls (`beginObject`, `name`, `value`, …) insert the commas. The hot path appends constant parts to
-/// `out` directly and uses only `escaped`. Not thread-safe. Public for the same reason as `ByteWriter`.
+/// `out` directly and uses only `escaped`. Not thread-safe. The type is public only for performance, like `ByteWriter`.
 @safe public struct JSONWriter: ~Copyable {
     public var out: ByteWriter
     private var needsComma = false
@@ -102,22 +102,22 @@
         value(text)
     }
 
-    /// Writes a member, with `null` for `nil`.
+    /// Writes a member whose value is a string, or `null` if `text` is `nil`.
     package mutating func member(_ name: String, _ text: String?) {
         self.name(name)
         if let text { value(text) } else { null() }
     }
 
-    /// Writes a member, with `null` for `nil`.
+    /// Writes a member whose value is an integer, or `null` if `integer` is `nil`.
     package mutating func member(_ name: String, _ integer: Int64?) {
         self.name(name)
         if let integer { value(integer) } else { null() }
     }
 
-    /// Writes a member, with `null` for `nil`.
+    /// Writes a member whose value is an integer, or `null` if `integer` is `nil`.
     package mutating func member(_ name: String, _ integer: Int?) { member(name, integer.map { Int64($0) }) }
 
-    /// Writes an object, with the contents that `members` writes.
+    /// Writes a member whose value is an object, with the contents that `members` writes.
     package mutating func member(_ name: String, _ members: (inout JSONWriter) -> Void) {
         self.name(name)
         beginObject()

@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// The subject of a reason, if it is not the single notification.
+/// The subject that a reason concerns, if the subject is not the single notification.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken
@@ -8,7 +8,7 @@ package enum ReasonSubject: Sendable {
     case topic
     /// The credential itself is rejected.
     case credential
-    /// The worker's provider tokens. This 429 does not concern the device, so it must not slow the device down.
+    /// The worker's provider tokens. This 429 does not concern the device, and must not slow the device's queue down.
     case ourTokens
     case nothingMore
 }
@@ -40,8 +40,8 @@ package enum AnswerOrigin {
         }
     }
 
-    /// Returns whether an answer is a failure of the host: a 5xx, or probably not from APNs. It says nothing about the
-    /// notification or the credential.
+    /// Returns whether an answer is a failure of the host: a 5xx, or probably not from APNs. Such an answer says
+    /// nothing about the notification or the credential.
     @inlinable package static func isHostFailure(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         status >= 500 || isForeign(status, reason)
     }

@@ -48,10 +48,10 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// The request headers. The topic is not empty.
     package var headers: NotificationHeaders
     package var isBroadcast: Bool
-    /// Whether the notification was in flight on several lost connections, or was repeatedly refused. It then uses the
-    /// app's quarantine connection, and does not count towards the reported capacity.
+    /// Whether the notification was in flight on several lost connections, or APNs repeatedly refused to process it.
+    /// The request then uses the app's quarantine connection, and does not count towards the reported capacity.
     package var isSuspect: Bool
-    /// The place of its record for crash reports, or `nil` if the request has no record.
+    /// The place of the notification's record for crash reports, or `nil` if the request has no record.
     package var place: UnsafePointer<CrashPlace>?
 
     @inlinable package init(
@@ -74,10 +74,11 @@ package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
         /// APNs answered with `status` and `reason`, or its silence counts as a 200 (binary protocol).
         case answered
-        /// APNs certainly did not process it: GOAWAY with a lower last stream id, REFUSED_STREAM, never written, or
-        /// recalled.
+        /// APNs certainly did not process the request: GOAWAY with a lower last stream id, REFUSED_STREAM, never
+        /// written, or recalled.
         case notProcessed
-        /// APNs may have processed it: the connection was lost, the stream was reset, or no answer came in time.
+        /// APNs may have processed the request: the connection was lost, the stream was reset, or no answer came in
+        /// time.
         case inDoubt
     }
 
@@ -85,19 +86,20 @@ package struct Completion: Sendable {
     package enum Unprocessed: UInt8, Sendable {
         /// The request was on no connection, was recalled, or was not completely written.
         case neverSent
-        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. If this repeats, the
-        /// notification may be the cause, so the machine counts it and finally moves the notification to a tier.
+        /// APNs refused the request: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. If this repeats,
+        /// the notification may be the cause, so the machine counts refusals and finally moves the notification to a
+        /// tier.
         case refusedByPeer
         /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
-        /// graceful GOAWAY refused the request. It is resent immediately.
+        /// graceful GOAWAY refused the request. The machine resends the request immediately.
         case discarded
-        /// The same, for an app that is configured not to resend such notifications.
+        /// The request was `discarded`, and its app is configured not to resend such notifications.
         case discardedForGood
     }
 
     package var id: NotificationID
     package var kind: Kind
-    /// The reason, if `kind` is `notProcessed`.
+    /// The reason why the request was not processed, if `kind` is `notProcessed`.
     package var unprocessed: Unprocessed
     package var reason: ReasonCode
     /// The HTTP status, or 0 without an answer.
@@ -106,20 +108,20 @@ package struct Completion: Sendable {
     package var reasonText: Int32
     /// The index in `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
     package var uniqueIDText: Int32
-    /// The `apns-id` of the answer if it is a UUID. Only needed if the request had none.
+    /// The `apns-id` of the answer if it is a UUID. Only needed if the request had no `apns-id`.
     package var apnsID: NotificationUUID
     /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
     package var unregisteredAtMs: Int64
     /// When the request was written to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
     package var sentAtMs: Int64
-    /// Whether the connection was lost during this send. It counts towards quarantine, unless `connectionWasSilent`.
+    /// Whether the connection was lost during this send, which counts towards quarantine unless `connectionWasSilent`.
     package var connectionDied: Bool
     /// Whether the connection was closed because the app's connections received nothing for too long. The network is at
     /// fault, not the notification.
     package var connectionWasSilent: Bool
     /// Whether the next send uses a newer provider token or newer connections than this one. Not set for a 200.
     package var carriedOlderToken: Bool
-    /// Whether it counts as accepted because the peer stayed silent (binary protocol).
+    /// Whether the notification counts as accepted because the peer stayed silent (binary protocol).
     package var isPresumed: Bool
 
     @inlinable
@@ -163,7 +165,7 @@ package struct CompletionBatch: Sendable {
 
 /// A command of the core to a transport.
 package enum TransportCommand: Sendable {
-    /// Send these requests. Without suspects, their total never exceeds the last reported capacity.
+    /// Send these requests. Without suspects, all unanswered requests together never exceed the last reported capacity.
     case send([OutgoingRequest])
     /// Return those requests as `notProcessed` that are not on a connection yet, because a partition is being revoked.
     case recall([NotificationID])
@@ -177,8 +179,8 @@ package enum TransportEvent: Sendable {
     /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open,
     /// and none will be dialed for the first request.
     ///
-    /// A completion frees one. Suspects do not count. If the capacity falls below the number of unanswered requests,
-    /// the core sends nothing until enough of them are completed.
+    /// Each completion frees one request. Suspects do not count. If the capacity falls below the number of unanswered
+    /// requests, the core sends nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
     /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
@@ -189,10 +191,10 @@ package enum TransportEvent: Sendable {
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and
     /// before the completions of the turn, so that nothing is resent before the core knows.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` ends this: a request was
-    /// answered, no request is open, or the host was changed.
+    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` reports the end of this
+    /// state: a request was answered, no request is open, or the host was changed.
     case unanswered(app: AppIndex, Unanswered?)
-    /// The number of connections, reported at each change.
+    /// The number of the app's connections, reported at each change.
     case connections(app: AppIndex, ConnectionCounts)
     /// An event for the log. A transport does not write to the log.
     case note(app: AppIndex, TransportNote)
@@ -218,8 +220,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host fails to answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// The HTTP/2 error code with which the host ends the streams, or `nil` if it does not end them. PROTOCOL_ERROR
-    /// also stands for a stream without a status.
+    /// The HTTP/2 error code with which the host ends the streams, or `nil` if it does not end them. PROTOCOL_ERROR is
+    /// also used for a stream that ended without a status.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -240,17 +242,17 @@ package enum TransportNote: Sendable, Equatable {
     /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` requests are
     /// resent.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// Binary protocol: an error response named a notification that already counted as accepted. It, and up to
-    /// `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
+    /// Binary protocol: an error response named a notification that already counted as accepted. This notification, and
+    /// up to `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
     /// Binary protocol: a connection was closed because the peer does not read. Up to `lostAtMost` notifications that
     /// counted as accepted were not delivered, although their results report `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
     /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` were sent
-    /// before the one that it names, and `discarded` after it.
+    /// before the notification that the response names, and `discarded` after it.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
-    /// Binary protocol: how many notifications a connection has accepted by silence, and how many are open. Once a
-    /// second at most.
+    /// Binary protocol: how many notifications a connection has accepted by silence, and how many are open. Reported
+    /// once a second at most.
     case silent(address: String, accepted: Int, open: Int)
     /// Binary protocol: the time after which silence counts as acceptance was increased.
     case windowLengthened(windowMs: Int64)
@@ -258,7 +260,7 @@ package enum TransportNote: Sendable, Equatable {
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
     /// A connection could not be made, because the server rejected the client certificate.
     case credentialFault(reason: String)
-    /// One or all connections are being replaced for this reason.
+    /// The transport replaces one or all connections for this reason.
     case replacing(String)
     /// A problem of the app's certificate, for example that it expires soon.
     case certificate(String)

@@ -1,17 +1,18 @@
 package import PushRecords
 
-/// The limits of open notifications and of their bytes. Topics share both limits by weight. With several apps, each app
-/// may use at most half.
+/// The limits of open notifications and of their bytes, which *topic groups* share by weight. A topic group is one
+/// request topic, or all retry topics together. With several apps, each app may use at most half of each limit.
 package struct AdmissionBudget {
     /// How long a record waits for its app's share before its notifications are deferred. The time counts from when the
     /// app's oldest unsent notification became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
 
     struct App {
-        /// Open notifications of the app, and their bytes.
+        /// The number of the app's open notifications, and the number of bytes that they use.
         var open = 0
         var bytes = 0
-        /// Since when records have waited for the app's share without any being admitted, or `nil` if none waits.
+        /// The time since which records have waited for the app's share and none was admitted, or `nil` if no record
+        /// waits.
         var fullSinceNs: Int64?
     }
 
@@ -19,14 +20,14 @@ package struct AdmissionBudget {
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// The share group of each request topic that is read or has open records. All tiers are group 0.
+    /// The topic group of each request topic that is read or has open records. All retry tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
 
     /// - Parameters:
     ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
-    ///   - mostBytes: The maximum size of their records in bytes.
+    ///   - mostBytes: The maximum size in bytes of the open notifications' records.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
@@ -38,10 +39,10 @@ package struct AdmissionBudget {
 
     mutating func addApp() { apps.append(App()) }
 
-    /// The weights of all share groups.
+    /// The weights of all topic groups.
     var weights: [Int] { notifications.groups.map(\.weight) }
 
-    /// Returns the share group of a request topic and whether the group is new. Sets the topic's weight.
+    /// Returns the topic group of a request topic and whether the group is new. Sets the topic's weight.
     mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
         if groups[topic] == nil, let unused = groups.first(where: { isUnused($0.value) }) {
             groups[unused.key] = nil
@@ -68,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Counts a partition of the group as read, or as no longer read.
+    /// Counts a partition of the topic group as read, or as no longer read.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -82,16 +83,16 @@ package struct AdmissionBudget {
     /// The maximum number of open notifications.
     var total: Int { notifications.total }
 
-    /// Returns how many records may be read for a group now.
+    /// Returns how many records may be read for a topic group now.
     func records(for group: Int) -> Int {
         let left = bytes.room(for: group)
         guard left > 0 else { return 0 }
         return min(notifications.room(for: group), max(1, left / recordBytesMean))
     }
 
-    /// Returns how many more notifications a partition may admit above the send horizon, where it already has `open` of
-    /// them. All `partitions` together use at most half of the budget there. Commits that never succeed therefore do
-    /// not block records below the horizon.
+    /// Returns how many more notifications above the send horizon a partition may admit, if `open` of its notifications
+    /// are already above it. All `partitions` together may use half of the budget above the horizon. Commits that never
+    /// succeed therefore do not block records below the horizon.
     func aboveHorizon(open: Int, partitions: Int) -> Int {
         let most = min(notifications.total, mostBytes / recordBytesMean)
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
@@ -108,8 +109,8 @@ package struct AdmissionBudget {
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
     /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time
-    /// counts from when the app's oldest unsent notification began to wait for a stream. If all are in flight, it
-    /// counts from when the first record had to wait.
+    /// counts from when the app's oldest unsent notification began to wait for a stream. If all notifications of the
+    /// app are in flight, the time counts from when the first record had to wait.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, nowNs: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? nowNs
         apps[app].fullSinceNs = sinceNs
@@ -119,7 +120,7 @@ package struct AdmissionBudget {
     /// Notes that no record waits for the app's share.
     mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
 
-    /// Returns when records that wait for the app's share will be deferred, or `nil` if they wait for something else.
+    /// Returns when records that wait for the app's share will be deferred, or `nil` if no record waits for the share.
     func shareWaitEndNs(app: Int, oldestNs: Int64?) -> Int64? {
         guard isFull(app: app), let sinceNs = oldestNs ?? apps[app].fullSinceNs else { return nil }
         return sinceNs + Self.shareWaitNs
@@ -163,12 +164,12 @@ package struct AdmissionBudget {
     }
 }
 
-/// A limit of open notifications, or of bytes, that topics share. Half of it is reserved, divided by weight among the
-/// topics that are read. The other half is free for all.
+/// A limit of open notifications, or of bytes, that topic groups (`AdmissionBudget`) share. Half of the limit is
+/// reserved, divided by weight among the groups that are read. The other half is available to all groups.
 package struct FairShares {
     package struct Group: Equatable {
         package var weight: Int
-        /// The number of its partitions that are read. Without any, the group has no reserve.
+        /// The number of the group's partitions that are read. A group without such partitions has no reserve.
         package var partitions = 0
         package var used = 0
         package var reserved = 0
@@ -189,13 +190,13 @@ package struct FairShares {
 
     package mutating func setWeight(_ weight: Int, of group: Int) { groups[group].weight = max(1, weight) }
 
-    /// Adds partitions that are read (1), or removes them (-1).
+    /// Adds `change` (1 or -1) to the number of the group's partitions that are read.
     package mutating func addPartitions(_ change: Int, to group: Int) {
         groups[group].partitions += change
         divide()
     }
 
-    /// Changes the limit. A group that uses more than its new share keeps it, but gets no more.
+    /// Changes the limit. A group whose use exceeds its new share releases nothing, but gets no more.
     package mutating func setTotal(_ total: Int) {
         guard total != self.total else { return }
         self.total = total
@@ -212,15 +213,15 @@ package struct FairShares {
         }
     }
 
-    /// Returns how much more this group may use now.
+    /// Returns how much more this topic group may use now.
     package func room(for group: Int) -> Int {
         let reserve = max(0, groups[group].reserved - groups[group].used)
         let shared = max(0, total - total / 2 - sharedUsed)
-        // A topic that was just added waits for its reserve while other groups still use it.
+        // A group that was just added waits for its reserve while other groups still use that part of the limit.
         return max(0, min(reserve + shared, total - used))
     }
 
-    /// Increases the use of the group, or reduces it if `amount` is negative.
+    /// Increases the use of the topic group, or reduces it if `amount` is negative.
     @inline(__always)
     package mutating func add(_ amount: Int, to group: Int) {
         groups.withUnsafeMutableBufferPointer { groups in

@@ -3,13 +3,13 @@ package import PushRecords
 /// Finds the app of a request by name, environment and bundle id. Each app keeps its `AppIndex` as long as the machine
 /// exists.
 package struct AppDirectory: ~Copyable {
-    /// The result of a search.
+    /// The result of a search for the app of a request.
     package enum Match {
-        /// The app. If the request names no topic, `defaultTopic` is the app's bundle id with the push type's suffix.
-        /// Otherwise it is empty.
+        /// The app. `defaultTopic` is the app's bundle id with the push type's suffix if the request names no topic,
+        /// and empty if the request names one.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
-        /// The reason to reject the request, and an explanation that may quote a part of it. The caller owns that
-        /// part's bytes.
+        /// The reason to reject the request, and an explanation that may quote a part of the request. The caller of the
+        /// search owns the quoted bytes.
         case failure(ReasonCode, Detail)
     }
 
@@ -17,12 +17,12 @@ package struct AppDirectory: ~Copyable {
         var route: AppRoute
         /// Whether a reload removed the app from the configuration.
         var isRemoved = false
-        /// The app named by `AppRoute.otherEnvironment`, if it exists.
+        /// The index of the app that `AppRoute.otherEnvironment` names, or `nil` if no such app is configured.
         var other: Int?
         var name = UnsafeRawBufferPointer.nothing
         var bundleIDs: [UnsafeRawBufferPointer] = []
-        /// The topics for device requests that name none, by `PushType.rawValue`. Empty if the app has several bundle
-        /// ids.
+        /// The topics, by `PushType.rawValue`, for device requests that name no topic. Empty if the app has several
+        /// bundle ids.
         var defaultTopics: [UnsafeRawBufferPointer] = []
     }
 
@@ -38,9 +38,10 @@ package struct AppDirectory: ~Copyable {
     private var byName: [UInt64: [Int]] = [:]
     /// Names and bundle ids. They are never freed, because open requests borrow them even after their app was removed.
     private var owned: [String: UnsafeRawBufferPointer] = [:]
-    /// The name of the default app by share group, for requests that name no app. Empty if there is none.
+    /// The name of each topic group's default app, for requests that name no app. Empty if the group has no default
+    /// app.
     private var defaults: [UnsafeRawBufferPointer] = []
-    /// The topic of the last request that named neither app nor environment, and its app.
+    /// The topic of the last request that named neither app nor environment, and the app that was found for that topic.
     private var lastTopic = UnsafeRawBufferPointer.nothing
     private var lastApp = AppIndex(0)
     private var lastSpace: UnsafeMutableRawBufferPointer
@@ -105,7 +106,8 @@ package struct AppDirectory: ~Copyable {
             mapping.removed.append(AppIndex(app))
         }
         for app in apps.indices {
-            // A removed app also needs `other`: its requests in flight may still be answered with BadDeviceToken.
+            // Removed apps need `other` too, because APNs may still answer their requests in flight with
+            // BadDeviceToken.
             apps[app].other = apps[app].route.otherEnvironment.flatMap { name in
                 order.sorted().first { apps[$0].route.name == name }
             }
@@ -113,14 +115,14 @@ package struct AppDirectory: ~Copyable {
         return mapping
     }
 
-    /// Returns the app's only bundle id with the push type's suffix, unless the bundle id already ends with it.
+    /// Returns the app's only bundle id, with the push type's suffix if the bundle id does not end with it yet.
     private mutating func topic(of type: PushType, _ route: AppRoute) -> UnsafeRawBufferPointer {
         let bundleID = own(route.bundleIDs[0])
         guard let suffix = type.suffix, !Self.ends(bundleID, with: suffix) else { return bundleID }
         return own(route.bundleIDs[0] + suffix.description)
     }
 
-    /// Returns the app of a request. An empty name or topic means that the request has none.
+    /// Returns the app of a request. Pass an empty name or topic if the request does not have one.
     ///
     /// - Parameter pushType: `nil` for a broadcast. The topic of a broadcast is in the request's path and must be a
     ///   bundle id without a suffix. APNs rejects others with TopicDisallowed.
@@ -145,17 +147,17 @@ package struct AppDirectory: ~Copyable {
         byName[Self.hash(name)]?.first { Self.isEqual(apps[$0].name, name) }.map { AppIndex($0) }
     }
 
-    /// Returns the bytes of a name that an app has or had, or empty bytes for other names. They are never freed.
+    /// Returns the bytes of a name that an app has or had, which are never freed. Returns empty bytes for other names.
     package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? .nothing }
 
-    /// Sets the app for requests of a share group that name none.
+    /// Sets the default app of a topic group, for requests that name no app.
     package mutating func setDefault(_ name: String?, of group: Int) {
         while defaults.count <= group { defaults.append(.nothing) }
         defaults[group] = name.map { own($0) } ?? .nothing
     }
 
-    /// Returns the default app of a share group for a request that names no app. Returns `nil` if there is none, or if
-    /// the request's topic or environment belongs to another app.
+    /// Returns the default app of a topic group for a request that names no app. Returns `nil` if the group has no
+    /// default app, or if the request's topic or environment belongs to another app.
     package mutating func findDefault(
         of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match? {

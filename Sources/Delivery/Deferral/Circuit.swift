@@ -2,8 +2,8 @@ import PushRecords
 
 /// An open circuit breaker of a credential, a topic or a host. A value type.
 ///
-/// A fault opens it. While it is open, one notification at a time may be sent as the probe, at growing intervals. The
-/// answer to the probe closes the circuit, unless it is the same fault again.
+/// A fault opens the circuit. While the circuit is open, one notification at a time may be sent as the probe, at
+/// growing intervals. The answer to the probe closes the circuit, unless it is the same fault again.
 struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
@@ -23,30 +23,30 @@ struct Circuit {
     /// Notes that another send met the fault.
     mutating func fault(handedNs: Int64) { faultHandedNs = max(faultHandedNs, handedNs) }
 
-    /// Makes this notification the probe if one may be sent now, and returns whether it did.
+    /// Makes this notification the probe if a probe may be sent now. Returns whether the notification is the probe.
     mutating func admits(_ id: NotificationID, nowNs: Int64) -> Bool {
         guard probe == nil, nowNs >= nextProbeNs else { return false }
         probe = id
         return true
     }
 
-    /// Returns whether a successful answer closes the circuit. It does if its send was handed out no earlier than the
+    /// Returns whether a successful answer closes the circuit: its send must have been handed out no earlier than the
     /// latest send that met the fault, with a tolerance of a millisecond. A single refusal among many successes
     /// therefore defers only the notifications that are waiting at that moment, to the shortest tier.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
-    /// Ends a probe that met the fault, and doubles the delay of the next one.
+    /// Ends a probe that met the fault, and doubles the delay of the next probe.
     mutating func probeFailed(nowNs: Int64) {
         delayNs = min(delayNs * 2, Self.longestDelayNs)
         probePostponed(nowNs: nowNs)
     }
 
-    /// Ends a probe whose answer says nothing about the fault. The next one is sent after the same delay.
+    /// Ends a probe whose answer says nothing about the fault. The next probe is sent after the same delay.
     mutating func probePostponed(nowNs: Int64) {
         probe = nil
         nextProbeNs = nowNs + delayNs
     }
 
-    /// Ends a probe that will not be answered. The next one may be sent immediately.
+    /// Ends a probe that will not be answered. The next probe may be sent immediately.
     mutating func probeEnded() { probe = nil }
 }

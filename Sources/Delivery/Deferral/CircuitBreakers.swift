@@ -1,8 +1,8 @@
 import PushRecords
 
-/// Decides whether a notification may be sent now. It may not if its app is paused or removed, or if the circuit
-/// breaker of its host, its credential or its topic is open. Also counts how long each app has been deferred for each
-/// reason.
+/// Decides whether a notification may be sent now. A notification may not be sent if its app is paused or removed, or
+/// if the circuit breaker of its host, its credential or its topic is open. This type also counts how long each app has
+/// been deferred for each reason.
 ///
 /// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
 /// notifications may have to be deferred.
@@ -33,10 +33,10 @@ struct CircuitBreakers: ~Copyable {
         var isConnected = false
         /// When the current or latest connection was made.
         var connectedNs: Int64 = 0
-        /// Since when no usable connection can be made, or `nil` while one exists or may still be made.
+        /// The time since which no usable connection can be made, or `nil` while one exists or may still be made.
         var unreachableNs: Int64?
 
-        /// Whether all its notifications are deferred, except a probe.
+        /// Whether all of the app's notifications are deferred, except a probe.
         var isClosed: Bool { isRemoved || isPaused || host != nil || credential != nil }
 
         subscript(name: CircuitName) -> Circuit? {
@@ -120,7 +120,7 @@ struct CircuitBreakers: ~Copyable {
         apps[app].isPaused = route.isPaused
     }
 
-    /// Marks an app as removed by a reload. Its transport is removed too.
+    /// Marks an app as removed by a reload, and as not connected. The caller closes the app's transport.
     mutating func remove(_ app: Int) {
         apps[app].isRemoved = true
         apps[app].isReachable = true
@@ -143,8 +143,8 @@ struct CircuitBreakers: ~Copyable {
     /// Records that Apple refused the credential of the app in an answer to this notification.
     ///
     /// - Parameter handedNs: When the refused send was handed to the transport.
-    /// - Returns: Whether the answer concerns the credential. It does not if the send was handed out before the circuit
-    ///   last closed.
+    /// - Returns: Whether the answer concerns the credential. An answer does not if its send was handed out before the
+    ///   circuit last closed.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
@@ -206,7 +206,7 @@ struct CircuitBreakers: ~Copyable {
         for topic in apps[app].topics.keys { close(.topic(topic, of: AppIndex(app)), of: app, journal: &journal) }
     }
 
-    /// Closes the circuits of an app's credential and topics, because its key or certificate was replaced.
+    /// Closes the circuits of an app's credential and topics, because the app's key or certificate was replaced.
     mutating func replaceCredential(of app: Int, journal: inout Journal) {
         closeCredential(of: app, journal: &journal)
         apps[app].credentialClosedNs = journal.now.ns
@@ -244,7 +244,7 @@ struct CircuitBreakers: ~Copyable {
         if let name = circuit(probedBy: slot, in: store) {
             switch verdict {
             case .credentialFault: settleProbe(name, of: app, fault: completion.reason, journal: &journal)
-            // Apple refused the credential, but the probe is resent once more before this counts.
+            // Apple refused the credential, but the probe is resent once more before the refusal counts.
             case .resend where completion.status == 403 || completion.reason.subject == .topic: break
             case .accept, .unregister, .reject, .resend, .retry:
                 if isOfCredential || name == .connection(of: AppIndex(app)) {
@@ -254,7 +254,7 @@ struct CircuitBreakers: ~Copyable {
                 }
             }
         }
-        // This includes probes, because a probe of the app's host has tested its credential too.
+        // Answers to probes count too, because a probe of the app's host has also tested the credential.
         guard apps[app].isGated, verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
         if apps[app].credential?.isDisproved(byTryHandedNs: handedNs) == true {
             close(.credential(of: AppIndex(app)), of: app, journal: &journal)
@@ -267,7 +267,7 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// Handles the answer to a probe. Its circuit closes, or the next probe waits longer.
+    /// Handles the answer to a probe. The probed circuit closes, or the next probe waits longer.
     private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
         if case .connection = name {
             // Any answer shows that the host is reachable. The transport will report the same.
@@ -280,7 +280,7 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// Handles a send that ended without an answer. If it was the probe of a host, that circuit stays open.
+    /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
         apps[app.value].host?.probeFailed(nowNs: nowNs)
@@ -326,7 +326,7 @@ struct CircuitBreakers: ~Copyable {
         nextCutOffNs = protectsOthers ? apps.indices.compactMap { cutOffDueNs($0) }.min() ?? .max : .max
     }
 
-    /// Returns when the circuit of an app's host opens, or `nil` if it is open or the host is reachable.
+    /// Returns when the circuit of an app's host opens, or `nil` if the circuit is open or the host is reachable.
     private func cutOffDueNs(_ app: Int) -> Int64? {
         guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
         // The time starts again with each new connection.

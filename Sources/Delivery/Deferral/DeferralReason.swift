@@ -6,7 +6,7 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     case share
     /// The app is paused, or was removed from the configuration.
     case paused
-    /// Apple refuses the app's credential, for all topics or for this one.
+    /// Apple refuses the app's credential, for all topics or for the notification's topic.
     case credential
     /// No usable connection can be made for the app.
     case unreachable
@@ -22,7 +22,7 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     /// The value of the metrics' label `cause`.
     package var word: String { "\(self)" }
 
-    /// Whether the reason concerns single notifications. The others have a beginning and an end.
+    /// Whether the reason concerns single notifications. Other reasons begin and end for the whole app.
     var isSporadic: Bool {
         switch self {
         case .device, .share, .unprocessed, .span, .scheduled: true

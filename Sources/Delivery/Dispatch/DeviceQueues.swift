@@ -1,17 +1,17 @@
 import PushRecords
 
 /// The queues of devices, with `ordering: device`. One notification of a device is sent at a time, and the next one
-/// follows when it has ended. The queues only determine the order.
+/// follows when the previous one has ended. The queues only determine the order.
 ///
-/// A queue is a list linked through the notifications (`DeviceLink`). Its head stores the tail and the length.
+/// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
-    /// The result of adding a notification to its queue.
+    /// The result of adding a notification to its device's queue.
     enum Entry {
         /// The queue was empty. The notification may be sent.
         case first
-        /// The notification waits for those before it.
+        /// The notification waits for the notifications before it in the queue.
         case behind
-        /// The queue is full. It has rejected this number of notifications before, since it formed.
+        /// The queue is full, and has rejected `turnedAway` other notifications since it formed.
         case full(turnedAway: UInt16)
     }
 
@@ -30,7 +30,7 @@ struct DeviceQueues: ~Copyable {
         self.limit = min(limit, Int(UInt16.max))
     }
 
-    /// Adds the next app. It shares the queues of an earlier app, or gets its own.
+    /// Adds the next app. The app shares the device queues of an earlier app, or gets separate ones.
     mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }
 
     // MARK: Adding and removing
@@ -69,9 +69,10 @@ struct DeviceQueues: ~Copyable {
         return .behind
     }
 
-    /// Removes a notification from its queue, if it is in one. The notification must still have its token.
+    /// Removes a notification from its device's queue, if it is in that queue. The notification must still have its
+    /// token.
     ///
-    /// - Returns: The next notification, if this was the head.
+    /// - Returns: The next notification of the device, if the removed one was the head.
     mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
         guard store[slot].isInDeviceQueue else { return nil }
         store[slot].isInDeviceQueue = false
@@ -93,8 +94,8 @@ struct DeviceQueues: ~Copyable {
         return next
     }
 
-    /// Removes a notification that is not the head. This is O(queue length), but rare: a partition is given up, or its
-    /// horizon falls.
+    /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when a
+    /// partition is given up, or when its send horizon falls.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {
@@ -116,7 +117,7 @@ struct DeviceQueues: ~Copyable {
 package struct DeviceTable: ~Copyable {
     struct Entry {
         var hash: UInt32
-        /// `.none` if the entry is empty.
+        /// The first notification of the device's queue, or `.none` if the entry is empty.
         var head: NotificationSlot
     }
 

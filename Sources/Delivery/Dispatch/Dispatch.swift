@@ -1,6 +1,6 @@
 import PushRecords
 
-/// The notifications of each app that wait for a stream, and the number of those in flight. Also the notifications that
+/// The notifications of each app that wait for a stream, the number of notifications in flight, the notifications that
 /// wait for a pause to end, and the requests to recall.
 struct Dispatch: ~Copyable {
     /// The queues of devices.
@@ -17,10 +17,10 @@ struct Dispatch: ~Copyable {
         /// allow.
         var concurrency = 0
         var outstanding = 0
-        /// The number of suspects at its transport. `outstanding` does not include them.
+        /// The number of suspects handed to the app's transport. `outstanding` does not include them.
         var quarantined = 0
         var ready = ReadyQueues()
-        /// The latest capacity reported by its transport.
+        /// The latest capacity that the app's transport reported.
         var capacity = 0
         /// The latest capacity above 0.
         var lastCapacity = 1
@@ -29,7 +29,7 @@ struct Dispatch: ~Copyable {
         /// Whether notifications with bad tokens move to a retry tier while the guard is tripped.
         var holdsBadTokens: Bool
         var rateLimit: RateLimit
-        /// The requests to recall from its transport.
+        /// The requests to recall from the app's transport.
         var recalls: [NotificationID] = []
 
         init(_ route: AppRoute) {
@@ -38,7 +38,7 @@ struct Dispatch: ~Copyable {
             rateLimit = RateLimit(perSecond: route.rateLimit)
         }
 
-        /// The number of all requests at its transport.
+        /// The number of all unanswered requests at the app's transport.
         var handed: Int { outstanding + quarantined }
     }
 
@@ -53,8 +53,8 @@ struct Dispatch: ~Copyable {
     // MARK: Apps
 
     /// - Parameters:
-    ///   - queueApp: An earlier app whose device queues it shares, or `nil` for its own.
-    ///   - weights: The weights of all share groups.
+    ///   - queueApp: An earlier app whose device queues the new app shares, or `nil` for separate queues.
+    ///   - weights: The weights of all topic groups.
     mutating func addApp(_ route: AppRoute, sharingQueuesOf queueApp: Int? = nil, weights: [Int]) {
         devices.addApp(sharing: queueApp)
         breakers.addApp(route)
@@ -73,7 +73,7 @@ struct Dispatch: ~Copyable {
         refreshConcurrency(of: app)
     }
 
-    /// Marks an app as removed by a reload. Its transport is closed too.
+    /// Marks an app as removed by a reload and sets its capacity to 0. The caller closes the app's transport.
     mutating func remove(_ app: Int) {
         breakers.remove(app)
         apps[app].capacity = 0
@@ -108,7 +108,7 @@ struct Dispatch: ~Copyable {
 
     /// Passes an answer of APNs to the environment guard and the throttle.
     ///
-    /// - Parameter isUndecided: Whether the token is also tried in the other environment.
+    /// - Parameter isUndecided: Whether the device token is also tried in the other environment.
     @inline(__always)
     mutating func watchAnswer(
         _ app: Int, status: UInt16, reason: ReasonCode, isUndecided: Bool, journal: inout Journal
@@ -148,7 +148,7 @@ struct Dispatch: ~Copyable {
 
     // MARK: Waiting
 
-    /// Queues a notification for a free stream. With `first`, it is sent before the others of its share group.
+    /// Queues a notification for a free stream. With `first`, it is sent before the others of its topic group.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
@@ -161,8 +161,9 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Queues a notification for a resend, before those that were never sent. One that APNs refused is appended
-    /// instead: if the next refusal closes the connection, the others have been answered.
+    /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
+    /// refused to process is appended instead: if the next refusal closes the connection, APNs has answered the others
+    /// by then.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }
@@ -205,7 +206,8 @@ struct Dispatch: ~Copyable {
     var indices: Range<Int> { apps.indices }
 
     /// Returns the number of free streams of this app, and the maximum size of a batch. The batch may be larger than
-    /// the number of free streams, because suspects use the quarantine connection. `nil` if nothing can be sent.
+    /// the number of free streams, because suspects use the quarantine connection. Returns `nil` if the app can send
+    /// nothing.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
@@ -231,7 +233,7 @@ struct Dispatch: ~Copyable {
         apps[app].rateLimit.take(count, nowNs)
     }
 
-    /// Counts a completion.
+    /// Counts the completion of one of the app's sends.
     @inline(__always)
     mutating func cameBack(_ app: Int, isSuspect: Bool) {
         if isSuspect { apps[app].quarantined -= 1 } else { apps[app].outstanding -= 1 }
@@ -254,7 +256,7 @@ struct Dispatch: ~Copyable {
 
     // MARK: Timers
 
-    /// Returns when a notification may be sent because a pause or a rate limit ends, or `nil` if there is none.
+    /// Returns when a pause or a rate limit ends, or `nil` if no notification waits for one.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
         var next = nextBackedOffNs(in: store)
         for app in apps.indices where apps[app].rateLimit.isLimiting {

@@ -1,6 +1,6 @@
-/// The notifications of one app that wait for a free stream, with a queue for each share group (request topic, or all
-/// tiers). Streams are assigned by weight (stride scheduling): each queue has a clock that advances more slowly with a
-/// higher weight, and the queue with the earliest clock is next.
+/// The notifications of one app that wait for a free stream, with a queue for each topic group (a request topic, or all
+/// retry topics). Streams are assigned by weight (stride scheduling): each queue has a clock that advances more slowly
+/// with a higher weight, and the queue with the earliest clock is next.
 struct ReadyQueues {
     struct Queue {
         var list = NotificationList()
@@ -10,9 +10,9 @@ struct ReadyQueues {
     private static let unit: UInt64 = 1 << 20
 
     private(set) var queues: [Queue] = []
-    /// A bit for each queue that is not empty, 64 per word. Only those queues are searched for the next notification.
+    /// A bit for each queue that is not empty, 64 per word. Only queues with a set bit are searched.
     private(set) var occupied: [UInt64] = []
-    /// The clock of the queue that was served last.
+    /// The clock of the queue from which the last notification was taken.
     private var clock: UInt64 = 0
     private(set) var count = 0
 
@@ -70,8 +70,8 @@ struct ReadyQueues {
         return slot
     }
 
-    /// Returns since when the longest-waiting head of a queue has been waiting. An earlier notification may wait behind
-    /// it.
+    /// Returns since when the longest-waiting head of a queue has been waiting, or `nil` if all queues are empty. A
+    /// notification behind a head may have been waiting for longer.
     func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
         for queue in queues where !queue.list.isEmpty { oldest = min(oldest ?? .max, store[queue.list.head].sinceNs) }

@@ -1,8 +1,9 @@
 /// Additive increase and multiplicative decrease of an app's concurrency, to avoid overloading APNs. A value type.
 ///
-/// It evaluates rounds of about as many answers as there are requests in flight. A round with failures reduces the
-/// limit by half of their share (all failed: half; one in ten: a twentieth). A round without failures raises it by a
-/// sixty-fourth of the transport's capacity. A few failures in a hundred answers have no effect.
+/// The throttle evaluates rounds of about as many answers as there are requests in flight. A round with failures
+/// reduces the limit by half of the failed fraction (by half if all failed, by a twentieth if one in ten failed). A
+/// round without failures raises the limit by a sixty-fourth of the transport's capacity. A few failures in a hundred
+/// answers have no effect.
 struct Throttle {
     /// The minimum number of answers per round, unless fewer requests may be in flight.
     private static let leastRound = 16

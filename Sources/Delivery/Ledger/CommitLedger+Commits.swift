@@ -19,7 +19,7 @@ extension CommitLedger {
                 alone = partition
             }
         }
-        // A partition with a separate commit alternates with all others.
+        // Separate commits of one partition alternate with commits of all other partitions.
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
@@ -52,7 +52,8 @@ extension CommitLedger {
             commits[flight].nextNs = max(
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
-        // A broker refuses all entries because of one. Metadata of less than half the longest length is not the cause.
+        // A broker refuses all entries because of one entry. Metadata of less than half the longest length is not the
+        // cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
@@ -87,8 +88,8 @@ extension CommitLedger {
         return acknowledged
     }
 
-    /// Returns the offset below which waiting notifications of a partition are deferred because the map of its last
-    /// commit was three quarters full, or `nil` if none has to be.
+    /// Returns the offset below which the machine defers waiting notifications of a partition, because the map of the
+    /// partition's last commit was three quarters full. Returns `nil` if nothing has to be deferred.
     mutating func shortenSpan(_ partition: PartitionSlot, nowNs: Int64) -> Int64? {
         guard self[partition].phase == .active, self[partition].mapEighths >= 6,
             nowNs >= self[partition].nextShorteningNs

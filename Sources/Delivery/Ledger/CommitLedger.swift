@@ -1,12 +1,13 @@
 import PushRecords
 
-/// The received, settled and committed records of each partition, and its send horizon.
+/// The received, settled and committed records of each partition, and each partition's send horizon.
 ///
 /// The ledger makes no decisions about notifications. The machine acts on the values that the ledger returns.
 struct CommitLedger: ~Copyable {
     /// The maximum pause after a reply to a commit.
     static let widestPauseNs: Int64 = 1_000_000_000
-    /// The minimum time between two deferrals of a partition's oldest notifications because its map is nearly full.
+    /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
+    /// full.
     static let shorteningPauseNs: Int64 = 100_000_000
     /// How long a suspended partition is retained after its group assigned other partitions to this worker.
     static let passedOverNs: Int64 = 10_000_000_000
@@ -49,7 +50,7 @@ struct CommitLedger: ~Copyable {
         return slot
     }
 
-    /// Returns the slot if it is in use.
+    /// Returns the slot, or `nil` if no assignment uses it.
     @inline(__always)
     func find(_ slot: PartitionSlot) -> PartitionSlot? {
         Int(slot.number) < places.count && places[Int(slot.number)] != nil ? slot : nil
@@ -91,11 +92,11 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Assignments
 
-    /// Begins an assignment. Its records are read from now on.
+    /// Begins an assignment. The partition's records are read from now on.
     ///
     /// - Parameters:
     ///   - committed: The committed offset, if one is known.
-    ///   - lastCommit: The group's current commit, unless it must not be resumed from.
+    ///   - lastCommit: The group's current commit, or `nil` if the partition must not be resumed from that commit.
     mutating func begin(
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
         map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
@@ -109,7 +110,8 @@ struct CommitLedger: ~Copyable {
         self[id.slot].lastCommit = lastCommit
     }
 
-    /// Suspends a partition after its group's session was lost. Without a send horizon, nothing more is sent.
+    /// Suspends a partition after its group's session was lost. Without a send horizon, the partition sends nothing
+    /// more.
     mutating func suspend(_ partition: PartitionSlot, nowNs: Int64) {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
@@ -171,7 +173,7 @@ struct CommitLedger: ~Copyable {
 
     /// Adds a record with one notification to the ledger.
     ///
-    /// - Returns: The record and its settled indexes, or `nil` if all of it is settled.
+    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
     ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
@@ -201,7 +203,7 @@ struct CommitLedger: ~Copyable {
         self[partition].lastAdmitting = record
     }
 
-    /// Removes the first record that waits for admission.
+    /// Removes the first record from the partition's list of records that wait for admission.
     mutating func finishAdmission(_ partition: PartitionSlot, in store: inout NotificationStore) {
         let record = self[partition].firstAdmitting
         self[partition].firstAdmitting = store[record].nextAdmitting
@@ -242,8 +244,8 @@ struct CommitLedger: ~Copyable {
         self[partition].behindHorizon.append(slot, in: &store)
     }
 
-    /// Sorts the notifications that wait for the horizon by record. Some may have passed it before, and were appended
-    /// again because the lease ended before they were sent.
+    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
+    /// and were appended again because the lease ended before they were sent.
     mutating func sortBehindHorizon(_ partition: PartitionSlot, in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
         var isSorted = true
@@ -278,7 +280,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Status
 
-    /// When a commit is due, or when the retention of a suspended partition ends.
+    /// The time at which a commit is due, or the retention of a suspended partition ends.
     var nextDeadlineNs: Int64? {
         var next: Int64?
         for partition in slots {

@@ -31,13 +31,13 @@ package struct CommitMap: Equatable {
 
     /// The send horizon: records at or above it cannot have been sent. 0 if no record can have been sent.
     package var horizon: Int64
-    /// The settled ranges, in ascending order and disjoint.
+    /// The ranges of settled offsets, in ascending order and disjoint.
     package var settled: [Range<Int64>]
     /// The partly settled records, in ascending order.
     package var partials: [Partial]
 
     package static let version: UInt8 = 1
-    /// The maximum distance of an offset from the committed one. Metadata with a larger one is rejected.
+    /// The maximum distance of an offset from the committed one. Metadata with a larger distance is rejected.
     static let spanLimit: Int64 = 1 << 40
     /// The maximum distance of the horizon from the committed offset.
     static let longestHorizon = spanLimit - 2
@@ -63,8 +63,8 @@ package struct CommitMap: Equatable {
     /// One past the highest offset that is settled or partly settled, or 0 if there is none.
     package var end: Int64 { max(settled.last?.upperBound ?? 0, (partials.last?.offset ?? -1) + 1) }
 
-    /// Removes all settled offsets, and raises the horizon above them. For a log that was truncated at an unknown
-    /// offset: other records may have those offsets, and may have been sent.
+    /// Removes all settled offsets, and raises the horizon above them. Call this for a log that was truncated at an
+    /// unknown offset, because other records may have these offsets, and may have been sent.
     package mutating func doubt() {
         horizon = max(horizon, end)
         settled = []
@@ -79,8 +79,8 @@ package struct CommitMap: Equatable {
         return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
     }
 
-    /// Parses the metadata of a commit of the offset `base`. Returns `nil` if it is damaged or not a worker's. The
-    /// input is untrusted, and the cost is bounded by its length.
+    /// Parses the metadata of a commit of the offset `base`. Returns `nil` if the metadata is damaged or no worker
+    /// wrote it. The input is untrusted, and the cost is bounded by the input's length.
     package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
         guard OffsetLimit.holds(base), let bytes = Base64.url.decode(metadata), bytes.count >= 4,
             bytes[0] == Self.version
@@ -111,8 +111,8 @@ package struct CommitMap: Equatable {
 
 // The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
-    /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each offset must be higher
-    /// than the one before. Entries of lower offsets are removed.
+    /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each call must pass a higher
+    /// offset than the call before. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }

@@ -52,13 +52,13 @@ package struct CommitMapWriter {
         isFull = false
     }
 
-    /// The size of the main set in the shorter form.
+    /// The size of the set of settled offsets, in the shorter of the two forms.
     private var mainSize: Int {
         guard let first = runs.first, let last = runs.last else { return 0 }
         return min(runBytes, Int(last.upperBound - first.lowerBound + 7) / 8)
     }
 
-    /// Adds settled offsets. They must be above all previous ones.
+    /// Adds settled offsets, which must be above all offsets added before.
     package mutating func settled(_ range: Range<Int64>) {
         var run = range.lowerBound - base..<range.upperBound - base
         precondition(run.lowerBound >= 0, "offsets below the committed one are not in the map")
@@ -121,7 +121,7 @@ package struct CommitMapWriter {
     /// Completes `text`.
     ///
     /// - Parameters:
-    ///   - horizon: The send horizon. If it is at or below the base, no record can have been sent.
+    ///   - horizon: The send horizon. A horizon at or below the base means that no record can have been sent.
     ///   - owner: A number below `CommitMap.ownerLimit`.
     package mutating func finish(horizon: Int64, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)

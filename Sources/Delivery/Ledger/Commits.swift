@@ -1,6 +1,6 @@
 /// The commit of one consumer group. At most one is in flight.
 struct InFlightCommit {
-    /// The commit in flight, or the last one.
+    /// The entries of the commit in flight, or of the last commit.
     private(set) var entries: [PartitionCommit] = []
     var isInFlight = false
     private(set) var sentNs: Int64 = 0
@@ -42,8 +42,8 @@ struct LastCommit: Equatable {
     }
 }
 
-/// The backoff after refused commits of one partition. Each refusal doubles the pause of this partition only. A refusal
-/// by the whole group pauses it for a second at most.
+/// The backoff after refused commits of one partition. Each refusal doubles the pause of this partition only. If the
+/// whole group is refused, the partition pauses for a second at most.
 struct CommitBackoff {
     static let firstPauseNs: Int64 = 100_000_000
     static let longestPauseNs: Int64 = 10_000_000_000
@@ -59,13 +59,14 @@ struct CommitBackoff {
 
     /// The number of consecutive refusals.
     private(set) var refusals = 0
-    /// The time before which no commit is sent.
+    /// The time before which no commit of the partition is sent.
     private(set) var untilNs: Int64 = 0
     /// Whether the topic does not exist, or the group is denied access.
     private(set) var isImpossible = false
     /// Whether the partition is committed separately, so that an error certainly concerns it.
     private(set) var isAlone = false
-    /// Whether the partition is committed again immediately, because the last error may have concerned another one.
+    /// Whether the partition is committed again immediately, because the last error may have concerned another
+    /// partition.
     private(set) var isAskedAgain = false
     private var pauseNs: Int64 = 0
     private var nextEventNs = Int64.min
@@ -94,7 +95,7 @@ struct CommitBackoff {
         return true
     }
 
-    /// Ends the backoff after a commit was acknowledged. Returns whether to log this.
+    /// Ends the backoff after a commit was acknowledged. Returns whether to log that commits are accepted again.
     mutating func acknowledge() -> Bool {
         defer { self = CommitBackoff(keeping: nextEventNs) }
         return isReported

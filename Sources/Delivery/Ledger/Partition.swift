@@ -6,14 +6,14 @@ struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
         case active
-        /// No more records are read or sent. Sends on connections may be answered and settle.
+        /// No more records are read or sent. Notifications on connections may be answered and settle.
         case draining
         /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
         /// The last commit was acknowledged, is impossible, or is not needed.
         case left
-        /// The session was lost. Sends on connections are completed. The rest waits in case the partition is assigned
-        /// again.
+        /// The group's session was lost. Notifications on connections are completed. All others wait in case the
+        /// partition is assigned again.
         case suspended
     }
 
@@ -50,7 +50,7 @@ struct Partition: ~Copyable {
     var pending: Pending?
     /// The group's current commit: the one read at the assignment, later the last acknowledged one.
     var lastCommit: LastCommit?
-    /// The latest unacknowledged commits since then. The group may have stored any of them.
+    /// The latest unacknowledged commits after `lastCommit`. The group may have stored any of them.
     var unconfirmed: [LastCommit] = []
     /// When a suspended partition is released (monotonic).
     var releaseNs: Int64 = 0
@@ -58,18 +58,18 @@ struct Partition: ~Copyable {
     var mapEighths = 0
     /// The earliest time to defer the partition's oldest notifications again.
     var nextShorteningNs: Int64 = 0
-    /// The last offset acknowledged in this assignment, if any.
+    /// The last committed offset that was acknowledged in this assignment, if any.
     var committed: Int64?
     var commits = CommitBackoff()
     var metadataLimit: Int
     var isMapCut = false
-    /// The number of admitted notifications that are neither settled nor dropped.
+    /// The number of the partition's admitted notifications that are neither settled nor dropped.
     var open = 0
-    /// The number of open records with several notifications.
+    /// The number of the partition's open records with several notifications.
     var fanOuts = 0
-    /// The number of open dead letters.
+    /// The number of the partition's open dead letters.
     var deadLetters = 0
-    /// The notifications that wait for the send horizon.
+    /// The partition's notifications that wait for the send horizon.
     var behindHorizon = NotificationList()
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
@@ -114,8 +114,8 @@ struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether a commit's map is nearly full, because many records above an open one are settled. Without open records,
-    /// only further reading makes the map shorter.
+    /// Whether the map of the partition's last commit is nearly full, because many records above an open one are
+    /// settled. Without open records, only further reading makes the map shorter.
     var isSpanFull: Bool { mapEighths >= 7 && ledger.openCount > 0 }
 
     /// Whether more records of the partition may be read.
@@ -139,7 +139,7 @@ struct Partition: ~Copyable {
             ledger.committedAtAssignment ?? 0)
     }
 
-    /// Whether the partition is being given up. Sends that return unprocessed are then dropped.
+    /// Whether the partition is being given up. Notifications that APNs did not process are then dropped.
     var isLeaving: Bool {
         switch phase {
         case .draining, .leaving, .left: true
@@ -147,10 +147,10 @@ struct Partition: ~Copyable {
         }
     }
 
-    /// Whether the last commit may be sent.
+    /// Whether the last commit of the partition may be sent.
     var mayLeave: Bool { phase == .leaving || phase == .draining && open == 0 }
 
-    /// Whether a commit should be sent without waiting for the interval.
+    /// Whether a commit of the partition should be sent without waiting for the interval.
     var isUrgent: Bool {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
@@ -161,7 +161,7 @@ struct Partition: ~Copyable {
         }
     }
 
-    /// Whether a commit is needed.
+    /// Whether the partition needs a commit.
     var wantsCommit: Bool {
         switch phase {
         case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
@@ -170,7 +170,7 @@ struct Partition: ~Copyable {
     }
 }
 
-// Handles the replies to its commits.
+// Handles the replies to the partition's commits.
 extension Partition {
     /// Handles an acknowledged commit.
     ///

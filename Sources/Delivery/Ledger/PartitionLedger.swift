@@ -21,7 +21,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// The group's committed offset at the assignment, if any.
     package let committedAtAssignment: Int64?
-    /// The highest received offset, or -1.
+    /// The highest received offset, or -1 if no record was received.
     package private(set) var highestReceived: Int64 = -1
     package private(set) var openCount = 0
     private(set) var entries = RingBuffer<Entry>()
@@ -36,8 +36,8 @@ package struct PartitionLedger: ~Copyable {
     /// The number of offsets from the first that is not settled to the highest received.
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
 
-    /// The offset to commit: the first one that is not settled, else one past the highest received, else the committed
-    /// one at the assignment. `nil` if nothing was committed or received.
+    /// The offset to commit: the first offset that is not settled, else one past the highest received offset, else the
+    /// offset committed at the assignment. `nil` if nothing was committed or received.
     package var committable: Int64? {
         if !entries.isEmpty { return entries[entries.head].offset }
         return highestReceived >= 0 ? highestReceived + 1 : committedAtAssignment
@@ -170,8 +170,8 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// One past the last offset of the older half of the open records (at least one record). `nil` if no record is
-    /// open.
+    /// One past the last offset of the older half of the partition's open records (at least one record), or `nil` if no
+    /// record is open.
     var olderHalfEnd: Int64? {
         var left = max(1, openCount / 2)
         var end: Int64?

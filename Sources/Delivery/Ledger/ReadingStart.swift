@@ -1,4 +1,4 @@
-/// The offset from which a newly assigned partition is read.
+/// The offset at which to start consuming a newly assigned partition.
 package enum ReadingStart: Equatable, Sendable {
     case at(Int64)
     /// The start of the log, because the group has no committed offset.
@@ -9,7 +9,7 @@ package enum ReadingStart: Equatable, Sendable {
     /// The start of the log, because retention has deleted the records from the committed offset on.
     case overtaken
 
-    /// Determines where to read a newly assigned partition. `DeliveryMachine.assign` uses the same rule.
+    /// Determines where to start consuming a newly assigned partition. `DeliveryMachine.assign` uses the same rule.
     ///
     /// - Parameters:
     ///   - committed: The group's committed offset, or `nil` if there is none.

@@ -1,16 +1,16 @@
-/// The offset in a partition below which records may be handed to a transport. A commit contains it before it is used,
-/// so that the next owner knows after a crash which records may have been sent.
+/// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before the
+/// worker uses it, so that the next owner knows after a crash which records may have been sent.
 ///
-/// It stays ahead of the highest record handed out by the offsets of about four commit intervals: at least as many
-/// records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is needed because
-/// `pace` counts offsets, so a large gap between two records would look like a high rate. A commit may contain a lower
-/// horizon than the one before, which then applies immediately.
+/// The horizon stays ahead of the highest record handed out by the offsets of about four commit intervals: at least as
+/// many records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is needed
+/// because `pace` counts offsets, so a large gap between two records would look like a high rate. A commit may contain
+/// a lower horizon than the one before, which then applies immediately.
 package struct SendHorizon: Equatable {
     package static let maximum: Int64 = 100_000
 
     /// The horizon of the last acknowledged commit, or a lower one in a later commit. `nil` if none was acknowledged.
     package private(set) var acknowledged: Int64?
-    /// The limit in use: records at or above it wait for a commit. It is `acknowledged`, or 0 while that is stale.
+    /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while `isStale` is set.
     package private(set) var allowed: Int64 = 0
     /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
     package var isStale = false { didSet { refresh() } }
@@ -55,8 +55,8 @@ package struct SendHorizon: Equatable {
         return min(start + margin, base + CommitMap.longestHorizon)
     }
 
-    /// Notes that a commit with the horizon `named` is sent, which then limits sending. It may be higher than `next`,
-    /// to cover records that were sent or settled before. Records up to it may be sent meanwhile.
+    /// Notes that a commit with the horizon `named` is sent. A `named` below the acknowledged horizon limits sending
+    /// from now on. `named` may be higher than `next`, to cover records that were sent or settled before.
     package mutating func sent(naming named: Int64) {
         guard let acknowledged, named < acknowledged else { return }
         acknowledge(named)

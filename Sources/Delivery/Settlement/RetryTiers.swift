@@ -22,8 +22,8 @@ package struct RetryTiers: Sendable {
         isAnyWritable = self.isWritable.contains(true)
     }
 
-    /// Returns the tier itself if it is writable, else the next longer one, else the next shorter one, else the tier
-    /// itself.
+    /// Returns `tier` if it is writable, else the next longer writable tier, else the next shorter writable tier, else
+    /// `tier`.
     package func writable(_ tier: Int) -> Int {
         if isWritable[tier] { return tier }
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
@@ -32,8 +32,8 @@ package struct RetryTiers: Sendable {
     /// The tier of most deferred notifications.
     package var shortest: Int { writable(0) }
 
-    /// Returns the tier of a deferred notification whose turn comes after `rounds` rounds: the longest one that does
-    /// not exceed this time, so that few return too early. Ignores whether it is writable.
+    /// Returns the tier of a deferred notification whose turn comes after `rounds` rounds: the longest tier that does
+    /// not exceed this time, so that few notifications return too early. Ignores whether the tier is writable.
     ///
     /// - Parameter roundMs: The duration of one round.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
@@ -69,7 +69,7 @@ package struct RetryTiers: Sendable {
     /// each notification less often.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 
-    /// The tier of a deferral that has lasted for minutes.
+    /// The tier for notifications of an app whose deferral has lasted for minutes.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }

@@ -8,7 +8,7 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// Texts of unusual answers.
+    /// The texts of unusual answers (`AnswerTexts`), by notification.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
@@ -51,7 +51,8 @@ struct Settlement: ~Copyable {
     }
 
     /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
-    /// timestamp gets none. If a verdict or `include_bad_tokens` makes the token dead, the time is that of the send.
+    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the time is that of
+    /// the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:
@@ -95,7 +96,7 @@ struct Settlement: ~Copyable {
         return store[id.slot].unproduced == 0
     }
 
-    /// Counts an acknowledged record. Returns whether all records are acknowledged, or `nil` if none was awaited.
+    /// Counts an acknowledged record. Returns whether none is left to acknowledge, or `nil` if none was awaited.
     func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
         guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
         store[id.slot].unacknowledged -= 1
@@ -136,8 +137,8 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// Returns the due time of a notification that is moved to a tier now. It is the end of the tier's delay, or its
-    /// scheduled time if that is earlier.
+    /// Returns the due time of a notification that is moved to a tier now: the end of the tier's delay, or the
+    /// notification's scheduled time if that is earlier.
     func dueMs(_ slot: NotificationSlot, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
         let dueMs = RecordTime.adding(tiers.delayMs(of: tier), to: nowMs)
         let notBeforeMs = store.notBeforeMs(slot)
@@ -181,7 +182,8 @@ struct Settlement: ~Copyable {
 
     /// Implements `DeliveryMachine.withResult`.
     ///
-    /// - Parameter tried: The environment that rejected the token as bad first, if it is not the one in the result.
+    /// - Parameter tried: The environment that first rejected the token as bad, if the result names the other
+    ///   environment.
     func withResult<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
@@ -291,7 +293,7 @@ private struct AnswerTexts {
 }
 
 extension Outcome {
-    /// The index in `allCases`.
+    /// The index of this value in `allCases`.
     package var index: Int {
         switch self {
         case .accepted: 0

@@ -8,9 +8,9 @@ package enum Verdict: String, CaseIterable, Sendable {
     case unregister
     /// The notification must not be sent again unchanged.
     case reject
-    /// Send it again immediately, on any connection.
+    /// The notification is sent again immediately, on any connection.
     case resend
-    /// Send it again later, from a retry tier.
+    /// The notification is sent again later, from a retry tier.
     case retry
     /// Apple refuses the app's credential. The notification is not the cause.
     case credentialFault = "credential_fault"
@@ -22,7 +22,7 @@ package struct VerdictRow: Equatable, Sendable {
     /// For `resend`, the verdict if the next send gets the same answer.
     package var again: Verdict
     /// Whether `resend` applies only if there is a newer connection than that of the send
-    /// (`Completion.carriedOlderToken`). Otherwise `again` applies.
+    /// (`Completion.carriedOlderToken`). Without a newer connection, `again` applies.
     package var needsNewer = false
     /// For `retry` and `credentialFault`, the minimum delay.
     package var delayMs: Int64
@@ -48,7 +48,7 @@ package struct VerdictTable: Sendable {
     private var rows: [VerdictRow?]
     private var overridesByText: [String: VerdictRow] = [:]
 
-    /// - Parameter overrides: `delivery.verdicts`, by Apple's reason.
+    /// - Parameter overrides: The verdicts of `delivery.verdicts`, by Apple's reason.
     package init(overrides: [String: Verdict] = [:]) {
         rows = Array(repeating: nil, count: 256)
         for code in ReasonCode.allCases { rows[Int(code.rawValue)] = Self.standard(code) }

@@ -75,7 +75,7 @@ struct InPlace: ~Copyable {
 /// all slots are taken, and never shrinks. The most recently returned slot is reused first, so a small working set
 /// stays in the cache.
 ///
-/// Slots are not cleared. The caller initializes them, and may keep a generation in place.
+/// Slots are not cleared. The caller initializes them, and may keep a generation number in a slot across its uses.
 struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     /// The address of the first slot, valid until the next `take`.
     private(set) var base: UnsafeMutablePointer<Element>
@@ -136,7 +136,7 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
 
 /// A queue of plain values in one block of memory. The block doubles when it is full, and never shrinks.
 ///
-/// Every element keeps its position: the number of elements appended before it.
+/// Every element keeps its position, which is the number of elements that were appended earlier.
 struct RingBuffer<Element>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var mask: UInt64
@@ -200,11 +200,11 @@ struct BlockStore: ~Copyable {
     private static let step = 64
     private static let classCount = 128
 
-    /// The first free block of each class. Its first word is the address of the next one.
+    /// The first free block of each size class. The first word of a free block is the address of the next free block.
     private var free: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     private var idleBytes = 0
     private let idleLimit: Int
-    /// The bytes in use, rounded up to the size class.
+    /// The size of all blocks in use, each rounded up to its size class.
     private(set) var openBytes = 0
 
     init(idleLimit: Int) {
@@ -226,7 +226,7 @@ struct BlockStore: ~Copyable {
     /// Returns the size of the block for this many bytes.
     static func rounded(_ size: Int) -> Int { max(step, (size + step - 1) & ~(step - 1)) }
 
-    /// Returns a block of at least `size` bytes, aligned to 16. Return it with the same size.
+    /// Returns a block of at least `size` bytes, aligned to 16. Pass the same size when the block is returned.
     mutating func take(_ size: Int) -> UnsafeMutableRawPointer {
         let bytes = Self.rounded(size)
         openBytes += bytes

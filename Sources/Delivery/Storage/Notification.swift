@@ -5,23 +5,23 @@ import PushRecords
 struct Notification {
     enum State: Equatable {
         case free
-        /// Admitted, and in no list. The call that sets this state changes it before it returns.
+        /// Admitted, and in no list. The call that sets this state replaces it by another state before returning.
         case admitted
         /// Waits behind another notification of its device.
         case queued
         /// Waits in the queue of its app for a free stream.
         case ready
-        /// Waits until the send horizon is above its record. Then it is sent or moved to a tier.
+        /// Waits until the send horizon is above the notification's record, and is then sent or moved to a retry tier.
         case behindHorizon
-        /// Waits for a pause to end (monotonic). Then it is sent again.
+        /// Waits until this monotonic time, and is then resent.
         case backingOff(untilNs: Int64)
-        /// Handed to a transport at this millisecond of the monotonic clock (wraps). The transport borrows the bytes
-        /// until the completion. If the assignment ends before, the completion frees the slot.
+        /// Handed to a transport at this millisecond of the monotonic clock (wraps). The transport borrows the
+        /// notification's bytes until the completion. If the assignment ends earlier, the completion frees the slot.
         case handed(atMs: UInt32)
         /// The outcome is known, and the output records are being produced.
         case concluded(Ending)
 
-        /// Whether it waits for its device's queue, a stream, the send horizon, or the end of a pause.
+        /// Whether the notification waits for its device's queue, a stream, the send horizon, or the end of a pause.
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true
@@ -37,24 +37,25 @@ struct Notification {
         case result(Outcome)
         /// A retry record with its due time (wall clock).
         case retry(dueMs: Int64, isAttempt: Bool)
-        /// A dead letter, because its record is unreadable. The publisher owns its bytes.
+        /// A dead letter, because the record is unreadable. The publisher owns the dead letter's bytes.
         case deadLetter
     }
 
-    /// The position in the queue of its device. The queue's head stores `tail` and the counts for the queue.
+    /// The notification's position in its device's queue. The queue's head stores `tail` and the counts for the queue.
     struct DeviceLink {
         var hash: UInt32 = 0
         var next = NotificationSlot.none
         var tail = NotificationSlot.none
         var count: UInt16 = 0
-        /// The number of notifications that the full queue has rejected since it formed.
+        /// The number of notifications that the device's queue has rejected as full since the queue formed.
         var turnedAway: UInt16 = 0
     }
 
-    /// The reason to move it to a tier, instead of sending it, once the send horizon is above its record.
+    /// The reason to move a notification to a retry tier, instead of sending it, once the send horizon is above its
+    /// record.
     struct Deferral: Equatable {
         var reason: DeferralReason
-        /// For `.device`, the tier whose delay ends about when the notification's turn comes.
+        /// For `.device`, the index of the retry tier whose delay ends about when the notification's turn comes.
         var deviceTier: UInt8 = 0
     }
 
@@ -67,24 +68,24 @@ struct Notification {
             case inDoubt
         }
 
-        // Counts of all workers.
+        // The counts `sends` and `inDoubt` include the sends of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // Counts of this worker.
+        // The counts below include only the sends of this worker.
         var resends: UInt8 = 0
-        /// The number of consecutive sends that returned without processing.
+        /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
-        /// The number of consecutive refusals by APNs to process it.
+        /// The number of consecutive sends that APNs refused to process.
         var refusals: UInt8 = 0
-        /// The number of connections that were lost while it was in flight.
+        /// The number of connections that were lost while the notification was in flight on them.
         var deaths: UInt8 = 0
-        /// The reason for the last resend.
+        /// The reason for the notification's last resend.
         var resentFor = ReasonCode.none
         var past = Past.untried
         /// Whether APNs reported too many notifications for the device, so that the next one of its queue waits.
         var slowsDevice = false
 
-        /// Counts a return without processing, and returns the number of consecutive ones.
+        /// Counts a send that APNs did not process, or that was on a silent connection. Returns the consecutive number.
         mutating func countReturn() -> UInt8 {
             returns.countUp()
             return returns
@@ -95,7 +96,7 @@ struct Notification {
     struct Answer {
         enum Remark: UInt8 {
             case none
-            /// The binary protocol's gateway accepted it by staying silent.
+            /// The binary protocol's gateway accepted the notification by staying silent.
             case presumed
             /// Both environments rejected the device token.
             case badInBoth
@@ -113,38 +114,39 @@ struct Notification {
     var generation: UInt32
     var record = RecordSlot.none
     var state = State.free
-    /// Whether it is in the queue of its device.
+    /// Whether the notification is in the queue of its device.
     var isInDeviceQueue = false
     var deferral: Deferral?
-    /// Records not yet copied by the producer, and records not yet acknowledged by Kafka.
+    /// The number of records that the producer has not copied yet, and the number that Kafka has not acknowledged yet.
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
     /// The size of the token's separate block, or 0 if the token is in the record's block.
     var tokenBlockSize: Int16 = 0
 
-    /// The index in the record's list of tokens.
+    /// The index of the notification's token in the record's list of tokens.
     var index: Int32 = 0
-    /// The app's index, or -1. It changes when the app of the other environment is tried (`AppRoute.otherEnvironment`).
+    /// The app's index, or -1. Changes when the app of `AppRoute.otherEnvironment` is tried.
     var app: Int32 = -1
 
-    // The neighbours in its list: the app's queue, the horizon's, or the list of pauses.
+    // The neighbours in the notification's list: the app's queue, the horizon's list, or the list of pauses.
     var previous = NotificationSlot.none
     var next = NotificationSlot.none
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// Further bytes that it uses or will produce, counted until it settles (`NotificationStore.takeBytes`).
+    /// The bytes counted by `NotificationStore.takeBytes` until the notification settles.
     var countedBytes: Int32 = 0
-    /// When it first joined its app's queue (monotonic).
+    /// When the notification first joined its app's queue (monotonic).
     var sinceNs: Int64 = 0
-    /// When it was last sent (wall clock), or 0 if never.
+    /// When the notification was last sent (wall clock), or 0 if it was never sent.
     var sentAtMs: Int64 = 0
     var tries = Tries()
     var answer = Answer()
 
     init(generation: UInt32 = 0) { self.generation = generation }
 
-    /// Whether it uses the quarantine connection, because connections were lost or APNs refused to process it.
+    /// Whether the notification is sent on the quarantine connection, because connections were lost during its sends or
+    /// APNs refused to process it.
     @inline(__always)
     var isSuspect: Bool { tries.deaths >= 3 || tries.refusals >= 6 }
 }

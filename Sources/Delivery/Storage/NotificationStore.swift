@@ -1,10 +1,10 @@
 internal import CLinux
 import PushRecords
 
-/// The open notifications, their records, and their bytes. All parts of the machine share it.
+/// The open notifications, their records, and their bytes. All parts of the machine share the store.
 ///
-/// Notifications and records are identified by slots of different types: `store[slot]` is one or the other. No other
-/// type stores pointers to them.
+/// Notifications and records are identified by slots of different types: `store[slot]` returns a notification or a
+/// record, depending on the slot's type. No other type stores pointers to either.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
@@ -14,7 +14,7 @@ struct NotificationStore: ~Copyable {
     var budget: AdmissionBudget
     /// The bytes that notifications use in addition to blocks (`takeBytes`).
     private(set) var countedBytes = 0
-    /// Contains a token while it is parsed.
+    /// The buffer for a token while the token is parsed.
     private let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
 
     init(_ settings: MachineSettings) {
@@ -51,7 +51,7 @@ struct NotificationStore: ~Copyable {
     /// The size of all blocks in use.
     var blockBytes: Int { blocks.openBytes }
 
-    /// Returns whether the slot exists. Slots of ids from other modules may not.
+    /// Returns whether the slot exists. An id from another module may contain a slot that does not exist.
     func has(_ slot: NotificationSlot) -> Bool { Int(slot.number) < notifications.capacity }
 
     /// Returns the id of the notification in this slot.
@@ -98,7 +98,8 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Leaves the doubt of a dropped notification counted in its record, for the send horizon of the last commit.
+    /// Keeps the doubt of a dropped notification counted in its record, so that the last commit's send horizon covers
+    /// it.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
@@ -112,7 +113,8 @@ struct NotificationStore: ~Copyable {
 
     /// Counts bytes that a notification uses, or will produce, in addition to its record's block and its token's block:
     /// the repeated part of its result, the payload of its retry record, a dead letter's key and value, or texts of its
-    /// answer. They are released with the notification, because the producer retains them until the acknowledgement.
+    /// answer. The bytes are released with the notification, because the producer retains them until the
+    /// acknowledgement.
     ///
     /// The memory in use is therefore bounded by `maxOpenBytes`, plus one record of each partition that was read just
     /// below the limit, plus a fixed size per notification (its slot, and `RecordLimits.result` at most). Each byte
@@ -162,7 +164,7 @@ struct NotificationStore: ~Copyable {
         records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
     }
 
-    /// Notes for crash reports which record is being produced.
+    /// Stores, for crash reports, the place of the record that is being produced.
     func enterPlace(of id: NotificationID) {
         precondition(isCurrent(id), "the notification has no record to produce")
         guard let place = place(of: self[id.slot].record) else {
@@ -174,17 +176,17 @@ struct NotificationStore: ~Copyable {
     /// Returns whether the notification has expiration 0, so that it must not wait.
     func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.headers.expiration == 0 }
 
-    /// Returns the scheduled time of the notification by the wall clock, or 0.
+    /// Returns the scheduled time of the notification by the wall clock, or 0 if it is not scheduled.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
-    /// Returns whether the notification may wait in a tier. One with expiration 0 may not, unless its scheduled time is
-    /// in the future.
+    /// Returns whether the notification may wait in a retry tier. A notification with expiration 0 may not, unless its
+    /// scheduled time is in the future.
     func mayBeDeferred(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
         !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
     /// Returns whether `limitMs` have passed since a record with expiration 0 was written, or since its scheduled time.
-    /// If that is unknown, the time counts from when the record was received.
+    /// If the time of writing is unknown, the limit counts from when the record was received.
     func isLate(_ record: RecordSlot, limitMs: Int64, now: DeliveryTime) -> Bool {
         let startMs = RecordTime.start(self[bodyOf: record].firstMs, notBefore: self[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > limitMs }
@@ -196,10 +198,10 @@ struct NotificationStore: ~Copyable {
     /// - Parameters:
     ///   - firstMs: The timestamp of the original record.
     ///   - isExpired: Whether the request is too old to be sent.
-    ///   - isInDoubt: Whether the previous owner may have sent it.
+    ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of its app, or -1 if no app is known.
-    ///   - firstApp: As in `RecordBody`.
-    ///   - defaultTopic: The topic for a request that has none.
+    ///   - firstApp: The app that was tried first, as in `RecordBody`.
+    ///   - defaultTopic: The topic for a request that names no topic.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
         isExpired: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
@@ -299,7 +301,7 @@ struct NotificationStore: ~Copyable {
 
     // MARK: Fan-outs
 
-    /// Returns the next token of a record's list, valid until the next call, and the reason if it is invalid.
+    /// Returns the next token of a record's list, valid until the next call, and the reason if the token is invalid.
     mutating func nextToken(of record: RecordSlot) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
         guard let next = records[record].cursor.next(in: self[bodyOf: record].tokens, into: scratch) else {
             preconditionFailure("the list has fewer tokens than the parser counted")

@@ -3,7 +3,7 @@ import PushRecords
 
 /// A Kafka record with open notifications.
 struct Record {
-    /// The slot of its assignment, or `.none` if the assignment has ended.
+    /// The slot of the record's assignment, or `.none` if the assignment has ended.
     var partition = PartitionSlot.none
     var group: Int32 = 0
     var offset: Int64 = 0
@@ -11,28 +11,28 @@ struct Record {
     /// The start of the measured time to the record's settlement (`RecordTime.start`). Unknown if the record is
     /// scheduled for later, because it then only moves to a tier.
     var startMs: Int64 = 0
-    /// When it was received (monotonic).
+    /// When the record was received (monotonic).
     var receivedNs: Int64 = 0
     /// The record's position in the entries of `PartitionLedger`.
     var position: UInt64 = 0
-    /// The shared values of its notifications, or `nil` once none needs them.
+    /// The values that the record's notifications share, or `nil` once no notification needs them.
     var body: UnsafeMutablePointer<RecordBody>?
-    /// The settled indexes of a fan-out as bits, or `nil` for one notification.
+    /// The settled indexes of a fan-out as bits, or `nil` for a record with one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
     /// The number of the record's notifications, of which `cursor.index` were admitted.
     var count: Int32 = 0
     var cursor = TokenCursor()
-    /// The number of admitted notifications that are not settled.
+    /// The number of the record's admitted notifications that are not settled.
     var unsettled: Int32 = 0
     /// The number of users of the body: notifications, and the part of a fan-out that is not admitted yet.
     var holders: Int32 = 0
-    /// The number of unsettled notifications with a send in doubt.
+    /// The number of the record's unsettled notifications with a send in doubt.
     var doubts: Int32 = 0
-    /// The number of notifications handed to a transport and unanswered.
+    /// The number of the record's notifications that were handed to a transport and are unanswered.
     var handed: Int32 = 0
-    /// Whether any index is settled.
+    /// Whether any index of the record is settled.
     var hasSettledIndexes = false
-    /// Whether a notification was dropped. The record then does not settle in this assignment.
+    /// Whether a notification of the record was dropped. The record then does not settle in this assignment.
     var isDropped = false
     /// The next record of its partition that waits for admission.
     var nextAdmitting = RecordSlot.none
@@ -41,9 +41,9 @@ struct Record {
     var isAdmitted: Bool { cursor.index >= count }
 }
 
-/// The values that the notifications of a record share. Located at the start of the block with the record's bytes.
+/// The values that the notifications of a record share, at the start of the block with the record's bytes.
 struct RecordBody {
-    /// The place from which it was read. It must be the first member, because `place(of:)` converts the body's address.
+    /// The place from which the record was read. The first member, because `place(of:)` converts the address.
     var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
@@ -53,36 +53,37 @@ struct RecordBody {
     /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
     var tokens: UnsafeRawBufferPointer
     var isList: Bool
-    /// The reason if the single token is invalid.
+    /// The reason why the token of a record with one notification is invalid, if it is.
     var tokenFailure: ReasonCode
     var copiedHeaders: UnsafeBufferPointer<RecordHeader>
     var isBroadcast: Bool
     /// The app's index, or -1 if no app is known.
     var app: Int32
-    /// The same, except in a retry record whose token another app rejected as bad: that app, or `unknownApp`.
+    /// The index of the app that was tried first. Differs from `app` only in a retry record whose token another app
+    /// rejected as bad, and is `unknownApp` if this worker does not know that app.
     var firstApp: Int32
-    /// Whether each notification is rejected, because of `failureReason` and `detail`.
+    /// Whether each notification of the record is rejected, because of `failureReason` and `detail`.
     var isInvalid: Bool
-    /// Whether each notification is too old to be sent.
+    /// Whether each notification of the record is too old to be sent.
     var isExpired: Bool
     var failureReason: ReasonCode
     var detail: Detail
-    /// The place of the original request. In a retry record, its index is that of the notification.
+    /// The place of the original request. In a retry record, the place's index is the index of the notification.
     var request: RequestPlace
-    /// The timestamp of the original record.
+    /// The timestamp of the original request record.
     var firstMs: Int64
-    /// The numbers of sends, and of sends in doubt, before this worker.
+    /// The numbers of sends, and of sends in doubt, by previous workers.
     var sends: Int32
     var inDoubt: Int32
-    /// Whether a crashed owner may have sent it. Each valid token then counts one more send in doubt.
+    /// Whether a crashed owner may have sent the record. Each valid token then counts one more send in doubt.
     var isInDoubt: Bool
-    /// The number of attempts used up.
+    /// The number of attempts that the notifications of the record have used up.
     var attempt: Int32
-    /// The delay of the tier from which it was read, or 0 for a request topic.
+    /// The delay of the retry tier from which the record was read, or 0 for a request topic.
     var tierDelayMs: Int64
-    /// The hash of the topic from which it was read.
+    /// The hash of the topic from which the record was read.
     var topicHash: UInt64
-    /// The scheduled time in seconds since the epoch, or 0.
+    /// The scheduled time in seconds since the epoch, or 0 if the request is not scheduled.
     var notBefore: UInt32
     /// The number of bytes that each result repeats from the record (key, topic, copied headers) beyond
     /// `fixedResultBytes`.
@@ -94,7 +95,7 @@ struct RecordBody {
 
     /// The value of `firstApp` for an app that is not configured here.
     static let unknownApp: Int32 = -2
-    /// The number of bytes that every result may have. They are not counted, because the number of results is limited.
+    /// The number of bytes that every result may have uncounted, because the number of results is limited.
     static let fixedResultBytes = 512
 
     /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.
@@ -107,7 +108,7 @@ struct RecordBody {
             topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
     }
 
-    /// Calculates `repeatedBytes`.
+    /// Calculates `repeatedBytes` from the key, the topic and the copied headers.
     mutating func countRepeated() {
         var bytes = min(key.count, RecordLimits.key) + headers.topic.count
         for header in copiedHeaders { bytes += header.name.count + header.value.count }
