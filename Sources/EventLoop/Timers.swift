@@ -23,7 +23,7 @@ struct Timers {
 
     /// The armed timers, the next one last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
-    /// Counts arming. A timer armed at or after a mark belongs to a later turn.
+    /// The number of calls of `arm`. Timers armed by a timer's body wait for a later turn (`popDue`).
     private(set) var nextSequence: UInt64 = 0
 
     var nextDeadlineNs: Int64? { armed.last?.key.deadlineNs }
