@@ -60,7 +60,7 @@ package struct BinaryWindow: Sendable {
     /// Records that the peer's kernel acknowledged the first `position` bytes of the output.
     package mutating func left(upTo position: Int64, nowNs: Int64) {
         while leftCount < count, entries[place(leftCount)].end <= position {
-            // 0 means unknown, and the clock may start at 0.
+            // Store at least 1, because 0 means unknown and the clock may start at 0.
             entries[place(leftCount)].leftNs = max(1, nowNs)
             leftCount += 1
         }
@@ -104,8 +104,8 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// Returns when the entry was acknowledged after which `after` entries were closed, or `nil` if its place in the
-    /// ring was reused.
+    /// Returns when a closed entry was acknowledged. `after` is the number of entries closed after that entry. Returns
+    /// `nil` if the entry's place in the ring was reused.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

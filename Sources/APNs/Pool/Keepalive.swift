@@ -36,7 +36,7 @@ package struct Keepalive {
         if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }
 
-    /// Returns what is due now. A returned `ping` counts as sent.
+    /// Returns the action that is due now. A returned `ping` counts as sent.
     mutating func check(nowNs: Int64) -> Need {
         guard nextDeadlineNs <= nowNs else { return .nothing }
         if pingedNs != 0 { return .dead(pingedNs: pingedNs) }

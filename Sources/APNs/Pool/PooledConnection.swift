@@ -132,7 +132,7 @@ struct DisconnectReason {
     /// The peer's words or action that ended the connection. They explain more than the close itself.
     var peerSaid: String?
     private(set) var fault: String?
-    /// Whether this side closed the connection while nothing was open on it.
+    /// Whether this side closed the connection while no request was open on it.
     var isExpected = false
 
     mutating func gaveUp(_ reason: String) { fault = fault ?? reason }
