@@ -13,7 +13,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
-    /// When a connection was last replaced because of its errors.
+    /// The time at which a connection was last replaced because of its errors.
     private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
@@ -208,7 +208,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // Without a ready connection the capacity stays as reported while the next connection is dialed.
+        // While the next connection is dialed and none is ready, report the same capacity as before.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

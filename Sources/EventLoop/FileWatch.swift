@@ -25,9 +25,9 @@ package final class FileWatch {
         var remembered = 0
     }
 
-    /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. The
-    /// hash is that of the bytes in use, because the file may have been replaced since. With a hash of `nil`, any
-    /// contents are reported.
+    /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. Pass
+    /// the hash of the bytes in use, because the file may have been replaced since. With a hash of `nil`, any contents
+    /// are reported.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void

@@ -170,7 +170,7 @@ internal import Glibc
         precondition(result == 0, "epoll_ctl failed: was the descriptor closed before it was unregistered?")
     }
 
-    /// Stops watching. Events of this turn that were not delivered yet are dropped. A second call has no effect.
+    /// Stops watching. Drops events of this turn that were not delivered yet. A second call has no effect.
     package func unregister(_ registration: Registration) {
         assertOnThread()
         guard isCurrent(registration) else { return }

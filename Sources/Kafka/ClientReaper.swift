@@ -2,8 +2,8 @@ import CRdkafka
 import Glibc
 import Synchronization
 
-/// Destroys clients, each on its own thread, because librdkafka 2.0.2 can wait forever for one of its threads. An
-/// example is a client whose permission on a topic was revoked.
+/// Destroys clients, each on its own thread, because librdkafka 2.0.2 can wait forever for one of its threads. The wait
+/// was observed after a permission on a topic was revoked.
 package enum ClientReaper {
     private static let running = Atomic(0)
 

@@ -6,7 +6,7 @@ package enum ReplayOutcome: CaseIterable, Sendable {
     /// An earlier result or dead letter was about the same notification.
     case repeated
     case produced
-    /// The notification was left out because it would only expire.
+    /// The notification was not requested again, because the new request would expire.
     case expired
     /// The request no longer exists, or another record is at its offset.
     case gone

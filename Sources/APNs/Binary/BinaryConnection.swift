@@ -27,7 +27,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// The reason why the connection was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// When the connection next reports the notifications that silence accepted.
+    /// The time at which the connection next reports the notifications that silence accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
@@ -259,7 +259,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Time
 
-    /// How often the connection checks which bytes the peer has acknowledged.
+    /// The interval at which the connection checks which bytes the peer has acknowledged.
     private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, transport.windowNs / 20)) }
 
     private func setAlarm() {

@@ -72,7 +72,7 @@ package struct BinarySession: Sendable {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
 
-    /// The most unread bytes that the peer's kernel and the network devices before it are assumed to buffer.
+    /// The assumed limit of unread bytes in the peer's kernel and in network devices before the peer.
     private static let bufferBytes: Int64 = 8 << 20
 
     /// The number of notifications accepted by silence that the peer may not have read: as many frames as fit into the

@@ -16,7 +16,7 @@ package struct BinaryWindow: Sendable {
         package var isFence: Bool
         /// The monotonic time at which the frame was encoded.
         package var openedNs: Int64 = 0
-        /// When the peer's kernel acknowledged the last byte, or 0 if that is not known.
+        /// The time at which the peer's kernel acknowledged the last byte, or 0 if the time is not known.
         package var leftNs: Int64 = 0
     }
 
@@ -66,16 +66,16 @@ package struct BinaryWindow: Sendable {
         }
     }
 
-    /// When the first unacknowledged entry was opened, or `nil` if there is none.
+    /// The time at which the first unacknowledged entry was opened, or `nil` if there is none.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
     /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// When the last entry was acknowledged, or `nil` if it was not.
+    /// The time at which the last entry was acknowledged, or `nil` if it was not.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// When the first entry was acknowledged, or `nil` if it was not.
+    /// The time at which the first entry was acknowledged, or `nil` if it was not.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing

@@ -18,7 +18,7 @@ struct AnswerWatch: Sendable, Equatable {
     private let limitNs: Int64
     /// The start of the wait for an answer, including short pauses.
     private var askedNs: Int64?
-    /// When the last request completed, or `nil` while a request is in flight.
+    /// The time at which the last request completed, or `nil` while a request is in flight.
     private var idleNs: Int64? = 0
     private var ends = 0
     private var endedNs: Int64 = 0

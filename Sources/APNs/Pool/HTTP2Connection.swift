@@ -35,7 +35,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// The maximum number of concurrent suspects on a quarantine connection.
     private static let quarantineLimit = 1 << 20
-    /// How often to check for progress while the kernel accepts no bytes.
+    /// The interval of checks for progress while the kernel accepts no bytes.
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(

@@ -17,9 +17,9 @@ package struct Keepalive {
 
     private let limits: Limits
     private(set) var receivedNs: Int64
-    /// When the current wait for an answer began, or 0 if no request is unanswered.
+    /// The time at which the current wait for an answer began, or 0 if no request is unanswered.
     private var waitingSinceNs: Int64 = 0
-    /// When the unanswered PING was sent, or 0.
+    /// The time at which the unanswered PING was sent, or 0.
     private var pingedNs: Int64 = 0
 
     init(limits: Limits = Limits(), nowNs: Int64) {

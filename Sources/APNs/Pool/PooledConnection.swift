@@ -34,7 +34,7 @@ package class PooledConnection {
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
-    /// When another connection will replace this one.
+    /// The time at which another connection will replace this one.
     private(set) final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?

@@ -38,7 +38,7 @@ package struct Window: Sendable {
         /// The position after END_STREAM, or -1 until END_STREAM is in the output.
         var end: Int64 = -1
         var openedNs: Int64
-        /// When the kernel accepted END_STREAM, or 0 if the time is not known.
+        /// The time at which the kernel accepted END_STREAM, or 0 if the time is not known.
         var sentNs: Int64 = 0
         var openedMs: Int64
         /// The value of `answers` when the entry's wait began.
