@@ -33,14 +33,14 @@ package struct APNsConfiguration: Sendable {
     /// The time for which a connection may answer only server errors before it is replaced. APNs may recover within
     /// this time, and then the connection was not the cause.
     package var errorSpanNs: Int64 = 5_000_000_000
-    /// The minimum time between two such replacements while other connections answer without errors.
+    /// The minimum time between two replacements for server errors while other connections answer without errors.
     package var errorPauseNs: Int64 = 30_000_000_000
-    /// The minimum time between two such replacements while no connection answers without errors. If one new connection
-    /// did not help, another would not either.
+    /// The minimum time between two replacements for server errors while no connection answers without errors. If one
+    /// new connection did not help, another would not either.
     package var errorTrialPauseNs: Int64 = 900_000_000_000
     /// The age at which a connection with the answer TopicDisallowed makes the transport replace all connections.
     package var topicAgeNs: Int64 = 60_000_000_000
-    /// The minimum time between two such replacements.
+    /// The minimum time between two replacements of all connections for TopicDisallowed.
     package var topicPauseNs: Int64 = 900_000_000_000
     /// The next stream id at which a connection retires. Stream ids end at 2^31.
     package var retirementStreamID: UInt32 = 1 << 30

@@ -13,7 +13,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
-    /// When a connection was last replaced because of its errors.
+    /// The time at which a connection was last replaced because of its errors.
     private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
@@ -21,7 +21,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
     ///
-    /// - Parameter token: shared by the apps of one key on this loop, or `nil` if the client certificate authenticates.
+    /// - Parameter token: the provider token, shared by the apps of one key on this loop, or `nil` if the client
+    ///   certificate authenticates.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -126,7 +127,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         for other in connections where other !== silent { other.askForSign() }
     }
 
-    /// Whether another connection with the same credential received bytes (or, with `answers`, responses) after
+    /// Returns whether another connection with the same credential received bytes (or, with `answers`, responses) after
     /// `sinceNs`.
     func othersLived(than silent: HTTP2Connection, sinceNs: Int64, answers: Bool) -> Bool {
         allConnections.contains { other in
@@ -168,7 +169,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         updateStreamsAndReach(streams)
-        // The quarantine connection leads to the same host.
+        // The quarantine connection has the same host, and allows no stream either.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
@@ -207,7 +208,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // Without a ready connection the capacity stays as reported while the next connection is dialed.
+        // While the next connection is dialed and none is ready, report the same capacity as before.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

@@ -5,9 +5,9 @@ internal import Glibc
 /// Reports when files have new contents. It compares their hashes every ten seconds on a thread of `FileReading`. Used
 /// on the loop's thread only.
 ///
-/// It follows symbolic links, because Kubernetes updates mounted secrets by replacing one. inotify would miss such
-/// updates, and those on network file systems. A file that temporarily cannot be opened is not reported. New contents
-/// and non-regular files are.
+/// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
+/// such updates, and updates on network file systems. The watch reports new contents and non-regular files, but not
+/// files that temporarily cannot be opened.
 package final class FileWatch {
     /// The number of bytes of a file that are compared.
     static let hashedLimit = 1 << 20
@@ -25,8 +25,9 @@ package final class FileWatch {
         var remembered = 0
     }
 
-    /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. The
-    /// hash is that of the bytes in use, because the file may have been replaced since. `nil` reports any contents.
+    /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. Pass
+    /// the hash of the bytes in use, because the file may have been replaced since. With a hash of `nil`, any contents
+    /// are reported.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
@@ -124,14 +125,14 @@ package final class FileReading {
 
     package var isBusy: Bool { work != nil }
 
-    /// The file that is being read (empty before the first one) and the monotonic start time of the running body, or
-    /// `nil` if none runs.
+    /// The path of the file that is being read (empty before the first one) and the monotonic start time of the running
+    /// body, or `nil` if none runs.
     package var underWay: (path: String, sinceNs: Int64)? {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
     /// Runs a body on the separate thread, and passes its result to `then` on the loop's thread. Returns `false`, and
-    /// calls neither, if another body is running or no thread could be started.
+    /// runs neither, if another body is running or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

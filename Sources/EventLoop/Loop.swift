@@ -6,8 +6,8 @@ internal import Glibc
 /// A turn waits and reads both clocks. It delivers first ready descriptors, then posts of other threads in order, then
 /// due timers. At its end it runs the `onTurnEnd` bodies in order, then the objects that called `atTurnEnd`.
 ///
-/// Use it on the loop's thread only: the one in `run` or, before that, the one that sets it up. `stop`, `perform` and
-/// mailboxes are thread-safe. This is why the class is `@unchecked Sendable`.
+/// Use the loop on its thread only: the thread in `run` or, before that, the thread that sets the loop up. `stop`,
+/// `perform` and mailboxes are thread-safe, which is why the class is `@unchecked Sendable`.
 @safe package final class Loop: @unchecked Sendable {
     /// The time of this turn. Use on the loop's thread only.
     package private(set) var now: LoopTime
@@ -170,7 +170,7 @@ internal import Glibc
         precondition(result == 0, "epoll_ctl failed: was the descriptor closed before it was unregistered?")
     }
 
-    /// Stops watching. Events of this turn that were not delivered yet are dropped. A second call has no effect.
+    /// Stops watching. Drops events of this turn that were not delivered yet. A second call has no effect.
     package func unregister(_ registration: Registration) {
         assertOnThread()
         guard isCurrent(registration) else { return }
@@ -248,7 +248,7 @@ internal import Glibc
     }
 
     private func wait(_ timeoutMs: Int32) -> Int {
-        // Whether the parameter may be nil differs between versions of glibc's header.
+        // Whether the parameter of epoll_wait(2) may be nil differs between versions of glibc's header.
         guard let events = unsafe ready.baseAddress else { preconditionFailure("a loop has room for events") }
         let count = unsafe epoll_wait(epoll, events, Int32(Self.readyLimit), timeoutMs)
         if count >= 0 { return Int(count) }
@@ -296,7 +296,7 @@ internal import Glibc
 }
 
 package protocol TurnEnder: AnyObject {
-    /// Called on the loop's thread.
+    /// Called at the end of a turn, on the loop's thread.
     func turnEnded()
 }
 

@@ -21,7 +21,7 @@ package final class LoopThread: Sendable {
     }
 
     deinit {
-        // Otherwise the stack would stay mapped until the process ends.
+        // Detach a thread that was not joined, because its stack would otherwise stay mapped until the process ends.
         if !isJoined.load(ordering: .relaxed) { pthread_detach(thread) }
     }
 

@@ -14,7 +14,7 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private var batch: [Element] = []
 
     /// Creates a mailbox that refuses more than `capacity` elements. `handler` gets all waiting elements on the loop's
-    /// thread. It must not keep the array, which is reused.
+    /// thread. The handler must not keep the array, which is reused.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop
         self.capacity = capacity

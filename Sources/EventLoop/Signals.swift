@@ -1,8 +1,8 @@
 package import Glibc
 
 /// Signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop ends the
-/// process even if the loop's thread hangs or has ended. Create it before any other thread, because a signal reaches
-/// that thread only if all others block it. Child processes inherit the mask.
+/// process even if the loop's thread hangs or has ended. Create the `Signals` object before any other thread, because a
+/// signal reaches that thread only if all others block it. Child processes inherit the mask.
 package final class Signals {
     /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t

@@ -23,7 +23,7 @@ struct Timers {
 
     /// The armed timers, the next one last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
-    /// Counts arming. A timer armed at or after a mark belongs to a later turn.
+    /// The number of calls of `arm`. Timers armed by a timer's body wait for a later turn (`popDue`).
     private(set) var nextSequence: UInt64 = 0
 
     var nextDeadlineNs: Int64? { armed.last?.key.deadlineNs }
@@ -81,8 +81,8 @@ package final class Alarm {
     /// Fires once at or after the monotonic time `atNs`. Replaces an earlier time.
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
-    /// Fires at or after `atNs`, unless it is already set to fire earlier. If deadlines mostly become later, this
-    /// avoids moving the timer; the body must then check the time.
+    /// Fires at or after `atNs`, unless the alarm is already set to fire earlier. If deadlines mostly become later,
+    /// this avoids moving the timer; the body must then check the time.
     package func set(noLaterThanNs atNs: Int64) { if atNs < timer.key?.deadlineNs ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.timers.disarm(timer) }

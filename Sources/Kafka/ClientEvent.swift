@@ -1,8 +1,8 @@
 import CRdkafka
 
 package enum ClientEvent: Sendable, Hashable {
-    /// A line of librdkafka's log. `severity` is syslog's (0 emergency … 7 debug). `facility` is librdkafka's short
-    /// name for the place in its code.
+    /// A line of librdkafka's log. `severity` is a syslog level (0 emergency … 7 debug). `facility` is librdkafka's
+    /// short name for the place in its code.
     case log(severity: Int32, facility: String, text: String)
     /// An error from which librdkafka recovers by itself, such as unreachable brokers or a failed authentication.
     case error(KafkaError)
@@ -35,7 +35,7 @@ package enum ClientEvent: Sendable, Hashable {
         unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
     }
 
-    /// Returns the event as one that every client has, or `nil` if it is of another type.
+    /// Returns a log line, an error or statistics as a `ClientEvent`, or `nil` for other events.
     func clientEvent(of client: ClientHandle) -> ClientEvent? {
         switch type {
         case RD_KAFKA_EVENT_LOG:
@@ -48,8 +48,9 @@ package enum ClientEvent: Sendable, Hashable {
             // A fatal error has either the code _FATAL, or its cause's code and a flag (rdkafka_event.c,
             // rd_kafka_event_setup).
             let error = error
-            // Each broker's error is reported separately. This summary counts a broker twice if `bootstrap.servers` has
-            // another name for it, and it is sent whenever no connection is open for a moment.
+            // librdkafka also reports the error of each broker. The summary "all brokers are down" counts a broker
+            // twice if `bootstrap.servers` has another name for the broker, and appears whenever no connection is open
+            // for a moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }

@@ -3,7 +3,7 @@ import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
-    /// librdkafka's error text, which names the property or the property of which it is an alias.
+    /// librdkafka's error text, with the property's name or, for an alias, the name of the actual property.
     package let text: String
 
     package var description: String { text }
@@ -42,12 +42,12 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
                 code, code == .noResources ? "\(Self.string(text)); \(KafkaCode.roomForThreads)" : Self.string(text))
         }
         unsafe self.raw = raw
-        // This fails for a consumer without a group, which has no queue of its own.
+        // rd_kafka_poll_set_consumer fails for a consumer without a group, which has no group queue.
         let hasGroup = unsafe kind == RD_KAFKA_CONSUMER && rd_kafka_poll_set_consumer(raw) == RD_KAFKA_RESP_ERR_NO_ERROR
         unsafe queue = hasGroup ? rd_kafka_queue_get_consumer(raw) : rd_kafka_queue_get_main(raw)
         username = properties.value("sasl.username") ?? ""
         password = properties.value("sasl.password") ?? ""
-        // This fails for the client of the mock brokers, which logs nothing.
+        // rd_kafka_set_log_queue fails for the client of the mock brokers, which logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
     }
@@ -81,12 +81,12 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         return code == .none ? nil : KafkaError(code, Self.string(text))
     }
 
-    /// Wakes the threads of all brokers. Before librdkafka 2.2.0 they sleep for up to a second when they have nothing
-    /// to fetch. Of all calls that wake them, only setting the SASL credentials sends no request and drops no fetched
-    /// records (rdkafka.h: "will not disconnect existing connections").
+    /// Wakes librdkafka's thread of each broker. Before librdkafka 2.2.0, such a thread sleeps for up to a second when
+    /// it has nothing to fetch. Of all calls that wake the threads, only setting the SASL credentials sends no request
+    /// and drops no fetched records (rdkafka.h: "will not disconnect existing connections").
     func wakeFetchers() { try? unsafe check(rd_kafka_sasl_set_credentials(raw, username, password)) }
 
-    /// Returns a topic's handle, which the caller owns. Takes ownership of `configuration` even if it throws.
+    /// Returns a topic's handle, which the caller owns. Takes ownership of `configuration` even if the call throws.
     func makeTopic(_ name: String, _ configuration: OpaquePointer? = nil) throws(KafkaError) -> OpaquePointer {
         guard let topic = unsafe rd_kafka_topic_new(raw, name, configuration) else {
             throw KafkaError.last("topic \(name)")
@@ -141,15 +141,15 @@ package enum KafkaLibrary {
         (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
     }
 
-    /// Whether a fetcher whose queues are full checks them again by itself (`fetch.queue.backoff.ms`, since 2.2.0).
-    /// Otherwise it sleeps until it is woken (`FetchWaker`).
+    /// Whether a fetcher whose queues are full checks them again by itself (`fetch.queue.backoff.ms`, since 2.2.0). The
+    /// fetcher of an older version sleeps until `FetchWaker` wakes it.
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
     /// Whether the library can log in to Kafka 4 with SCRAM. Older versions send a wrong nonce
     /// (<https://github.com/confluentinc/librdkafka/pull/4895>).
     package static var hasCorrectSCRAM: Bool { version >= 0x0206_01ff }
 
-    /// Whether the headers declare the request for topic ids (`crdkafka_topic_ids`).
+    /// Whether the librdkafka headers of this build declare the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
     /// The library's properties and their aliases, from the first and third columns of the table that it prints.

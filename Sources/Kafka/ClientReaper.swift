@@ -2,14 +2,14 @@ import CRdkafka
 import Glibc
 import Synchronization
 
-/// Destroys clients, each on its own thread, because librdkafka 2.0.2 can wait forever for one of its threads. This
-/// happened after a topic's permission was revoked.
+/// Destroys clients, each on its own thread, because librdkafka 2.0.2 can wait forever for one of its threads. The wait
+/// was observed after a permission on a topic was revoked.
 package enum ClientReaper {
     private static let running = Atomic(0)
 
     package static var unfinished: Int { running.load(ordering: .acquiring) }
 
-    /// Destroys a client. Returns when it is destroyed, which usually takes milliseconds, or after a second.
+    /// Destroys a client. Returns when the client is destroyed, which usually takes milliseconds, or after a second.
     static func destroy(_ client: OpaquePointer) {
         let before = running.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue
         let body: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { client in
@@ -26,7 +26,8 @@ package enum ClientReaper {
         wait(milliseconds: 1_000, pauseUs: 500, until: before)
     }
 
-    /// Waits up to `milliseconds` until at most `count` clients are left. Returns whether that happened.
+    /// Waits up to `milliseconds` until at most `count` clients are left. Returns whether at most `count` clients are
+    /// left.
     @discardableResult
     package static func wait(milliseconds: Int64, pauseUs: UInt32 = 5_000, until count: Int = 0) -> Bool {
         let deadlineMs = Stopwatch.nowMs + milliseconds

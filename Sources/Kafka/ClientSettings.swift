@@ -28,7 +28,8 @@ package struct ClusterSettings: Sendable, Equatable {
     }
 
     /// The limit for unanswered requests of a connection. librdkafka's default of 60 s would block all partitions of
-    /// the connection. A request without an answer is repeated. Requests of the consumer group have their own limits.
+    /// the connection. librdkafka repeats a request without an answer. Requests of the consumer group have their own
+    /// limits.
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
@@ -37,7 +38,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// and small queues.
     package enum Role: Sendable { case requests, retries }
 
-    /// The way in which partitions move at a rebalance. All members of the group must use the same.
+    /// The way in which partitions move at a rebalance. All members of the group must use the same assignment.
     package enum Assignment: Sendable { case eager, cooperative }
 
     package var cluster: ClusterSettings
@@ -94,7 +95,7 @@ package struct ConsumerSettings: Sendable, Equatable {
             "isolation.level": "read_committed", "enable.partition.eof": "true",
         ])
         if !ignoredTopics.isEmpty {
-            // These are regular expressions. They must match whole names.
+            // `topic.blacklist` contains regular expressions. Let each one match a whole name only.
             let patterns = ignoredTopics.map { "^\($0.replacing(".", with: "\\."))$" }
             fixed.append(KafkaProperty("topic.blacklist", patterns.joined(separator: ",")))
         }
@@ -125,10 +126,10 @@ package struct ProducerSettings: Sendable, Equatable {
     package var all: [KafkaProperty] {
         let ours = KafkaProperty.list([
             "linger.ms": "10", "compression.type": "lz4",
-            // This is the partitioner of the Java client. librdkafka's default, CRC-32, took 4 % of the core thread.
+            // The partitioner of the Java client. librdkafka's default, CRC-32, took 4 % of the core thread.
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": "1000000",
-            // The default is a gigabyte. When this queue is full, the worker stops reading.
+            // librdkafka's default is a gigabyte. When the producer's queue is full, the worker stops reading requests.
             "queue.buffering.max.kbytes": "\(Self.queueKilobytes)",
             "message.max.bytes": "\(Self.recordBytes)",
         ])
@@ -137,9 +138,8 @@ package struct ProducerSettings: Sendable, Equatable {
             "delivery.report.only.error": "false",
         ])
         if sendsSingly {
-            // After a retriable error of the first request, a second request in flight could be accepted as the first
-            // one of a new producer. librdkafka would then count the earlier records as written (KafkaFacts,
-            // Producing).
+            // After a retriable error of one request, a broker could accept a second request in flight as the first one
+            // of a new producer. librdkafka would then count the earlier records as written (KafkaFacts, Producing).
             fixed += KafkaProperty.list([
                 "batch.num.messages": "1", "linger.ms": "0", "max.in.flight.requests.per.connection": "1",
             ])

@@ -4,8 +4,8 @@ import Glibc
 /// A member of a consumer group. It has one queue for each assigned partition.
 ///
 /// Use it on one thread only: librdkafka 2.0.2 may lose messages if reading, assigning and pausing run concurrently.
-/// Call `serve` after every wake-up and at least once a second. It delivers rebalances and errors, and resets the timer
-/// of `max.poll.interval.ms`.
+/// Call `serve` after every wake-up and at least once a second. `serve` delivers rebalances and errors, and resets the
+/// timer of `max.poll.interval.ms`.
 @safe package final class Consumer: OffsetClient {
     private let shared: SharedQueueState
     private var queues: [TopicPartition: PartitionQueue] = [:]
@@ -17,7 +17,7 @@ import Glibc
     /// Creates a client. Nothing is sent before `subscribe`, and no broker needs to be reachable.
     ///
     /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) to which 1 is added when the queue of events or a
-    ///   partition's queue is no longer empty, or -1 for none. Keep it open until the consumer is gone.
+    ///   partition's queue is no longer empty, or -1 for none. Keep it open as long as the consumer.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         let properties = settings.all
         isCooperative = settings.assignment == .cooperative
@@ -29,10 +29,10 @@ import Glibc
         super.init(client)
     }
 
-    /// Without a completed `startClosing`, the group notices the loss after the session timeout, as after a crash.
+    /// Without a completed `startClosing`, the group removes the member after the session timeout, as after a crash.
     deinit { for queue in queues.values { queue.close() } }
 
-    /// Joins the group for these topics. A name that begins with `^` is a pattern.
+    /// Joins the group and subscribes to these topics. A name that begins with `^` is a pattern.
     package func subscribe(to topics: [String]) throws(KafkaError) {
         let list = PartitionList(topics.map { TopicPartition($0, -1) })
         try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
@@ -70,7 +70,8 @@ import Glibc
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
-            // No record should arrive here, because every partition's queue is split off before the partition is read.
+            // No record should arrive in the group's queue, because each partition has its own queue before reading
+            // begins.
             return .client(.fatal(KafkaError(.inconsistent, "a record arrived outside its partition's queue")))
         default:
             return event.clientEvent(of: client).map { .client($0) }
@@ -82,7 +83,7 @@ import Glibc
     /// The offset with which `assign` reads from the log's end.
     package static let end = Int64(RD_KAFKA_OFFSET_END)
 
-    /// Whether the assignment was lost. Another member may then own the partitions, and commits are refused.
+    /// Whether the assignment was lost. Another member may own the partitions, and brokers refuse commits.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Answers an `assigned` event. Starts reading the partitions at these offsets in this order, each into its own
@@ -108,7 +109,7 @@ import Glibc
         return added
     }
 
-    /// Answers a `revoked` event. Releases the partitions and closes their queues. Call it again if it throws.
+    /// Answers a `revoked` event. Releases the partitions and closes their queues. After an error, call it again.
     package func unassign() throws(KafkaError) {
         if isCooperative {
             // The group may revoke partitions that were never assigned here. If the list contains one of these,
@@ -128,8 +129,8 @@ import Glibc
 
     // MARK: Offsets
 
-    /// Returns the ids of these topics, without those that no broker returned. A recreated topic has another id.
-    /// librdkafka before 2.3.0 returns none.
+    /// Returns the ids of these topics, without topics for which no broker returned an id. A recreated topic has
+    /// another id. librdkafka before 2.3.0 returns none.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
         guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
         final class Found { var ids: [String: TopicID] = [:] }
@@ -147,7 +148,7 @@ import Glibc
         return found.ids
     }
 
-    /// Sends a commit. A `committed` event with this tag delivers the result. Throws if nothing could be sent.
+    /// Sends a commit. A `committed` event with this tag delivers the result. Throws if the commit could not be sent.
     package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
         let list = PartitionList(entries)
         // rd_kafka_offsets_store is not used, because it drops metadata before librdkafka 2.2.0.
@@ -166,8 +167,7 @@ import Glibc
         return CommitReply(tag: event.tag, code: code, codes: codes)
     }
 
-    /// Returns the next offset that will be written according to the last fetch, or `nil` before the first one. Sends
-    /// no request.
+    /// Returns the log end offset according to the last fetch, or `nil` before the first fetch. Sends no request.
     package func logEnd(of partition: TopicPartition) -> Int64? {
         var (low, high): (Int64, Int64) = (-1, -1)
         let code = unsafe rd_kafka_get_watermark_offsets(
@@ -177,8 +177,8 @@ import Glibc
 
     // MARK: Leaving
 
-    /// Begins to leave the group. A `revoked` event is delivered once more. After its answer, further calls of `serve`
-    /// complete the leave and set `isClosed`. A static member leaves the group only by its session timeout.
+    /// Begins to leave the group. A last `revoked` event follows. After `unassign` has answered it, further calls of
+    /// `serve` complete the leave and set `isClosed`. A static member leaves the group only by its session timeout.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }

@@ -8,7 +8,8 @@ package enum ConsumerEvent: Sendable {
     case revoked([TopicPartition], lost: Bool)
     case committed(CommitReply)
     /// Reading a partition failed, and librdkafka retries. Exception: after `.autoOffsetReset` only a new assignment
-    /// reads the partition again. Retention has then deleted the group's offset, or the topic was recreated.
+    /// reads the partition again. Retention has then deleted the record at the group's offset, or the topic was
+    /// recreated.
     case partitionFailed(TopicPartition, KafkaError)
     case client(ClientEvent)
 }
@@ -17,13 +18,13 @@ package struct CommitReply: Sendable, Hashable {
     package let tag: UInt64
     /// The first error, or `.none` if every partition was committed.
     package let code: KafkaCode
-    /// The code of each partition in the commit, `.none` if it was committed. If a broker rejects one partition (its
-    /// metadata is too large), librdkafka gives the same code to the others, although they may have been committed.
-    /// Commit those again.
+    /// The code of each partition in the commit, `.none` if its offset was committed. If a broker rejects one offset
+    /// (for example because of its metadata's size), librdkafka reports the same code for the other partitions, whose
+    /// offsets may have been committed. Commit the offsets of these partitions again.
     package let codes: [TopicPartition: KafkaCode]
 }
 
-/// The id of a topic. A recreated topic has another id.
+/// The id of a topic. A topic that was deleted and created again has a new id.
 package struct TopicID: Sendable, Hashable {
     let high: Int64
     let low: Int64

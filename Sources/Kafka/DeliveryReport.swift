@@ -9,17 +9,18 @@ import CRdkafka
 
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
-    /// `.none` if all replicas have the record. After any other code, produce the record again.
+    /// The result: `.none` if all in-sync replicas have the record. After any other code, produce the record again.
     ///
-    /// `.inconsistent` means that librdkafka only infers that the record was written, because a later one was. This may
-    /// be wrong: a broker that does not know a producer accepts any first sequence number. It accepts the second of two
-    /// requests after it has rejected the first.
+    /// `.inconsistent` means that librdkafka only infers that the record was written, because a later one was. The
+    /// conclusion may be wrong: a broker that does not know a producer accepts any first sequence number, so it can
+    /// accept the second of two requests after it has rejected the first.
     package var code: KafkaCode {
         let code = unsafe KafkaCode(raw.pointee.err)
         return code == .none && offset < 0 ? .inconsistent : code
     }
 
-    /// Whether a broker may have the record although the report is an error: it was sent and not rejected.
+    /// Whether a broker may have the record although the report is an error: the record was sent, and no broker
+    /// rejected it.
     package var mayBeWritten: Bool { unsafe rd_kafka_message_status(raw) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED }
 
     package var topic: ProducerTopic {
@@ -107,7 +108,8 @@ import CRdkafka
         return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
-    /// Adds 1 to the number in a header, up to `limit`. Does nothing if there is no such header or number.
+    /// Adds 1 to the number in a header, up to `limit`. Does nothing if the record lacks the header or the header's
+    /// value is not a number.
     package func raiseHeader(_ name: String, limit: Int64) {
         var bytes: UnsafeRawPointer?
         var size = 0
@@ -119,7 +121,7 @@ import CRdkafka
         else { return }
         let raised = number < limit ? number + 1 : limit
         _ = unsafe rd_kafka_header_remove(headers, name)
-        // Name and value are copied. A size of -1 makes librdkafka use strlen (rdkafka.h).
+        // librdkafka copies the name and the value. With a size of -1 it calls strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
     }
 

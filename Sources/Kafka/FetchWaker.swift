@@ -1,6 +1,6 @@
 /// Wakes the fetch threads of a librdkafka before 2.2.0 while records are taken from their queues.
 ///
-/// A broker's thread that finds all its partitions' queues full sleeps for up to a second, even if they are read
+/// A broker's thread that finds all its partitions' queues full sleeps for up to a second, even if the queues are read
 /// sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
 struct FetchWaker {
     /// The number of bytes taken between two wake-ups. It is less than the size of all queues, which therefore never
@@ -11,7 +11,8 @@ struct FetchWaker {
     private let portionBytes: Int
     private var takenBytes = 0
 
-    /// Returns `nil` if this librdkafka needs no wake-ups. `properties` are the client's.
+    /// Returns `nil` if this librdkafka needs no wake-ups. `properties` are the properties with which the client was
+    /// created.
     init?(_ client: ClientHandle, _ properties: [KafkaProperty]) {
         guard !KafkaLibrary.hasFetchQueueBackOff else { return nil }
         self.client = client

@@ -24,8 +24,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
-    /// The error of a partition that has no record at the requested offset (`auto.offset.reset: error`). Its reading
-    /// has stopped.
+    /// The error of a partition that has no record at the requested offset (`auto.offset.reset: error`). librdkafka has
+    /// stopped reading the partition.
     package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
@@ -67,7 +67,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
-    /// The instruction for users after `noResources`.
+    /// The advice for users after the error `noResources`.
     package static let roomForThreads =
         "give the process room for more threads: ulimit -u (RLIMIT_NPROC), the container's pids.max, memory"
 
@@ -76,14 +76,14 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
-    /// Whether a commit failed because of a rebalance. It must be repeated, or is no longer needed.
+    /// Whether a commit failed because of a rebalance. The commit must be repeated, or is no longer needed.
     package var isRebalance: Bool {
         [.rebalanceInProgress, .illegalGeneration, .unknownMember].contains(self)
             || c == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST
     }
 
     /// Whether another producer with the same transactional id has started, or the brokers aborted the transaction
-    /// after its time limit. They do not report which.
+    /// after its time limit. Brokers report both with the same codes.
     package var isFenced: Bool {
         [RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]
             .contains(c)
@@ -141,7 +141,7 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Texts for a command's user that name the missing right, or `nil` for other codes.
+/// Messages for the user of a command that name the missing permission, or `nil` for other codes.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

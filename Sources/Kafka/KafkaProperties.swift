@@ -17,7 +17,8 @@ extension [KafkaProperty] {
     func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
-/// A user's property that is refused, because it would break the promise or has its own configuration key.
+/// A property of the user that is refused, because it would break the delivery guarantees or has its own configuration
+/// key.
 package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let section: KafkaProperties.Section
     package let name: String
@@ -26,7 +27,7 @@ package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertib
     package var description: String { "\(section.key): \(name) cannot be set: \(reason)" }
 }
 
-/// The user's librdkafka properties. None of them breaks the promise.
+/// The user's librdkafka properties, without any that would break the worker's delivery guarantees.
 package struct KafkaProperties: Sendable, Equatable {
     package enum Section: Hashable, Sendable, CaseIterable {
         case common, consumer, producer
@@ -42,8 +43,8 @@ package struct KafkaProperties: Sendable, Equatable {
 
     package static let none = try! KafkaProperties()
 
-    /// Throws for the first property that may not be set. librdkafka checks the names and values of the others when a
-    /// client is created (`validate()`).
+    /// Throws for the first property that users may not set. librdkafka checks the names and values of the others when
+    /// a client is created (`validate()`).
     package init(
         common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
     ) throws(RefusedProperty) {

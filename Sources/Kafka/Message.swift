@@ -12,7 +12,8 @@ import Glibc
     }
 }
 
-/// A consumed record. Its bytes are valid as long as it exists. It keeps the whole fetch buffer in memory.
+/// A consumed record. The key, value and headers are valid as long as the message exists. The message keeps
+/// librdkafka's whole fetch buffer in memory.
 @safe package struct Message: ~Copyable {
     private let raw: UnsafeMutablePointer<rd_kafka_message_t>
 
@@ -28,15 +29,15 @@ import Glibc
         return unsafe KafkaError(KafkaCode(raw.pointee.err), String(cString: rd_kafka_message_errstr(raw)))
     }
 
-    /// Whether this message marks the partition's end: `offset` is the next one to read, and is above transaction
-    /// markers too.
+    /// Whether this message reports the end of the partition. `offset` is then the next offset to read, above any
+    /// transaction markers.
     var isEnd: Bool { unsafe raw.pointee.err == RD_KAFKA_RESP_ERR__PARTITION_EOF }
 
     package var offset: Int64 { unsafe raw.pointee.offset }
 
     package var partition: Int32 { unsafe raw.pointee.partition }
 
-    /// The topic's handle, owned elsewhere.
+    /// The topic's handle, which the message does not own.
     var topic: OpaquePointer { unsafe raw.pointee.rkt }
 
     /// The record's timestamp in milliseconds since the epoch, or -1 if it has none.
@@ -52,8 +53,8 @@ import Glibc
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
 
-    /// Whether librdkafka cannot parse the record's headers, because they are corrupt or more than 100,000.
-    /// `forEachHeader` then finds none.
+    /// Whether librdkafka cannot parse the record's headers, because the headers are corrupt or the record has more
+    /// than 100,000. `forEachHeader` then passes none.
     package var hasUnreadableHeaders: Bool {
         var headers: OpaquePointer?
         let code = unsafe rd_kafka_message_headers(raw, &headers)
@@ -61,7 +62,7 @@ import Glibc
     }
 
     /// Calls `body` with the name and value of each header in the record's order. The bytes are valid as long as the
-    /// message's.
+    /// message exists.
     package func forEachHeader(_ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void) {
         var headers: OpaquePointer?
         // librdkafka parses and copies the headers on first access. The message owns them (rdkafka.h).
@@ -91,7 +92,7 @@ func makeHeaders(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer
     let list = unsafe rd_kafka_headers_new(headers.count)
     for index in 0..<headers.count {
         let header = unsafe headers[index]
-        // Name and value are copied (rdkafka.h).
+        // librdkafka copies the name and the value (rdkafka.h).
         _ = unsafe rd_kafka_header_add(
             list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
     }

@@ -7,7 +7,7 @@ import CRdkafka
     package let raw: OpaquePointer
 
     package init() throws(KafkaError) {
-        // The client only hosts the brokers. Its own connection is never used.
+        // This client only hosts the mock brokers, and sends nothing to them.
         client = try ClientHandle(RD_KAFKA_PRODUCER, KafkaProperty.list(["client.id": "mock", "log_level": "0"]))
         guard let raw = unsafe rd_kafka_mock_cluster_new(client.raw, 1) else {
             throw KafkaError(.wrongState, "the in-process brokers could not be started")

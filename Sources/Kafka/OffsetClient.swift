@@ -9,8 +9,8 @@ import CRdkafka
 
     init(_ client: ClientHandle) { self.client = client }
 
-    /// Returns the first offset of each partition and the end of its readable records. Omits partitions whose leader
-    /// has no answer. Throws as `offsets` does.
+    /// Returns the first offset of each partition and the end of its readable records. Omits partitions for which the
+    /// leader returns no offset. Throws in the same cases as `offsets`.
     package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
@@ -49,8 +49,8 @@ import CRdkafka
         return found
     }
 
-    /// Returns the group's committed offsets. A partition in an unfinished transaction has the code
-    /// RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
+    /// Returns the group's committed offsets. A partition whose offset belongs to an unfinished transaction has the
+    /// code RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         let list = PartitionList(partitions)
         try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))

@@ -8,7 +8,7 @@ import CRdkafka
 @safe package final class OffsetReader: OffsetClient {
     /// The event of a partition that is reported instead of a record.
     package enum Trouble: Hashable, Sendable {
-        /// The partition has no record at this offset or above it now. Later records will be read.
+        /// The reader has reached the partition's end: no record exists at this offset or above yet. Reading continues.
         case end(offset: Int64)
         /// The partition does not have the requested offset. Reading stops.
         case outOfRange
@@ -29,18 +29,19 @@ import CRdkafka
 
     private let queue: OpaquePointer
     private var waker: FetchWaker?
-    /// The wait for a record after which the brokers' threads are woken. They may sleep for a second before they notice
-    /// that another offset must be fetched.
+    /// The time to wait for a record before waking librdkafka's broker threads. The threads may sleep for a second
+    /// before they notice that another offset must be fetched.
     private let wakeEveryMs: Int32
-    /// The topics read so far. They are kept because librdkafka requests metadata of the topics it knows.
+    /// The handles of the topics read so far. They are kept because librdkafka requests metadata of topics with a
+    /// handle.
     private var topics: [String: OpaquePointer] = unsafe [:]
     private var partitions: Set<TopicPartition> = []
 
     /// Creates a client. No broker needs to be reachable.
     ///
     /// - Parameters:
-    /// - group: the group whose commits `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a right to
-    ///   the group.
+    /// - group: the group whose commits `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a permission
+    ///   on the group.
     /// - fetchKilobytes: the size of one fetch of a partition (at least one batch). Use little for single records and
     ///   much for whole logs.
     /// - idleMs: how long a broker waits with the answer to a fetch that finds no records. Use little if the reader
@@ -52,13 +53,14 @@ import CRdkafka
         var fixed = KafkaProperty.list([
             "max.partition.fetch.bytes": "\(fetchKilobytes << 10)", "queued.min.messages": "20000",
             "queued.max.messages.kbytes": "4096",
-            // An unanswered fetch delays those after it, even if it waits at its partition's end.
+            // A broker answers a connection's fetches in order, so a fetch that waits at its partition's end delays
+            // later ones.
             "fetch.min.bytes": "1", "fetch.wait.max.ms": "\(idleMs)", "fetch.error.backoff.ms": "100",
             // Read from leaders. A follower may lack the newest records and would report the end too early.
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // The reader has no session, but librdkafka would compare the default with the user's
+            // The reader has no session, but librdkafka would compare the default of this property with the user's
             // `max.poll.interval.ms`.
             "session.timeout.ms": "1",
         ])
@@ -83,7 +85,7 @@ import CRdkafka
     /// Returns descriptions of these topics without creating any. `code` is the reason why a topic cannot be used, such
     /// as `.topicAuthorizationFailed`.
     ///
-    /// - Parameter names: at most a few hundred. librdkafka keeps them and searches the whole list for each.
+    /// - Parameter names: at most a few hundred. librdkafka keeps the names and searches the whole list for each one.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
         return try client.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
@@ -94,7 +96,7 @@ import CRdkafka
     /// The offset with which `start` reads from the oldest record.
     package static let beginning = Int64(RD_KAFKA_OFFSET_BEGINNING)
 
-    /// Reads a partition from this offset on, and drops records read ahead from elsewhere.
+    /// Reads a partition from this offset on, and drops records that were read ahead from other offsets.
     package func start(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) {
         stop(partition)
         let topic = try unsafe topic(partition.topic)
@@ -108,13 +110,13 @@ import CRdkafka
     /// Stops reading a partition and drops its records that were read ahead.
     package func stop(_ partition: TopicPartition) {
         guard let topic = unsafe topics[partition.topic], partitions.remove(partition) != nil else { return }
-        // The client's main thread answers, because there is no offset to store. Records in the queue then have an
-        // outdated version, and librdkafka skips them (rdkafka_queue.c).
+        // librdkafka's main thread completes the call, because there is no offset to store. Records in the queue then
+        // have an outdated version, and librdkafka skips them (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 
-    /// Passes the next record to `record`, or the event in its place to `trouble`. Returns `false` if there was none
-    /// within `timeoutMs`.
+    /// Passes the next record to `record`, or an event reported instead of a record to `trouble`. Returns `false` if
+    /// neither arrived within `timeoutMs`.
     package func next(
         timeoutMs: Int32, record: (TopicPartition, borrowing Message) -> Void,
         trouble: (TopicPartition, Trouble) -> Void
@@ -155,18 +157,18 @@ extension OffsetReader {
         case topics([String])
     }
 
-    /// Returns which rights the client's group lacks to use the group or to read these topics, or `nil` if none. Joins
-    /// no group and changes nothing. Waits up to `timeoutMs`. A right without an answer in time does not count as
+    /// Returns the permissions on the group and topics that are missing, or `nil` if none is. Joins no group and
+    /// changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
     /// missing.
     ///
-    /// The coordinator is asked to commit a partition that does not exist, which it always refuses. Before that it
-    /// checks the right to read the group, and then the right to read the topic. (Other requests check only the right
-    /// to describe.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to all
-    /// partitions.
+    /// The method sends the coordinator a commit for a partition that does not exist, which the coordinator always
+    /// refuses. Before that, the coordinator checks READ on the group, and then READ on the topic. (Other requests
+    /// check only DESCRIBE.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to
+    /// all partitions.
     package func missingRights(to topics: [String], timeoutMs: Int32) -> MissingRights? {
         let replies: OpaquePointer = unsafe rd_kafka_queue_new(client.raw)
         defer { unsafe rd_kafka_queue_destroy(replies) }
-        // The unanswered topics by the commit's tag.
+        // The topics whose commit has no answer yet, by the commit's tag.
         var asked: [UInt64: String] = [:]
         for (topic, tag) in zip(topics, (1 as UInt64)...) {
             let list = PartitionList([CommitEntry(TopicPartition(topic, .max - 1), offset: 0)])
@@ -184,7 +186,7 @@ extension OffsetReader {
                 if event.code == .groupAuthorizationFailed { isGroupDenied = true }
                 if event.code == .topicAuthorizationFailed { denied.append(topic) }
             }
-            // Without the right to describe the group, no coordinator is found, and the client reports the error.
+            // Without DESCRIBE on the group, brokers do not name its coordinator, and the client reports the error.
             client.poll(timeoutMs: 0) { if $0.code == .groupAuthorizationFailed { isGroupDenied = true } }
         }
         if isGroupDenied { return .group }

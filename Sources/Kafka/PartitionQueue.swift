@@ -7,10 +7,10 @@ import CRdkafka
     private let shared: SharedQueueState
     /// librdkafka's queue, or `nil` after `close`.
     private var queue: OpaquePointer?
-    /// The messages taken from `queue`. Those from `first` on are unread and owned.
+    /// The messages taken from `queue`. The messages from index `first` on are unread, and this object owns them.
     private var taken: [UnsafeMutablePointer<rd_kafka_message_t>] = unsafe []
     private var first = 0
-    /// The next offset to read if `read` has reached the log's end. The caller takes it.
+    /// The next offset to read, set when `read` reaches the log's end. The caller sets it back to `nil`.
     package var end: Int64?
 
     /// Splits the partition's queue off the consumer's. Call it before the assignment. The flag that the application
@@ -35,14 +35,14 @@ import CRdkafka
     package var isClosed: Bool { unsafe queue == nil }
 
     /// The maximum number of records that can be read without waiting. librdkafka also counts control messages (one per
-    /// assignment). A queue wakes its reader again only after it was read until this count was 0.
+    /// assignment). A queue wakes its reader again only after the reader has emptied it (count 0).
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe taken.count - first + rd_kafka_queue_length(queue)
     }
 
     /// Passes up to `max` records to `body` in offset order without waiting, each valid during its call. Returns how
-    /// many it took.
+    /// many records `body` took.
     ///
     /// If `body` returns `false` for a record, the next call starts with that record. `body` must not consume or
     /// assign.
@@ -70,7 +70,7 @@ import CRdkafka
         return count
     }
 
-    /// Whether a message is ready. If none is, takes up to `limit` from librdkafka's queue.
+    /// Returns whether a message is ready. If none is, first takes up to `limit` messages from librdkafka's queue.
     private func hasTaken(upTo limit: Int) -> Bool {
         if unsafe first < taken.count { return true }
         unsafe taken.removeAll(keepingCapacity: true)
@@ -115,7 +115,8 @@ import CRdkafka
     func take(
         from queue: OpaquePointer, atMost limit: Int, into list: inout [UnsafeMutablePointer<rd_kafka_message_t>]
     ) {
-        // The call waits until the array is full or the timeout ends, and even a timeout of 0 costs a timed wait.
+        // rd_kafka_consume_batch_queue waits until the array is full or the timeout ends, and even a timeout of 0 costs
+        // a timed wait.
         let size = unsafe min(rd_kafka_queue_length(queue), limit, slots.count)
         guard size > 0 else { return }
         let count = unsafe rd_kafka_consume_batch_queue(queue, 0, &slots, size)

@@ -1,7 +1,7 @@
 import CRdkafka
 
-/// Transactions (KIP-98) of a producer with `ProducerSettings.transaction`. Its records and the offsets it commits with
-/// them become visible together or not at all to readers of committed records, such as the worker.
+/// Transactions (KIP-98) of a producer with `ProducerSettings.transaction`. The records and offsets of one transaction
+/// become visible together or not at all to readers of committed records, such as the worker.
 ///
 /// Call `initializeTransactions` once. Then repeat `beginTransaction`, `produce`, `serve` until nothing is outstanding,
 /// `addOffsets`, and `commitTransaction`. Use the producer's thread. Calls that send requests wait for the answers. An
@@ -10,7 +10,7 @@ import CRdkafka
 /// its last transaction was committed.
 extension Producer {
     /// Aborts the open transaction of an earlier producer with the same id and fences that producer. Waits up to
-    /// `timeoutMs`. After a passing error, the next call continues.
+    /// `timeoutMs`. After a passing error, the next call continues the initialization.
     ///
     /// The earlier producer's commits are complete when this returns. Read the group's offsets after this call, not
     /// before.
@@ -23,8 +23,8 @@ extension Producer {
         try unsafe check(rd_kafka_begin_transaction(client.handle.raw))
     }
 
-    /// Adds offsets to the transaction for a group without members. May be repeated with the same offsets (rdkafka.h).
-    /// Throws at once if the transaction has failed before.
+    /// Adds offsets to the transaction for a group without members. The call may be repeated with the same offsets
+    /// (rdkafka.h). Throws at once if the transaction has failed before.
     package func addOffsets(_ entries: [CommitEntry], group: String) throws(KafkaError) {
         let list = PartitionList(entries)
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
@@ -39,8 +39,8 @@ extension Producer {
     /// Commits the records produced since `beginTransaction` together with the added offsets.
     ///
     /// No report may be outstanding, because librdkafka would wait for reports that are not served meanwhile
-    /// (rdkafka.h, rd_kafka_commit_transaction). The timeout is the rest of the transaction's time, as recommended
-    /// there. After an error that does not pass, it is unknown whether the transaction was committed.
+    /// (rdkafka.h, rd_kafka_commit_transaction). The timeout is the rest of the transaction's time, as rdkafka.h
+    /// recommends. After an error that does not pass, it is unknown whether the transaction was committed.
     package func commitTransaction() throws(KafkaError) {
         precondition(outstanding == 0, "a transaction is committed while records are outstanding")
         try again { () throws(KafkaError) in
@@ -48,8 +48,8 @@ extension Producer {
         }
     }
 
-    /// Whether an event reports that the transaction has failed. The next call throws the reason. Records that were not
-    /// sent stay queued and get no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
+    /// Returns whether an event reports that the transaction has failed. The next call throws the reason. Records that
+    /// were not sent stay queued and get no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
     package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }

@@ -1,24 +1,25 @@
 import CRdkafka
 
-/// A topic of a producer. It stays valid after `rebuild`.
+/// A topic of a producer. The value stays valid after `Producer.rebuild`.
 package struct ProducerTopic: Hashable, Sendable {
     package let index: Int
 }
 
 /// An idempotent producer.
 ///
-/// Call `produce` and `serve` on one thread. A record counts as written only when its report says so. While the queue
-/// is full, read less until reports drain it. After a fatal error event, call `rebuild`.
+/// Call `produce` and `serve` on one thread. A record counts as written only when its delivery report says so. While
+/// the producer's queue is full, produce nothing until reports have drained it. After a fatal error event, call
+/// `rebuild`.
 @safe package final class Producer {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
     private(set) var client: ProducerClient
-    /// Clients that failed fatally, until their last reports were delivered.
+    /// Clients that failed fatally. Each one stays here until its last delivery report.
     private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
-    /// - Parameter wakeUpDescriptor: as for `Consumer`, for reports and events.
+    /// - Parameter wakeUpDescriptor: an eventfd(2) that signals reports and events, as for `Consumer`.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
@@ -51,7 +52,7 @@ package struct ProducerTopic: Hashable, Sendable {
     /// - Parameters:
     ///   - partition: -1 to choose by the key.
     ///   - timestampMs: 0 for now.
-    ///   - tag: comes back in the report.
+    ///   - tag: a number that the delivery report returns.
     /// - Returns: `.none` if a report will come; `.queueFull` if nothing was queued (try again after reports were
     ///   served); `.fatal` if the producer must be rebuilt.
     package func produce(
@@ -63,7 +64,8 @@ package struct ProducerTopic: Hashable, Sendable {
             headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
-    /// Queues an undelivered record again with its old tag. If it could not be queued, call this again later.
+    /// Queues an undelivered record again with its old tag. If the record could not be queued, call this method again
+    /// later.
     package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
         let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }
         return unsafe UndeliveredRecord.withBytes(of: record.key) { key in
@@ -107,8 +109,8 @@ package struct ProducerTopic: Hashable, Sendable {
     }
 
     /// Replaces a client after a fatal error, without waiting. `serve` delivers a report for each record in the old
-    /// client. Its code says that the record was purged, even if a broker has it. If no new client can be created, this
-    /// throws and changes nothing.
+    /// client. The report's code means that the record was purged, even if a broker has stored the record. If no new
+    /// client can be created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }

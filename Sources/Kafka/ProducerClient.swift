@@ -3,7 +3,7 @@ import CRdkafka
 /// One `rd_kafka_t` of a producer and its topics.
 @safe final class ProducerClient {
     let handle: ClientHandle
-    /// The topics by `ProducerTopic.index`, owned.
+    /// The handles of the topics by `ProducerTopic.index`. This object owns them.
     private(set) var topics: [OpaquePointer] = unsafe []
 
     init(_ settings: ProducerSettings, wakeUpDescriptor: Int32) throws(KafkaError) {
@@ -23,10 +23,10 @@ import CRdkafka
 
     var outstanding: Int { Int(unsafe rd_kafka_outq_len(handle.raw)) }
 
-    /// Drops all records, including those in flight, without waiting. Each gets a report.
+    /// Drops all records, including those in flight, without waiting. Each record gets a delivery report.
     func purge() {
-        // Without the last flag, the call waits without limit for all brokers' threads, one of which may be resolving a
-        // name.
+        // Without RD_KAFKA_PURGE_F_NON_BLOCKING, the call waits without limit for all brokers' threads, one of which
+        // may be resolving a name.
         let flags = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING
         _ = unsafe rd_kafka_purge(handle.raw, flags)
     }

@@ -15,10 +15,10 @@ package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
 
 package struct CommittedOffset: Hashable, Sendable {
     package let partition: TopicPartition
-    /// The next offset to read, or `nil` if there is no commit.
+    /// The committed offset (the next one to read), or `nil` if the group has committed none.
     package let offset: Int64?
     package let metadata: [UInt8]
-    /// `.none`, or the error of reading this partition's offset.
+    /// The error that the broker returned instead of this partition's committed offset, or `.none`.
     package let code: KafkaCode
 
     package init(partition: TopicPartition, offset: Int64?, metadata: [UInt8], code: KafkaCode = .none) {
@@ -32,8 +32,8 @@ package struct CommittedOffset: Hashable, Sendable {
 package struct CommitEntry: Hashable, Sendable {
     package let partition: TopicPartition
     package let offset: Int64
-    /// The metadata, in printable ASCII because librdkafka before 2.6.1 reads a NUL back as garbage. A broker rejects
-    /// more than 4,096 bytes.
+    /// The commit's metadata, in printable ASCII because librdkafka before 2.6.1 reads a NUL back as garbage. A broker
+    /// rejects metadata of more than 4,096 bytes.
     package let metadata: [UInt8]
 
     package init(_ partition: TopicPartition, offset: Int64, metadata: [UInt8] = []) {
@@ -90,7 +90,7 @@ extension UnsafePointer<rd_kafka_topic_partition_list_t> {
 extension rd_kafka_topic_partition_t {
     var identity: TopicPartition { unsafe TopicPartition(String(cString: topic), partition) }
 
-    /// The element as a committed offset. Negative (logical) offsets mean that there is none.
+    /// The element as a committed offset. A negative (logical) offset means that the group has committed none.
     var committed: CommittedOffset {
         let bytes = unsafe UnsafeRawBufferPointer(start: metadata, count: metadata == nil ? 0 : metadata_size)
         return unsafe CommittedOffset(

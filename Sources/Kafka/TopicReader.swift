@@ -1,10 +1,10 @@
 internal import Glibc
 
-/// The reason why a command ends before its work is done, in one line that includes what to do.
+/// The reason why a command ends before its work is done, in one line with advice for the user.
 package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         case failed
-        /// A signal or `--deadline` ended the command. The same command continues its work.
+        /// A signal or `--deadline` ended the command. Running the same command again continues the work.
         case stopped
         case unknownTopic
     }
@@ -26,7 +26,7 @@ package struct BrokerWait {
     private let report: (String) -> Void
 
     /// - Parameters:
-    /// - limitMs: how long brokers may leave one request unanswered, or `nil` for as long as the command runs.
+    /// - limitMs: the time after which a request without an answer fails, or `nil` to wait as long as the command runs.
     /// - leftMs: returns how many milliseconds the command has left, or 0 if it must stop.
     /// - report: receives errors that are retried.
     package init(
@@ -67,8 +67,8 @@ package struct BrokerWait {
     /// Repeats a request until it is answered, the limit has passed or the command must stop.
     ///
     /// - Parameters:
-    /// - denial: returns the text for an error that means a missing right, or `nil` for other errors.
-    /// - question: sends the request. It receives its time limit in milliseconds.
+    /// - denial: returns the message for an error that means a missing permission, or `nil` for other errors.
+    /// - question: sends the request, and receives the request's time limit in milliseconds.
     package func answer<R>(
         about subject: String, from client: OffsetReader, denial: (KafkaCode) -> String? = { _ in nil },
         _ question: (Int32) throws(KafkaError) -> R
@@ -126,7 +126,7 @@ package struct BrokerWait {
 
 package enum ReadingStart: Equatable, Sendable {
     case beginning, end
-    /// The first record with this timestamp (milliseconds since the epoch) or a later one.
+    /// The first record whose timestamp is this time (milliseconds since the epoch) or later.
     case time(Int64)
 }
 
@@ -137,7 +137,7 @@ package final class TopicReader {
     package let topic: String
     package let client: OffsetReader
     private let wait: BrokerWait
-    /// The offsets at which the logs began and ended when the reader was created.
+    /// The log start and log end offsets of each partition when the reader was created.
     package let bounds: [TopicPartition: Range<Int64>]
     /// The next offset to read of each started partition.
     package private(set) var positions: [TopicPartition: Int64] = [:]
@@ -153,7 +153,7 @@ package final class TopicReader {
             OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100), topic: topic, wait)
     }
 
-    /// - Parameter client: must read nothing else at the same time.
+    /// - Parameter client: the client to read with. It must not read anything else at the same time.
     package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws {
         self.client = client
         self.topic = topic
@@ -171,7 +171,7 @@ package final class TopicReader {
             let found = try wait.answer(about: topic, from: client) { timeoutMs throws(KafkaError) in
                 try client.offsets(of: Array(bounds.keys), fromMs: timestampMs, timeoutMs: timeoutMs)
             }
-            // A partition without such a record is read from its end.
+            // A partition without a record of that time or later is read from its end.
             return bounds.reduce(into: [:]) {
                 $0[$1.key] = max($1.value.lowerBound, min(found[$1.key] ?? .max, $1.value.upperBound))
             }
@@ -190,8 +190,8 @@ package final class TopicReader {
     /// Whether all records that existed when the reader was created have been read.
     package var isCaughtUp: Bool { bounds.allSatisfy { positions[$0.key] ?? 0 >= $0.value.upperBound } }
 
-    /// Passes records to `body` until it returns `false`. Waits up to `timeoutMs` if there is none. Throws if reading
-    /// cannot continue.
+    /// Passes records to `body` until `body` returns `false`. Waits up to `timeoutMs` if no record is ready. Throws if
+    /// reading cannot continue.
     package func read(timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool) throws {
         var timeoutMs = timeoutMs
         var isWanted = true
@@ -232,8 +232,9 @@ package final class TopicReader {
         }
     }
 
-    /// Reads added partitions from their beginning. If a recreated topic has fewer partitions, reads all of them from
-    /// their beginning. Call it between reads. It asks the brokers every five seconds.
+    /// Finds partitions that were added to the topic, and reads them from their beginning. If a recreated topic has
+    /// fewer partitions, reads all of them from their beginning. Call this method between reads. It requests metadata
+    /// every five seconds.
     package func followTopic() throws {
         guard Stopwatch.nowMs >= nextLookMs else { return }
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs

@@ -24,7 +24,7 @@ package struct NewTopic: Hashable, Sendable {
     }
 }
 
-/// The part of a topic's configuration on which the promise depends.
+/// The settings of a topic on which the worker's delivery guarantees depend.
 package struct TopicConfiguration: Hashable, Sendable {
     /// The values of `cleanup.policy`: `delete`, `compact`.
     package var cleanupPolicies: [String]
@@ -38,12 +38,12 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
 
-/// Describes and creates topics, for the start and `check`. Every call blocks for up to `timeoutMs`, so it needs a
-/// thread without other work.
+/// Describes and creates topics, for the worker's start and the command `check`. Every call blocks for up to
+/// `timeoutMs`, so use a thread without other work.
 @safe package final class Topics {
     let client: ClientHandle
 
-    /// Creates its own client. No broker needs to be reachable.
+    /// Creates an instance with its own librdkafka client. No broker needs to be reachable.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
         client = try ClientHandle(RD_KAFKA_PRODUCER, cluster.all(users: []))
     }
@@ -51,7 +51,7 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// Returns the client's events since the last call, such as the reason why no broker can be reached.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    /// Returns all topics of the cluster. Requesting them by name might create them (`auto.create.topics.enable`).
+    /// Returns all topics of the cluster. A request for topics by name might create them (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
@@ -107,7 +107,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         return results
     }
 
-    /// Returns the configuration of existing topics. Omits topics for which the brokers return none.
+    /// Returns the configuration of existing topics. Omits topics for which the brokers return no configuration.
     package func configurations(
         of topics: [String], timeoutMs: Int32
     ) throws(KafkaError) -> [String: TopicConfiguration] {
@@ -154,7 +154,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 
 /// One admin request, with the queue for its answer.
 ///
-/// It must not be a request to a group's coordinator (offsets, members). If the coordinator cannot be reached within
+/// Do not use it for requests to a group's coordinator (offsets, members). If the coordinator cannot be reached within
 /// the time limit, librdkafka destroys the request, and version 2.0.2 aborts the process when the coordinator comes
 /// back: `rd_kafka_admin_coord_request` answers through the freed request (rdkafka_coord.c, rd_kafka_coord_req_fsm).
 @safe private struct AdminRequest: ~Copyable {
@@ -165,7 +165,8 @@ package struct TopicConfiguration: Hashable, Sendable {
         unsafe queue = rd_kafka_queue_new(client.raw)
         unsafe options = rd_kafka_AdminOptions_new(client.raw, kind)
         var text = [CChar](repeating: 0, count: 256)
-        // This limits how long the client retries and, for a creation, how long the controller waits for replicas.
+        // The timeout limits how long the client retries and, for a creation, how long the controller waits for
+        // replicas.
         unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
         if kind == RD_KAFKA_ADMIN_OP_CREATETOPICS {
             unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
@@ -188,7 +189,8 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 extension ClientHandle {
-    /// Returns descriptions of the topics that the client has handles of (which may create them), or of all topics.
+    /// Returns descriptions of all topics or, with `onlyKnown`, of the topics for which the client has handles, in
+    /// which case brokers may create them.
     func describeTopics(onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         try check(unsafe rd_kafka_metadata(raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))

@@ -9,12 +9,12 @@ package protocol ByteChannel: AnyObject {
     var peerAddress: SocketAddress? { get }
     /// The total number of bytes accepted by `send`, comparable with `writtenBytes`.
     var sentBytes: Int64 { get }
-    /// The number of these bytes that the kernel has accepted. The peer cannot have read more. Valid after the channel
-    /// was closed.
+    /// The number of bytes passed to `send` that the kernel has accepted. The peer cannot have read more. Valid after
+    /// the channel was closed.
     var writtenBytes: Int64 { get }
     /// The number of bytes that the peer's kernel has not acknowledged. With TLS, they are bytes of TLS records.
     var unacknowledgedBytes: Int { get }
-    /// Queues bytes. They are written at the end of the turn at the latest, unless the kernel's buffer is full.
+    /// Queues bytes, and writes them at the end of the turn at the latest, unless the kernel's buffer is full.
     ///
     /// - Returns: The number of bytes accepted, or 0 if the channel is not open. If fewer than all, `channelWritable`
     ///   follows.
@@ -27,16 +27,17 @@ package protocol ByteChannel: AnyObject {
     func abort()
 }
 
-/// The delegate of one channel. All calls are on the loop's thread, never inside a call of the channel's methods, and
-/// may call any of them, including `close`. The channel retains its delegate until `channelClosed`.
+/// The delegate of one channel. The channel makes all calls on the loop's thread, never inside a call of its own
+/// methods. The delegate may call any of these, including `close`. The channel retains its delegate until
+/// `channelClosed`.
 package protocol ByteChannelDelegate: AnyObject {
     /// The handshake is complete. Called once, before any other call except `channelClosed`.
     func channelOpened(applicationProtocol: String?)
-    /// Plaintext from one read, usually many frames. Borrowed for the call.
+    /// Plaintext from one read, usually many frames. The bytes are valid during the call.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
-    /// There is space again after `send` accepted fewer than all bytes or the buffer was nearly full.
+    /// The channel has space again after `send` accepted fewer than all bytes or the buffer was nearly full.
     func channelWritable()
-    /// The channel has closed for any reason. The last call, made once.
+    /// The channel has closed for any reason. This is the last call to the delegate.
     func channelClosed(_ end: ChannelEnd)
 }
 

@@ -1,5 +1,5 @@
 package struct ChannelOptions: Sendable {
-    /// The maximum size of queued output: plaintext, and ciphertext not yet written. At least 32 KiB.
+    /// The maximum size of queued output in bytes: plaintext, and ciphertext not yet written. At least 32 KiB.
     package var outputLimit = 256 * 1024
     /// The timeout for connecting, including all addresses and the proxy.
     package var dialTimeoutNs: Int64 = 10_000_000_000

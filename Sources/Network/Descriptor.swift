@@ -8,7 +8,7 @@ package struct TCPConnection {
     package var address: SocketAddress
 }
 
-/// An open file descriptor with one owner. It is closed when the owner is deallocated.
+/// An open file descriptor, which is closed when this object is deallocated.
 package final class Descriptor {
     package let raw: Int32
 

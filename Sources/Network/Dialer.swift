@@ -99,7 +99,7 @@ package final class DialAttempt: @unchecked Sendable {
     }
 
     private var candidates: [Candidate] = []
-    /// The time at which the next address is also tried.
+    /// The alarm that starts the attempt at the next address.
     private var next: Alarm?
     private var tunnel: ProxyTunnel?
 
@@ -122,7 +122,7 @@ package final class DialAttempt: @unchecked Sendable {
         end()
     }
 
-    /// The proxy or host in error texts.
+    /// The name of the proxy or host in error texts.
     private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
 
     func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
@@ -185,7 +185,7 @@ package final class DialAttempt: @unchecked Sendable {
         let descriptor = try Descriptor.tcpSocket(family: address.family)
         descriptor.setConnectionOptions(userTimeoutMs: userTimeoutMs)
         let result = unsafe address.withSockaddr { unsafe Glibc.connect(descriptor.raw, $0, $1) }
-        // connect(2): EINPROGRESS completes later. EINTR also continues in the background.
+        // connect(2): after EINPROGRESS or EINTR, the attempt continues in the background.
         if result != 0, errno != EINPROGRESS, errno != EINTR { throw SystemError(call: "connect", code: errno) }
         let registration = try loop.register(descriptor.raw, for: .writable) { [self, raw = descriptor.raw] _ in
             connected(raw)

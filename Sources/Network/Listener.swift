@@ -3,7 +3,7 @@ internal import Glibc
 
 /// Accepts TCP connections on a loop. Used on the loop's thread only.
 package final class Listener {
-    /// The local address with the actual port.
+    /// The address on which the listener accepts, with the port that the kernel chose for port 0.
     package let address: SocketAddress
     package var port: UInt16 { address.port }
 
@@ -27,8 +27,8 @@ package final class Listener {
 
     deinit { close() }
 
-    /// Stops listening. Connections that were not accepted are refused when the listener is deallocated, which also
-    /// stops it.
+    /// Stops listening. Deallocating the listener also stops it, and makes the kernel refuse connections that were not
+    /// accepted.
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil

@@ -35,7 +35,8 @@ internal import TLS
         sentBytes += Int64(count)
     }
 
-    /// Takes up to one record from `position` on. Encrypts a full record, without a copy if possible.
+    /// Takes plaintext for up to one TLS record, starting at `position`. Encrypts a full record, without a copy if
+    /// possible.
     mutating func takeRecord(
         of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
     ) throws(TLSError) {
@@ -83,7 +84,7 @@ internal import TLS
         }
     }
 
-    /// Discards unsent bytes. The counts are preserved.
+    /// Discards unsent bytes. The byte counts do not change.
     mutating func drop() {
         gathered = 0
         pending = 0

@@ -4,7 +4,7 @@ internal import Glibc
 /// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
 /// separate thread, so that a slow lookup delays no other. Thread-safe.
 ///
-/// If name servers do not answer for a known name, its last addresses are used.
+/// If name servers do not answer for a known name, the resolver returns the addresses of the last lookup.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
@@ -30,13 +30,13 @@ package final class Resolver: Sendable {
     /// The system's resolver, for all loops of the process.
     package static let system = Resolver(lookUp: getAddresses)
 
-    /// The maximum number of stored addresses of a name.
+    /// The maximum number of addresses that are stored for a name.
     private static let addressLimit = 64
 
     private let lookUp: @Sendable (String) -> Lookup
     private let state = Guarded(State())
 
-    /// - Parameter lookUp: A function that may block. Called on a separate thread.
+    /// - Parameter lookUp: The lookup, which may block. The resolver calls it on a separate thread.
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
     /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s if name servers do not

@@ -4,9 +4,9 @@ package import TLS
 
 /// A TCP connection with TLS on one loop, either dialed or accepted. Used on the loop's thread only.
 ///
-/// `send` collects plaintext into TLS records of 16 KB. They are written at the end of the turn in one system call, or
-/// earlier whenever 64 KB are ready. The channel keeps itself and its delegate alive until `channelClosed`. Call
-/// `close` or `abort` before releasing it.
+/// `send` collects plaintext into TLS records of 16 KB. The channel writes the records at the end of the turn in one
+/// system call, or earlier whenever 64 KB are ready. The channel keeps itself and its delegate alive until
+/// `channelClosed`. Call `close` or `abort` before releasing the channel.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
         /// Connecting, or in the TLS handshake.
@@ -24,7 +24,7 @@ package import TLS
     package var sentBytes: Int64 { output.sentBytes }
     package var writtenBytes: Int64 { output.writtenBytes }
     package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
-    /// The `room` below which `channelWritable` will be called.
+    /// If `room` falls below this number of bytes, `channelWritable` is called once there is space again.
     package let lowRoom: Int
 
     private let loop: Loop
@@ -36,7 +36,7 @@ package import TLS
     private var descriptor: Descriptor?
     private var registration: Registration?
     private var session: Session?
-    /// The deadline of the handshake, of `close`, or of the peer after a failed write.
+    /// The alarm at the deadline of the handshake, of `close`, or of the peer after a failed write.
     private var alarm: Alarm?
 
     private var output: RecordOutput
@@ -56,7 +56,7 @@ package import TLS
     private static let writeThreshold = 64 * 1024
     /// The time for which a peer may keep its side open after this side has ended.
     private static let lingerNs: Int64 = 1_000_000_000
-    /// The ciphertext that TLS itself (alerts, key updates) may add if the peer does not read.
+    /// The maximum ciphertext in bytes that TLS itself (alerts, key updates) may add if the peer does not read.
     private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening
@@ -284,7 +284,7 @@ package import TLS
             }
             if case .bytes(let count) = result {
                 filled += count
-                // There is always space for a whole record.
+                // Decrypt another record only if the buffer has space for a whole one.
                 if buffer.count - filled >= Self.recordLimit { continue }
             }
             unsafe handOver(buffer, &filled)
@@ -349,8 +349,8 @@ package import TLS
         askToTurn()
     }
 
-    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes. Closing now would
-    /// reset the connection, and the peer would lose the bytes that it has not read.
+    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes. Closing at once
+    /// would reset the connection, and the peer would lose the bytes that it has not read.
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true
@@ -415,7 +415,7 @@ package import TLS
             return
         }
         if state == .open { flush() } else { writeOut() }
-        // Called in the next turn, so that a fast peer cannot make this turn endless.
+        // Call `channelWritable` in the next turn, so that a fast peer cannot make this turn endless.
         if wantsWritable, !isBlocked, state == .open {
             loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }
         }

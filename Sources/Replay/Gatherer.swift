@@ -28,7 +28,7 @@ struct ReplayItem {
         case letter
         /// A dead letter with a truncated record. The original must be fetched.
         case truncatedLetter(DeadLetter)
-        /// A match that is only counted. The remark, if any, is reported.
+        /// A match that is only counted. The string is a remark for the user, if there is one.
         case skipped(ReplayOutcome, String?)
     }
 
@@ -58,7 +58,7 @@ struct ReplayItem {
 }
 
 extension DeadLetter {
-    /// Whether a record at the letter's offset is the one that the letter truncated.
+    /// Returns whether a record at the dead letter's offset is the one that the dead letter contains truncated.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
         let (expected, found) = (RecordTime.checked(timestampMs), RecordTime.checked(other))
         return (expected == RecordTime.unknown || expected == found)
@@ -72,7 +72,7 @@ package struct ReplayKind: Sendable {
     /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]
     package internal(set) var count: Int64 = 0
-    /// The place of the first such request.
+    /// The place of the first request of this kind.
     package let first: String
 }
 
@@ -80,7 +80,7 @@ package struct ReplayKind: Sendable {
 struct Gatherer {
     private let order: ReplayOrder
     private var found: [[String?]: ReplayKind] = [:]
-    /// The places of the selection that matched something.
+    /// The places in the selection that a result or dead letter has matched.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
     /// The hashes of the requests found so far, about 16 bytes each. A notification may have several results, mainly
     /// after a crash, but is requested again only once. The hash includes the request's time, because a recreated topic
@@ -89,13 +89,13 @@ struct Gatherer {
 
     init(_ order: ReplayOrder) { self.order = order }
 
-    /// The kinds, the most frequent first.
+    /// The kinds of the requests found so far, the most frequent first.
     var kinds: [ReplayKind] { found.values.sorted { ($1.count, $0.first) < ($0.count, $1.first) } }
 
-    /// Clears `kinds`, which are then the ones of this run only.
+    /// Clears `kinds`, which then counts only the requests of this run.
     mutating func forgetKinds() { found = [:] }
 
-    /// Returns the item for a record, or `nil` if it does not match.
+    /// Returns the item for a record, or `nil` if the record does not match the selection.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)

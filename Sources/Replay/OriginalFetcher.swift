@@ -20,7 +20,7 @@ final class OriginalFetcher {
     private let wait: BrokerWait
     private let client: OffsetReader
     private var writer: ReplayWriter
-    /// The readers of the request topics, `nil` for a topic that does not exist.
+    /// The readers of the request topics by name. A reader is `nil` if the topic does not exist.
     private var readers: [String: TopicReader?] = [:]
     private var batch: ReplayBatch
 
@@ -86,8 +86,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if the topic is still missing after several tries. It may be in the middle of a
-    /// recreation.
+    /// Returns a reader, or `nil` if the topic is still missing after several tries. Someone may be recreating the
+    /// topic.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?

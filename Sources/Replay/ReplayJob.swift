@@ -6,7 +6,7 @@ package enum ReplayOutcome: CaseIterable, Sendable {
     /// An earlier result or dead letter was about the same notification.
     case repeated
     case produced
-    /// The notification was left out because it would only expire.
+    /// The notification was not requested again, because the new request would expire.
     case expired
     /// The request no longer exists, or another record is at its offset.
     case gone
@@ -24,7 +24,7 @@ extension ReplayCounts {
 
 /// The progress of a job in one partition of the results or dead letters.
 struct PartitionProgress: Hashable, Sendable {
-    /// The end of the log when the job began. Results of the job's own requests are above it.
+    /// The end of the log when the job began. Results of the job's own requests are above this offset.
     let end: Int64
     /// The next offset to read, as committed by the job's group.
     var position: Int64
@@ -52,7 +52,7 @@ struct ReplayJob: Equatable {
         partitions = ranges.mapValues { PartitionProgress(end: $0.upperBound, position: $0.lowerBound) }
     }
 
-    /// Restores the job from these commits. Returns `nil` if the job has not begun.
+    /// Restores a job from its group's commits. Returns `nil` if the job has not begun.
     init?(_ order: ReplayOrder, _ committed: [CommittedOffset]) throws(CommandFailure) {
         var job: ReplayJob?
         for commit in committed where commit.offset != nil {
@@ -104,7 +104,7 @@ struct ReplayJob: Equatable {
 
     var counts: ReplayCounts { partitions.values.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) } }
 
-    /// Counts an item and sets the position after it.
+    /// Counts an item under its outcome, and moves the partition's position past the item.
     mutating func count(_ item: ReplayItem, _ kind: ReplayOutcome) {
         partitions[item.source.partition]?.counts[kind, default: 0] += 1
         partitions[item.source.partition]?.move(to: item.source.offset + 1)

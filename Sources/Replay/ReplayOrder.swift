@@ -8,7 +8,7 @@ package enum ReplaySource: String, CaseIterable, Sendable {
 
 /// The conditions that select results or dead letters. A record must match one value of each given condition.
 package struct ReplaySelection: Hashable, Sendable {
-    /// A request record, or one of its notifications.
+    /// The position of a request record or of one of its notifications.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package var topic: String
         package var partition: Int32
@@ -35,7 +35,7 @@ package struct ReplaySelection: Hashable, Sendable {
         }
     }
 
-    /// The reasons to select: Apple's, or those of dead letters.
+    /// The reasons to select: Apple's reasons, or the reasons of dead letters.
     package var reasons: Set<String> = []
     /// The outcomes to select. If empty, all but `accepted`, which must be given by name.
     package var outcomes: Set<Outcome> = []
@@ -56,7 +56,7 @@ package struct ReplaySelection: Hashable, Sendable {
             && isNamed(request.topic, request.partition, request.offset, index: request.index)
     }
 
-    /// - Parameter writtenMs: the dead letter's own timestamp.
+    /// - Parameter writtenMs: the timestamp of the dead letter's record.
     func matches(_ letter: DeadLetter, writtenMs: Int64) -> Bool {
         (reasons.isEmpty || reasons.contains(letter.reason)) && isInTime(writtenMs)
             && isNamed(letter.topic, letter.partition, letter.offset, index: nil)
@@ -75,7 +75,7 @@ package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
     package var topic = ""
     package var selection = ReplaySelection()
-    /// The retry topics. Their dead letters return to them.
+    /// The retry topics. A dead letter from a retry topic is produced to the same retry topic again.
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }

@@ -6,7 +6,7 @@ internal import PushRecords
 package struct ReplayReport: Sendable {
     /// The counts of the whole job, including earlier runs.
     package internal(set) var counts: ReplayCounts = [:]
-    /// The matches of this run by kind.
+    /// The results and dead letters that this run selected, counted by kind.
     package internal(set) var kinds: [ReplayKind] = []
     /// The places of the selection that matched nothing.
     package internal(set) var unmatched: [String] = []
@@ -19,8 +19,8 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// Replays a job in batches. It reads a batch of results or dead letters and fetches the original requests. Then it
-/// produces them in one transaction together with the offsets of the batch. Use it on one thread.
+/// Replays a job in batches. For each batch, it reads results or dead letters, fetches the original requests, and
+/// produces these requests in one transaction with the batch's offsets. Use it on one thread.
 package final class ReplayRun {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -38,8 +38,8 @@ package final class ReplayRun {
     /// The monotonic time at which the next requests may become visible.
     private var nextNs: Int64 = 0
 
-    /// The tolerance for the difference of clocks. Results are found by their records' timestamps, which are slightly
-    /// later than their own times.
+    /// The tolerance for differences between clocks, in milliseconds. Results are found by their records' timestamps,
+    /// which are slightly later than the times inside the results.
     private static let clockMs: Int64 = 60_000
     /// The memory limit for the records in a batch's dead letters, in bytes.
     private static let byteLimit = 16 << 20

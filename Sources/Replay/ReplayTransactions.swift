@@ -13,10 +13,10 @@ final class ReplayTransactions {
     private let wait: BrokerWait
     private let reader: OffsetReader
     private var producer: Producer
-    /// Whether librdkafka has aborted the transaction.
+    /// Whether librdkafka has aborted the current transaction.
     private var hasFailed = false
-    /// The reason why a record is refused: a broker refuses it, or a record in the same batch, because of its content
-    /// or size, or librdkafka's queue cannot hold so many records.
+    /// The reason why a record was refused. A broker refused the record, or another one in the same batch, because of
+    /// its content or size, or librdkafka's queue is too small for so many records.
     private var refusal: KafkaCode?
     /// Any other reason why a record was not written.
     private var failure: KafkaCode?
@@ -65,7 +65,7 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
-    /// Produces the records and commits the job's progress. Repeats this as often as brokers fail.
+    /// Produces the records and commits the job's progress. Repeats both until no broker fails.
     ///
     /// - Parameter committed: the job's last committed state, or `nil` before the first commit.
     /// - Returns: the reason why the records cannot be written together (nothing was written), or `nil` if all is
@@ -104,7 +104,7 @@ final class ReplayTransactions {
             try produce(records)
             if let refusal { return .success(refusal) }
             isWritten = failure == nil && !hasFailed && producer.outstanding == 0
-            // Throws the reason if librdkafka has aborted the transaction.
+            // `addOffsets` throws the reason if librdkafka has aborted the transaction.
             try producer.addOffsets(entries, group: order.group)
             guard isWritten else { throw KafkaError(failure ?? .timedOut) }
             try producer.commitTransaction()
@@ -118,7 +118,7 @@ final class ReplayTransactions {
                     "another run of this job has started and taken over (group \(order.group)); ending this run")
             }
             let targets = Set(records.map(\.topic)).sorted()
-            // Committing offsets of a topic requires the right to read it.
+            // Committing offsets of a topic requires READ on the topic.
             let line = isWritten ? Denial.reading(order.topic, code) : Denial.writing(targets, code)
             if let line = denial(code) ?? line { throw CommandFailure(line) }
             return .failure(error)

@@ -13,8 +13,8 @@ package enum Trust: Hashable, Sendable {
 
 package struct ClientOptions: Sendable {
     package var trust: Trust
-    /// The application protocols to offer (RFC 7301), in order of preference. If there are any, the server must select
-    /// one.
+    /// The application protocols to offer (RFC 7301), in order of preference. If the list is not empty, the server must
+    /// select one of them.
     package var alpn: [String]
     package var identity: Identity?
 
@@ -60,8 +60,9 @@ package struct ServerOptions: Sendable {
     }
 
     package var identity: Identity
-    /// The accepted application protocols, in order of preference. If empty, the server does not answer ALPN. A client
-    /// that offers only other protocols is refused. A client without ALPN is not (see `Session.applicationProtocol`).
+    /// The accepted application protocols, in order of preference. If empty, the server does not answer ALPN. The
+    /// handshake fails if a client offers only other protocols. It succeeds if a client offers no ALPN (see
+    /// `Session.applicationProtocol`).
     package var alpn: [String]
     package var clientCertificates: ClientCertificates
 
@@ -93,8 +94,8 @@ package struct ServerOptions: Sendable {
         case .notRequested:
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
         case .requested:
-            // SSL_CTX_set_verify(3): the handshake continues if the callback returns 1. It is called on the handshake's
-            // thread.
+            // SSL_CTX_set_verify(3): the handshake continues if the callback returns 1. OpenSSL calls it on the
+            // handshake's thread.
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_PEER) { _, _ in 1 }
         case .required(let trust):
             unsafe try setTrust(trust, raw)
@@ -114,8 +115,8 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Selects the first protocol of `list` (NUL-terminated) that the client offers, or an alert. Called on the handshake's
-/// thread.
+/// Selects the ALPN protocol: the first of `list` (NUL-terminated) that the client offers. Returns a fatal alert if
+/// there is none. OpenSSL calls this function on the handshake's thread.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
@@ -130,7 +131,7 @@ private func select(
     return SSL_TLSEXT_ERR_OK
 }
 
-/// Returns the names in RFC 7301's format (section 3.1): each with its length before it.
+/// Returns the names in RFC 7301's format (section 3.1): each one preceded by its length in one byte.
 private func protocolList(_ names: [String]) -> [UInt8] {
     names.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
 }
@@ -176,12 +177,12 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
 /// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
 /// Thread-safe.
 package enum SystemTrust {
-    /// The file that contains all CA certificates. There may also be a directory.
+    /// The path of the system's CA bundle. OpenSSL also searches a directory.
     package static var file: String {
         unsafe path(X509_get_default_cert_file_env(), X509_get_default_cert_file())
     }
 
-    /// Whether neither the file nor the directory contains a certificate.
+    /// Whether neither the CA bundle nor OpenSSL's certificate directory contains a certificate.
     package static var isEmpty: Bool {
         var status = stat()
         guard unsafe stat(file, &status) != 0 || status.st_size == 0 else { return false }
@@ -203,7 +204,8 @@ package enum SystemTrust {
 
     private static let current = Mutex(Store())
 
-    /// Returns a reference for the caller, or `nil` without memory. SSL_CTX_set_cert_store(3) takes ownership of it.
+    /// Returns a reference for the caller, or `nil` if memory is exhausted. SSL_CTX_set_cert_store(3) takes ownership
+    /// of it.
     static func store() -> OpaquePointer? {
         var status = stat()
         let isThere = unsafe stat(file, &status) == 0

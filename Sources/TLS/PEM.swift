@@ -8,8 +8,8 @@ struct PEM {
 
     init(text: String, name: String) { self.init(.text(text, name: name)) }
 
-    /// Reads PEM as editors and shells may have changed it: UTF-16, missing line breaks, spaces or a literal `\n`
-    /// instead, quotes around it, or base64 of the whole. Also reads a private key in DER.
+    /// Reads PEM as editors and shells may have changed it: UTF-16, missing line breaks, spaces or a literal `\n` in
+    /// their place, quotes around the text, or base64 of the whole text. Also reads a private key in DER.
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)
@@ -64,7 +64,7 @@ struct PEM {
         return unsafe digits.withUnsafeBytes { unsafe Base64.standard.decode($0) }
     }
 
-    /// Whether a byte is white space, a quote or a backslash, which are not base64 digits.
+    /// Returns whether a byte is white space, a quote or a backslash, which are not base64 digits.
     private static func isFiller(_ byte: UInt8) -> Bool { byte <= 0x20 || byte == 0x22 || byte == 0x27 || byte == 0x5C }
 
     /// The labels of the PEM blocks, such as `PRIVATE KEY` and `CERTIFICATE`.
@@ -124,7 +124,8 @@ struct PEM {
 
     private func nothing(wanted: String, label: String) -> String {
         let labels = labels
-        // A SEQUENCE longer than 127 bytes, whose length is not valid UTF-8. Files of type .cer and .p12 begin with it.
+        // A SEQUENCE longer than 127 bytes, whose length is not valid UTF-8. Files of type .cer and .p12 begin with
+        // such a SEQUENCE.
         if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
             return "is DER, not PEM: convert a .cer with openssl x509 -inform der, or a .p12 with openssl pkcs12"
         }

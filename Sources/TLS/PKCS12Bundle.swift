@@ -15,8 +15,8 @@ struct PKCS12Bundle {
         passphrase: String?
     ) throws(TLSError) -> (certificate: Certificate, chain: [Certificate], key: PrivateKey) {
         var (found, reason) = try read(passphrase, nil)
-        // Keychain, and OpenSSL before 3, use RC2 and RC4, which are in the legacy provider. It is loaded for this read
-        // only, so that no other code uses these ciphers.
+        // Keychain, and OpenSSL before 3, use RC2 and RC4, which are in the legacy provider. The provider is loaded for
+        // this read only, so that no other code uses these ciphers.
         if found == nil {
             if let library = LegacyLibrary() {
                 (found, reason) = try read(passphrase, library)
@@ -59,7 +59,7 @@ struct PKCS12Bundle {
             unsafe PKCS12_free(bundle)
             withExtendedLifetime(library) {}
         }
-        // d2i_X509(3): on failure the object is freed and the pointer set to NULL.
+        // d2i_X509(3): on failure the function frees the object and sets the pointer to NULL.
         guard unsafe withReader(bytes, { unsafe d2i_PKCS12_bio($0, &bundle) != nil }) else {
             ErrorQueue.clear()
             throw failure("is not PKCS#12")
@@ -76,7 +76,7 @@ struct PKCS12Bundle {
         var key: OpaquePointer?
         var certificate: OpaquePointer?
         var chain: OpaquePointer?
-        // PKCS12_parse(3): the caller must free all three objects. It tries both forms of "no passphrase".
+        // PKCS12_parse(3): the caller must free all three objects. The function tries both forms of "no passphrase".
         let isParsed =
             if let passphrase { unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 } else {
                 unsafe PKCS12_parse(bundle, nil, &key, &certificate, &chain) == 1
@@ -92,8 +92,8 @@ struct PKCS12Bundle {
         return (found, "")
     }
 
-    /// Whether the passphrase matches the bundle's MAC. Without a passphrase, PKCS12_verify_mac(3) must try none and an
-    /// empty one.
+    /// Returns whether the passphrase matches the bundle's MAC. Without a passphrase, PKCS12_verify_mac(3) must try
+    /// none and an empty one.
     private func isRight(_ passphrase: String?, for bundle: OpaquePointer?) -> Bool {
         guard let passphrase, !passphrase.isEmpty else {
             return unsafe PKCS12_verify_mac(bundle, nil, 0) == 1 || PKCS12_verify_mac(bundle, "", 0) == 1

@@ -88,7 +88,8 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// Builds a certificate. Extensions use the syntax of x509v3_config(5). Without an issuer it is self-signed.
+/// Builds a certificate. Extensions use the syntax of x509v3_config(5). Without an issuer, the certificate is
+/// self-signed.
 private func build(
     subject: [(field: String, value: String)], extensions: [(identifier: Int32, value: String)], days: Int,
     key: PrivateKey, issuer: Certificate?, issuerKey: PrivateKey

@@ -4,7 +4,7 @@ internal import Glibc
 /// A TLS connection without a socket: ciphertext is passed as memory. Not thread-safe.
 @safe package final class Session {
     private let raw: OpaquePointer
-    /// Retained because OpenSSL's callbacks use its members.
+    /// The client or server context, retained because OpenSSL's callbacks use its members.
     private let context: AnyObject
     /// OpenSSL's memory BIOs, owned by `raw`: ciphertext from the peer, and ciphertext to it.
     private let input: OpaquePointer
@@ -35,7 +35,7 @@ internal import Glibc
         guard let raw = unsafe SSL_new(context), let input = unsafe BIO_new(BIO_s_mem()),
             let output = unsafe BIO_new(BIO_s_mem())
         else { throw TLSError(.protocolFailure, "OpenSSL cannot create a session: \(ErrorQueue.takeText())") }
-        // SSL_set_bio(3) takes ownership of both.
+        // SSL_set_bio(3) takes ownership of both BIOs.
         unsafe SSL_set_bio(raw, input, output)
         unsafe self.raw = raw
         unsafe self.input = input
@@ -51,7 +51,7 @@ internal import Glibc
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
         guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name has no NUL") }
         let parameters = unsafe SSL_get0_param(raw)
-        // X509_VERIFY_PARAM_set1_ip_asc(3) returns 0 if it is not an address.
+        // X509_VERIFY_PARAM_set1_ip_asc(3) returns 0 if `name` is not an IP address.
         if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }
         ErrorQueue.clear()
         unsafe X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
@@ -90,7 +90,8 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Continues the handshake. Returns whether it is complete. After an error there may be an alert to write.
+    /// Continues the handshake. Returns whether the handshake is complete. After an error, `pendingOutput` may contain
+    /// an alert.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()
@@ -189,7 +190,8 @@ internal import Glibc
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
             return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:
-            // In the queue, an error about an invalid signature of the authority precedes the verdict on the chain.
+            // In OpenSSL's error queue, an error about an invalid signature of the authority precedes the verdict on
+            // the chain.
             if unsafe SSL_get_verify_mode(raw) & SSL_VERIFY_PEER != 0,
                 unsafe SSL_get_verify_result(raw) != Int(X509_V_OK)
             {

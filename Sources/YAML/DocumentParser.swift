@@ -2,7 +2,7 @@ import CYAML
 
 /// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all of them.
 @safe struct DocumentParser {
-    /// An error after which the rest cannot be read. It has been recorded.
+    /// The error thrown when the rest of the document cannot be read, after its problem was recorded.
     private struct Stop: Error {}
 
     private struct Event {
@@ -23,7 +23,7 @@ import CYAML
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
-        // The call fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
+        // yaml_parser_initialize fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
         precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml ran out of memory")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
@@ -151,7 +151,7 @@ import CYAML
 }
 
 extension Mark {
-    /// Converts a mark to counting from 1, because libyaml counts from 0.
+    /// Converts a position of libyaml, which counts from 0, to one that counts from 1.
     fileprivate init(_ mark: yaml_mark_t) {
         self.init(line: mark.line + 1, column: mark.column + 1)
     }

@@ -60,7 +60,7 @@ package struct Document: Hashable, Sendable {
         package var text: String
     }
 
-    /// The root, or `nil` if the document is empty or was not read to its end.
+    /// The root node, or `nil` if the document is empty or was not read to its end.
     package var root: Node?
     /// The errors in the order of the document. A syntax error is the last one, since reading stops there.
     package var problems: [Problem]

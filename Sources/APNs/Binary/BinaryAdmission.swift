@@ -1,9 +1,10 @@
 /// The number of notifications that may be open at once on a connection, adapted to how connections end. A value type.
 ///
 /// If a gateway closes without an error answer, every open notification is in doubt and is sent again. The limit then
-/// drops to a quarter of what the connection had settled, but not below 100. It doubles as notifications are settled.
-/// If the connection had settled nothing, the limit is halved each time, and the same notifications are sent first. The
-/// notification that ends the connections is then finally alone, and only then does the end count against it.
+/// drops to a quarter of what the connection had settled, but not below 100. The limit doubles as notifications are
+/// settled. If the connection had settled nothing, the limit is halved each time, and the same notifications are sent
+/// first. The notification that ends the connections is finally sent alone, and only then does the end count against
+/// that notification.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int
@@ -44,7 +45,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// Records an error that discarded more notifications than it settled. The many open ones cost more than they gain.
+    /// Records an error that discarded more notifications than it settled. So many open notifications cost more in
+    /// resends than they gain.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

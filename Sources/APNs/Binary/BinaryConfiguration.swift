@@ -36,7 +36,7 @@ package struct BinaryConfiguration: Sendable {
     package var payloadLimit = 2_048
     package var minimumConnections = 1
     package var maximumConnections = 8
-    /// The idle time after which a connection beyond the minimum is closed.
+    /// The idle time in nanoseconds after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The age at which a connection is renewed, as in `APNsConfiguration.maxAgeNs`. 0 means never.
     package var maxAgeNs: Int64 = 0
@@ -45,7 +45,7 @@ package struct BinaryConfiguration: Sendable {
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions
 
-    /// The small send buffer limits what waits in the kernel for a slow gateway, because waiting notifications age
+    /// The small send buffer limits how many bytes wait in the kernel for a slow gateway, because notifications age
     /// there.
     private static var channelOptions: ChannelOptions {
         var options = ChannelOptions()

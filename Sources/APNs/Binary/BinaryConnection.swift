@@ -24,10 +24,10 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Whether the gateway has answered on this connection, or accepted notifications by silence while it was reading.
     /// The transport sets this.
     var hasAnswered = false
-    /// Why the connection was given up: the peer read nothing for too long, or did not answer a fence.
+    /// The reason why the connection was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// When the connection next reports the notifications that silence accepted.
+    /// The time at which the connection next reports the notifications that silence accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
@@ -46,7 +46,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    /// The number of notifications without an outcome, without the fence.
+    /// The number of notifications without an outcome, not counting the fence.
     override var unanswered: Int { session.open }
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
@@ -125,7 +125,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     /// Sends a fence as `fence` does, and ignores silence from now on. Only the gateway's answer settles open
-    /// notifications and shows that the gateway works. Without identifiers, open notifications end as usual.
+    /// notifications and shows that the gateway works. In a format without identifiers, open notifications end as
+    /// usual.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || unanswered == 0 else {
             return drain()
@@ -201,7 +202,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
-    /// Whether the end shows that the gateway has read the fence. In format `simple` it closes instead of answering.
+    /// Returns whether the end shows that the gateway has read the fence. In format `simple` the gateway closes instead
+    /// of answering.
     private func isProof(_ end: ChannelEnd) -> Bool {
         guard session.mustProve, !session.hasIdentifiers, !hasAnswered, silence == nil else { return false }
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
@@ -257,7 +259,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Time
 
-    /// How often the connection checks which bytes the peer has acknowledged.
+    /// The interval at which the connection checks which bytes the peer has acknowledged.
     private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, transport.windowNs / 20)) }
 
     private func setAlarm() {
@@ -279,8 +281,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     override func alarmRang() {
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        // The bytes written less those in the kernel's buffer. TLS makes the buffered bytes more, never fewer, so no
-        // byte is counted too early.
+        // The bytes written minus the bytes in the kernel's buffer. TLS can only add to the buffered bytes, so no byte
+        // counts as acknowledged too early.
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
@@ -294,7 +296,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             )
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
-            // Check again after the same time.
+            // If the transport keeps the connection, the idle time starts again.
             lastUsedNs = nowNs
             transport.idle(self)
         }

@@ -1,9 +1,10 @@
 package import PushTransport
 
 /// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. Its
-/// completions lack what only the connection knows: the credential and texts.
+/// completions lack the credential and texts, which only the connection knows.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. Completions of the notifications it settled or discarded are delivered before.
+    /// The meaning of an answer. The caller first receives the completions of the notifications that the answer settled
+    /// or discarded.
     package enum Meaning: Sendable, Equatable {
         /// The answer settled `settled` notifications. It named the fence or a notification that was still open.
         case decided(settled: Int, discarded: Int, byFence: Bool)
@@ -19,7 +20,7 @@ package struct BinarySession: Sendable {
     private(set) var window = BinaryWindow()
     /// The size of all frames so far, which is the position of the next one.
     private var framedBytes: Int64 = 0
-    /// Whether frames have identifiers. Without them, an answer does not name its frame.
+    /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
     package let hasIdentifiers: Bool
     /// The time up to which the peer's output was read.
     private var readUntilNs: Int64 = 0
@@ -38,7 +39,7 @@ package struct BinarySession: Sendable {
 
     package init(hasIdentifiers: Bool = true) { self.hasIdentifiers = hasIdentifiers }
 
-    /// The number of notifications without an outcome, without the fence.
+    /// The number of notifications without an outcome, not counting the fence.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
     /// Returns when silence has lasted long enough to accept the first frame, or `nil` if there is no such time.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
@@ -71,7 +72,7 @@ package struct BinarySession: Sendable {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
 
-    /// The most unread bytes that the peer's kernel and the network devices before it are assumed to buffer.
+    /// The assumed limit of unread bytes in the peer's kernel and in network devices before the peer.
     private static let bufferBytes: Int64 = 8 << 20
 
     /// The number of notifications accepted by silence that the peer may not have read: as many frames as fit into the
@@ -99,12 +100,12 @@ package struct BinarySession: Sendable {
         window.left(upTo: position, nowNs: nowNs)
     }
 
-    /// Whether some frame has waited for `silenceNs` to be acknowledged.
+    /// Returns whether some frame has waited for `silenceNs` to be acknowledged.
     package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Whether the peer's program has stopped reading, so that no further requests may be handed over.
+    /// Returns whether the peer's program has stopped reading, so that no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
@@ -131,7 +132,8 @@ package struct BinarySession: Sendable {
         return settled
     }
 
-    /// Takes the gateway's only answer. `resendsDiscarded` is whether the notifications it discarded are sent again.
+    /// Processes the gateway's only answer. `resendsDiscarded` is whether the notifications that the gateway discarded
+    /// are sent again.
     package mutating func answered(
         _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
     ) -> Meaning {
@@ -172,7 +174,7 @@ package struct BinarySession: Sendable {
 
     /// Ends a connection that closed without an answer, and returns how many notifications are in doubt.
     ///
-    /// - Parameter isSilent: whether it was given up because the peer stopped acknowledging bytes.
+    /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes.
     package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
         let isAlone = open == 1
         var inDoubt = 0
@@ -189,7 +191,7 @@ package struct BinarySession: Sendable {
         return inDoubt
     }
 
-    /// Closes the entries after the named one, which the gateway did not process.
+    /// Closes the entries after the one that the answer named, which the gateway did not process.
     private mutating func discard(_ resends: Bool, _ complete: (Completion) -> Void) -> Int {
         let unprocessed: Completion.Unprocessed =
             !resends ? .discardedForGood : wasAnswered ? .discarded : .neverSent

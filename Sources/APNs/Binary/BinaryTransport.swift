@@ -55,7 +55,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if configuration.window != self.configuration.window { windowNs = configuration.window.durationNs }
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
-        // A gateway on probation stays on probation, which costs it no time.
+        // A gateway on probation stays on probation, because its answer to a fence soon ends the probation.
         if !mustProve { reachability.replaced() }
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
@@ -142,7 +142,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         outbox.note(.windowLengthened(windowMs: windowNs / 1_000_000))
     }
 
-    /// Removes a closed connection. `inDoubt` notifications were open at its end; it is 0 if the network was the cause.
+    /// Removes a closed connection. `inDoubt` notifications were open at its end, or 0 if the network was the cause.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)
@@ -178,7 +178,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Notifications that an error discarded return and wait here for the next connection.
+        // Notifications that an error discarded return to this transport and wait for the next connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

@@ -16,7 +16,7 @@ package struct BinaryWindow: Sendable {
         package var isFence: Bool
         /// The monotonic time at which the frame was encoded.
         package var openedNs: Int64 = 0
-        /// When the peer's kernel acknowledged the last byte, or 0 if that is not known.
+        /// The time at which the peer's kernel acknowledged the last byte, or 0 if the time is not known.
         package var leftNs: Int64 = 0
     }
 
@@ -60,22 +60,22 @@ package struct BinaryWindow: Sendable {
     /// Records that the peer's kernel acknowledged the first `position` bytes of the output.
     package mutating func left(upTo position: Int64, nowNs: Int64) {
         while leftCount < count, entries[place(leftCount)].end <= position {
-            // 0 means unknown, and the clock may start at 0.
+            // Store at least 1, because 0 means unknown and the clock may start at 0.
             entries[place(leftCount)].leftNs = max(1, nowNs)
             leftCount += 1
         }
     }
 
-    /// When the first unacknowledged entry was opened, or `nil` if there is none.
+    /// The time at which the first unacknowledged entry was opened, or `nil` if there is none.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
     /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// When the last entry was acknowledged, or `nil` if it was not.
+    /// The time at which the last entry was acknowledged, or `nil` if it was not.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// When the first entry was acknowledged, or `nil` if it was not.
+    /// The time at which the first entry was acknowledged, or `nil` if it was not.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing
@@ -104,8 +104,8 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// Returns when the entry was acknowledged after which `after` entries were closed, or `nil` if its place in the
-    /// ring was reused.
+    /// Returns when a closed entry was acknowledged. `after` is the number of entries closed after that entry. Returns
+    /// `nil` if the entry's place in the ring was reused.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

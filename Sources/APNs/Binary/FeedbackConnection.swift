@@ -4,7 +4,8 @@ package import TLS
 
 /// One read of the feedback service. Used on the loop's thread only.
 ///
-/// The server forgets what it sent, so every received item is passed on. While reading is paused, TCP holds the rest.
+/// The server deletes items that it has sent, so the connection passes on every received item. While reading is paused,
+/// TCP flow control stops the server.
 package final class FeedbackConnection: ByteChannelDelegate {
     /// The longest time without a byte during a read.
     package static let silenceNs: Int64 = 30_000_000_000
@@ -24,7 +25,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     /// Whether reading is paused. A pause suspends the silence limit, and does not interrupt a handshake.
     package var isPaused = false { didSet { applyPause() } }
 
-    /// Begins to dial, for at most 10 s, and allows the same for the handshake.
+    /// Starts dialing. The dial and the handshake may take up to 10 s each.
     ///
     /// - Parameter onEnd: is called once, at the end, and never from inside this call. Until then the connection keeps
     ///   itself alive. `skipped` is the number of items whose token had an impossible length. `failure` is the reason
@@ -47,8 +48,8 @@ package final class FeedbackConnection: ByteChannelDelegate {
         watchSilence()
     }
 
-    /// Ends the read soon because the reader stops. Items that arrive are still read, but a silent server is not waited
-    /// for.
+    /// Ends the read soon because the reader stops. Items that still arrive are read, but a silent server ends the read
+    /// after two seconds.
     package func hurry() {
         silenceNs = Self.hurrySilenceNs
         if !isOpen { return giveUp("\(name): the worker stopped before the connection was open") }

@@ -35,7 +35,7 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// The status in a result. An unknown one becomes 255, because it could look like an HTTP status.
+    /// The status in a result. An unknown status becomes 255, because its number could look like an HTTP status.
     package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)

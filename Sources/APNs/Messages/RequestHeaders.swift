@@ -58,7 +58,7 @@ package struct RequestHeaders: ~Copyable {
         authority.deallocate()
     }
 
-    /// Sets the value of `authorization`. Its bytes must stay valid until the next call.
+    /// Sets the value of `authorization`. The value's bytes must stay valid until the next call.
     package mutating func setAuthorization(_ value: UnsafeRawBufferPointer) {
         guard hasToken else { return }
         list.replaceValue(at: baseCount - 1, value)
@@ -85,7 +85,7 @@ package struct RequestHeaders: ~Copyable {
         default: list.append("apns-priority", "10")
         }
         if let expiration = request.headers.expiration {
-            // An expiration of 0 repeats and can be indexed. Times do not repeat.
+            // HPACK can index an expiration of 0, which repeats. Other times do not repeat.
             if expiration == 0 {
                 list.append("apns-expiration", "0")
             } else {

@@ -2,7 +2,7 @@
 struct AnswerRecord {
     /// Whether any response arrived that was not the connection's fault.
     private(set) var isAnswered = false
-    /// The number of streams refused before the first answer.
+    /// The number of streams that the peer refused before its first answer.
     private var refusals = 0
     /// The monotonic time of the last response.
     private(set) var respondedNs: Int64 = 0
@@ -44,7 +44,8 @@ struct AnswerRecord {
         return refusals
     }
 
-    /// Ends a read. Returns whether it brought good responses on a connection that had answered before.
+    /// Ends a read. Returns whether the read brought responses other than server errors on a connection that had
+    /// answered before.
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers

@@ -2,22 +2,23 @@ internal import HTTP2
 
 /// Detects a host that does not answer, whatever the state of its connections. A value type.
 ///
-/// An answer is a response with a status. A host is unanswering if something has been in flight for `limitNs` without
-/// an answer (it is silent). It is also unanswering if it ended three streams in a row without an answer, the first of
-/// them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle host is
-/// not unanswering, except for a while after ended streams, because their notifications may wait in a tier.
+/// An answer is a response with a status. A host is unanswering if a request has been in flight for `limitNs` without
+/// an answer (the host is silent). A host is also unanswering if it ended three streams in a row without an answer, the
+/// first of them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle
+/// host is not unanswering, except for a while after ended streams, because their notifications may wait in a retry
+/// tier.
 struct AnswerWatch: Sendable, Equatable {
     /// The number of consecutive streams ended by the peer without an answer.
     static let endsLimit = 3
-    /// The idle time after which the wait for an answer starts over. Resends come sooner.
+    /// The idle time after which the wait for an answer starts over. Resends occur sooner.
     static let pauseNs: Int64 = 5_000_000_000
-    /// The idle time after which ended streams are forgotten. Notifications usually return from a tier sooner.
+    /// The idle time after which ended streams are forgotten. Notifications usually return from a retry tier sooner.
     static let endsPauseNs: Int64 = 1_200_000_000_000
 
     private let limitNs: Int64
     /// The start of the wait for an answer, including short pauses.
     private var askedNs: Int64?
-    /// When the last request completed, or `nil` while something is in flight.
+    /// The time at which the last request completed, or `nil` while a request is in flight.
     private var idleNs: Int64? = 0
     private var ends = 0
     private var endedNs: Int64 = 0
@@ -57,7 +58,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// Updates the state at the end of a turn. `isAsked` is whether something is in flight.
+    /// Updates the state at the end of a turn. `isAsked` is whether a request is in flight.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

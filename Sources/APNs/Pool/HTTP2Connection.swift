@@ -7,8 +7,8 @@ internal import PushTransport
 
 /// One HTTP/2 connection to APNs with its channel, session and window. Used on the loop's thread only.
 ///
-/// It exists from its dial until `channelClosed`. Every request gets one completion before the transport learns that
-/// the connection is closed.
+/// The object exists from the dial until `channelClosed`. Every request gets one completion before the transport learns
+/// that the connection is closed.
 package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let transport: APNsTransport
     private let configuration: APNsConfiguration
@@ -19,7 +19,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var tracesFrames = false
-    /// Unchecked for the same reason as `window`.
+    /// The answers on this connection. Unchecked for the same reason as `window`.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
@@ -29,13 +29,13 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Whether the connection was given up because nothing arrived, here or on other connections. The cause is then the
+    /// Whether the connection was given up because nothing arrived on it or on other connections. The cause is then the
     /// network.
     private var isSilent = false
 
     /// The maximum number of concurrent suspects on a quarantine connection.
     private static let quarantineLimit = 1 << 20
-    /// How often to check for progress while the kernel accepts no bytes.
+    /// The interval of checks for progress while the kernel accepts no bytes.
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(
@@ -90,7 +90,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if session.nextStreamID >= configuration.retirementStreamID { transport.retired(self, isFault: false) }
     }
 
-    /// Opens the window once for the whole batch. Code in here must not use `self.window`.
+    /// Fills the connection with one exclusive access to `window` for the whole batch. This method must not use
+    /// `self.window`.
     private func fill(
         _ session: ClientSession, _ window: inout Window, from queue: inout RequestQueue,
         headers: inout RequestHeaders, most: Int
@@ -188,7 +189,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         giveUp(othersLived ? "\(reason), while other connections received data" : reason)
     }
 
-    /// Whether bytes (or, with `answers`, responses) arrived after `sinceNs`.
+    /// Returns whether bytes (or, with `answers`, responses) arrived on this connection after `sinceNs`.
     func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
         (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.receivedNs) > sinceNs
     }
@@ -234,7 +235,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelWritable() { markDirty() }
 
     package func channelClosed(_ end: ChannelEnd) {
-        // Read what the kernel accepted until the end: a request whose end was written is in doubt.
+        // Include the bytes that the kernel accepted last: a request whose END_STREAM was written is in doubt.
         if let session {
             drainEvents(session)
             if tracesFrames { noteFrames(session) }
@@ -348,8 +349,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
-            // This answer is neither a fault nor a sign that the host works. The next connection is dialed at once if
-            // others were answered.
+            // The answer is neither a fault nor a sign that the host works. The next connection is dialed at once if
+            // other requests were answered.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
@@ -368,7 +369,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 carriedOlderToken: carriedOlder(closed.token)))
     }
 
-    /// Whether the transport would now send a newer token or another credential than the one given.
+    /// Returns whether the transport would now send a newer token than this one, or another credential.
     private func carriedOlder(_ token: UInt32) -> Bool {
         token != tokenGeneration || isSuperseded
     }
@@ -440,7 +441,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
-                    // The peer is alive but leaves a request unanswered. The attempt counts, so that retries end.
+                    // The peer is alive but leaves a request unanswered. Count the attempt, so that retries terminate.
                     return giveUp(
                         "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
                     )
@@ -463,7 +464,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             return giveUp(error.text)
         }
         if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
-            // Check again after the same time.
+            // If the transport keeps the connection, the idle time starts again.
             lastUsedNs = nowNs
             transport.idle(self)
         }

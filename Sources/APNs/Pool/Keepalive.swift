@@ -17,9 +17,9 @@ package struct Keepalive {
 
     private let limits: Limits
     private(set) var receivedNs: Int64
-    /// When the current wait for an answer began, or 0 if no request is unanswered.
+    /// The time at which the current wait for an answer began, or 0 if no request is unanswered.
     private var waitingSinceNs: Int64 = 0
-    /// When the unanswered PING was sent, or 0.
+    /// The time at which the unanswered PING was sent, or 0.
     private var pingedNs: Int64 = 0
 
     init(limits: Limits = Limits(), nowNs: Int64) {
@@ -36,7 +36,7 @@ package struct Keepalive {
         if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }
 
-    /// Returns what is due now. A returned `ping` counts as sent.
+    /// Returns the action that is due now. A returned `ping` counts as sent.
     mutating func check(nowNs: Int64) -> Need {
         guard nextDeadlineNs <= nowNs else { return .nothing }
         if pingedNs != 0 { return .dead(pingedNs: pingedNs) }

@@ -3,7 +3,8 @@ internal import PushTransport
 
 /// The completions, texts and events of one turn, for the transport's owner. Used on the loop's thread only.
 ///
-/// Connections and the transport write to it. The transport sends and empties it at the end of the turn (`send`).
+/// Connections and the transport write to the outbox. The transport sends and empties it at the end of the turn
+/// (`send`).
 final class Outbox {
     let app: AppIndex
     private let loop: Loop
@@ -14,7 +15,7 @@ final class Outbox {
     /// time on each completion.
     @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
-    /// Unchecked for the same reason.
+    /// Whether a turn's end was requested. Unchecked for the same reason as `batch`.
     @exclusivity(unchecked) private var asksForTurnEnd = false
 
     init(app: AppIndex, loop: Loop, emit: @escaping ([TransportEvent]) -> Void) {

@@ -18,15 +18,16 @@ struct PoolPlan {
         case opened(ConnectionID)
         case answered(ConnectionID)
         /// The connection takes no more requests: after a GOAWAY, at the last stream id, or after an answer that
-        /// requires a new one.
+        /// requires a new connection.
         case retired(ConnectionID, isFault: Bool)
         /// The connection is closed, or could not be opened.
         case closed(ConnectionID)
         /// All streams were in use for a while, and the thread was not busy.
         case saturated
-        /// A failing connection puts many other requests in doubt. With more connections, fewer are affected.
+        /// A failing connection puts many other requests in doubt. With more connections, each failure affects fewer
+        /// requests.
         case crowded
-        /// The host is on probation: no further connection is added before one has answered.
+        /// The host is on probation: the pool adds no connection until one has answered.
         case onProbation
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.
@@ -68,8 +69,8 @@ struct PoolPlan {
     private var connections: [Connection] = []
     private var nextID = 0
     private var backOff: BackOff
-    /// The backoff of dials for additional connections. It is separate because lost connections must be replaced at
-    /// once meanwhile.
+    /// The backoff of dials for additional connections. It is separate from the plan's main backoff, because lost
+    /// connections must still be replaced at once.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
@@ -85,7 +86,7 @@ struct PoolPlan {
         growthBackOff = backOff
     }
 
-    /// - Returns: the actions to perform, in order. They are rare, so each call may allocate an array.
+    /// - Returns: the actions to perform, in order. Actions are rare, so each call may allocate an array.
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .wanted: wanted = max(1, wanted)
@@ -110,13 +111,14 @@ struct PoolPlan {
         case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
-            // One at a time: a connection without an answer yet may turn out to be enough.
+            // Add one connection at a time, because a connection that has not answered yet may turn out to be enough.
             guard waiting == nil, wanted < maximum, live > 0, live >= wanted,
                 connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
             else { return [] }
             wanted += 1
         case .crowded:
-            // The failed connection's replacement is probably being dialed. The additional one follows.
+            // The failed connection's replacement is probably being dialed. The additional connection is dialed after
+            // it.
             guard waiting == nil, wanted < maximum, live >= wanted else { return [] }
             wanted += 1
         case .idle(let id):
@@ -251,8 +253,8 @@ struct PoolPlan {
     }
 }
 
-/// The wait before the next dial. It doubles from 1 s to 60 s, with jitter. A response resets it. A handshake does not,
-/// because a server that accepts connections and answers no request must not be dialed at a high rate.
+/// The wait before the next dial. It doubles from 1 s to 60 s, with jitter. A response resets the wait. A handshake
+/// does not, because a server that accepts connections and answers no request must not be dialed at a high rate.
 package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000
@@ -266,7 +268,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first one, with a jitter of a
+    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first wait, with a jitter of a
     /// quarter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))

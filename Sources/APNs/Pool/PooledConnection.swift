@@ -34,7 +34,7 @@ package class PooledConnection {
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
-    /// When another connection will replace this one.
+    /// The time at which another connection will replace this one.
     private(set) final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?
@@ -132,7 +132,7 @@ struct DisconnectReason {
     /// The peer's words or action that ended the connection. They explain more than the close itself.
     var peerSaid: String?
     private(set) var fault: String?
-    /// Whether this side closed the connection while nothing was open on it.
+    /// Whether this side closed the connection while no request was open on it.
     var isExpected = false
 
     mutating func gaveUp(_ reason: String) { fault = fault ?? reason }

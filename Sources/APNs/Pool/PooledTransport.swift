@@ -167,7 +167,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final var isAnyReady: Bool { connections.contains(where: \.isReady) }
 
-    /// Moves these connections to the end of the order, where they get only what the others cannot take.
+    /// Moves these connections to the end of the order, where they get only requests that the others cannot take.
     final func putLast(_ last: [Connection]) {
         connections = connections.filter { connection in !last.contains { $0 === connection } } + last
     }
@@ -214,7 +214,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func idle(_ connection: Connection) {
-        // The host must answer before the idle pool may sleep, because a sleeping pool would not find out.
+        // The host must answer before the idle pool may sleep, because a sleeping pool would not notice that the host
+        // works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
         // The quarantine connection closed unused, so the marks of its suspects are outdated.
         if connection.isQuarantine { suspects.forget() }
@@ -265,7 +266,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final func dispatchAndFlush() {
         for _ in 0..<2 {
             dispatch()
-            // Writing frees buffer space, which the second round uses.
+            // Writing frees buffer space, which the second round of dispatching uses.
             for connection in connections where connection.isDirty { connection.flush() }
             if let quarantineConnection, quarantineConnection.isDirty { quarantineConnection.flush() }
         }
@@ -290,8 +291,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// connections' capacity.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits the turn's events, and returns whether all is closed and no event follows. Refusals of the credential come
-    /// first, so that no request is sent again with a refused credential.
+    /// Emits the turn's events, and returns whether all connections are closed and no event follows. Refusals of the
+    /// credential come first, so that no request is sent again with a refused credential.
     @discardableResult
     final func report(capacity: Int, streams: Int) -> Bool {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }

@@ -17,7 +17,7 @@ package struct Reachability: Sendable, Equatable {
     private(set) var allowsNoStream = false
     /// The number of consecutive connections that ended without an answer.
     private(set) var endsInRow = 0
-    /// Whether the peer of one of them stopped reading.
+    /// Whether the peer of one of these `endsInRow` connections stopped reading.
     private var isUnread = false
 
     /// Whether the host is reachable, or `nil` until the first connection has succeeded or failed.
@@ -40,8 +40,7 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = true
     }
 
-    /// Records whether any ready connection allows a stream. Requests that are already on them are answered in any
-    /// case.
+    /// Records whether any ready connection allows a stream. Requests already in flight are answered in any case.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
     /// Records that the peer closed a ready connection. `wasAnswered` is whether a request on it got an answer, other

@@ -45,12 +45,12 @@ struct RequestQueue {
     }
 }
 
-/// Suspects that wait for the quarantine connection. When it is lost, the culprit among its requests is unknown, so
-/// each of them is sent alone on the next connection. Other suspects are sent together.
+/// Suspects that wait for the quarantine connection. When that connection is lost, it is unknown which of its requests
+/// is the cause, so each of them is sent alone on the next connection. Other suspects are sent together.
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
-    /// Requests to send alone when they return.
+    /// Requests to send alone when they return to this queue.
     private var marked: Set<NotificationID> = []
     /// Whether a request that must be alone is on the connection.
     private var isTaken = false
@@ -77,8 +77,8 @@ struct SuspectQueue {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands over requests that may be sent now. `fill` moves the front of a queue to the connection, up to `most`
-    /// requests on it.
+    /// Hands requests that may be sent now to the connection. `fill` moves the front of a queue to the connection, up
+    /// to `most` requests on it.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

@@ -1,5 +1,5 @@
-/// Detects that the thread waited while every stream was in use. A value type. Further connections then help, unlike
-/// for a saturated thread.
+/// Detects that the thread waited while every stream was in use. A value type. More connections then raise the
+/// throughput. If the thread itself is saturated, they do not.
 struct Saturation: Sendable {
     private static let periodNs: Int64 = 100_000_000
 

@@ -7,7 +7,7 @@ package import PushTransport
 package final class Exchange {
     package struct Answer: Sendable {
         package var completion: Completion
-        /// Apple's reason, if it has no known name.
+        /// The text of Apple's reason, if `ReasonCode` has no name for it.
         package var reasonText: String?
         /// The response header `apns-unique-id` (development only).
         package var uniqueID: String?
@@ -16,7 +16,7 @@ package final class Exchange {
 
         package var status: UInt16 { completion.status }
         package var reason: ReasonCode { completion.reason }
-        /// Apple's reason, known or not, or `nil` if there was none.
+        /// The text of Apple's reason, or `nil` if the answer has none.
         package var text: String? { reasonText ?? completion.reason.text?.description }
     }
 
@@ -31,9 +31,9 @@ package final class Exchange {
         case lost(String?)
     }
 
-    /// What an exchange is waiting for, with the last error of its connection.
+    /// The reason why an exchange waits, with the last error of its connection.
     package enum Delay: Sendable {
-        /// Waits for a connection that accepts the request.
+        /// The exchange waits for a connection that accepts the request.
         case connection(String?)
         case answer(String?)
     }
@@ -81,7 +81,7 @@ package final class Exchange {
     /// - request: its bytes must stay valid until `close` has returned. Each request needs a different id.
     /// - isPatient: whether to retry until the time runs out if no connection opens or a connection did not process the
     ///   request.
-    /// - onDelay: receives what the caller waits for, after two seconds and then every ten.
+    /// - onDelay: receives the reason for the wait, after two seconds and then every ten seconds.
     package func send(
         _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
     ) throws(Failure) -> Answer {
@@ -108,7 +108,7 @@ package final class Exchange {
         }
     }
 
-    /// Waits up to a second for the connection to close. To be called once, at the end.
+    /// Closes the connection, and waits up to a second for the close. Call it once, at the end.
     package func close() {
         // Pending completions arrive before the end, except for requests that have timed out.
         transport.handle(.close)
@@ -144,7 +144,7 @@ package final class Exchange {
     private func take(_ completion: Completion, _ texts: [String]) {
         switch completion.kind {
         case .notProcessed where isPatient:
-            // Send it again over another connection.
+            // Send the request again over another connection.
             isUnderway = false
         case .notProcessed, .inDoubt: end(.failure(.lost(trouble)))
         case .answered:

@@ -10,7 +10,8 @@ package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
-        /// The gateway's status for the token of zeros, or `nil` if it sent none in time or was not asked.
+        /// The gateway's status for the token of zeros, or `nil` if the gateway sent none in time or the probe sent no
+        /// notification.
         package var status: UInt8?
     }
 

@@ -64,8 +64,8 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host or its proxy, and closes before TLS. After a handshake the feedback service would send its items
-/// to the client and forget them.
+/// Connects to a host or its proxy, and closes before TLS. After a TLS handshake, the feedback service would send its
+/// items to the client and forget them.
 package enum ReachProbe {
     /// - Returns: the reached address, which is the proxy's if there is one.
     /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.

@@ -91,9 +91,9 @@ struct TokenAge {
     /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
-    /// Smaller differences between the clocks are normal adjustments.
+    /// The difference between the clocks up to which they agree. Smaller differences are normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
-    /// An `iat` ahead of the time by less counts as now.
+    /// An `iat` that is ahead of the current time by less than this counts as now.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
 
     /// The monotonic time that corresponds to the current token's `iat`.
@@ -112,7 +112,7 @@ struct TokenAge {
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
     }
 
-    /// Whether a token with that `iat` may follow the current one.
+    /// Returns whether a token with that `iat` may follow the current one.
     private func isNext(_ grid: Int64) -> Bool { ageNs(grid) >= Self.earliestNs }
 
     /// Records that a token with that `iat` is now the current one.
@@ -123,15 +123,15 @@ struct TokenAge {
         generation &+= 1
     }
 
-    /// Whether a new token must be created before the next request.
+    /// Returns whether a new token must be created before the next request.
     func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.dueNs { return true }
         guard isNext(Self.gridTime(wallMs: wallMs)) || ageNs(wallMs) <= -Self.aheadNs else { return false }
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
-    /// Whether APNs would accept a new token now without TooManyProviderTokenUpdates, or refuses the current one in any
-    /// case.
+    /// Returns whether APNs would accept a new token now without TooManyProviderTokenUpdates, or refuses the current
+    /// one in any case.
     func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.earliestNs { return true }
         let ageNs = ageNs(wallMs)

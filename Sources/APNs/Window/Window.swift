@@ -1,17 +1,18 @@
 package import PushTransport
 
-/// The resend window of one HTTP/2 connection: the notifications on it, and the meaning of each one's end.
+/// The resend window of one HTTP/2 connection: the notifications in flight, and how each one completes.
 ///
 /// A value type without I/O and clock. An entry opens when a request is handed to the connection, and closes exactly
-/// once. <doc:ResendWindow> lists how. Positions are offsets in the connection's plaintext. A request whose END_STREAM
-/// the kernel has not accepted cannot have been processed. A `ticket` identifies an open entry.
+/// once. <doc:ResendWindow> lists the events that close it. Positions are offsets in the connection's plaintext. A
+/// request whose END_STREAM the kernel has not accepted cannot have been processed. A `ticket` identifies an open
+/// entry.
 package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// The reason for `notProcessed`. The peer refused the request (REFUSED_STREAM, a GOAWAY with a lower stream
-        /// id, or a reset or a closed flow-control window before the body was complete). Or the peer discarded it after
-        /// refusing another one. Or this process has not sent it completely, through no fault of the peer.
+        /// The reason for `notProcessed`: the peer refused the request (REFUSED_STREAM, a lower stream id in a GOAWAY,
+        /// or a reset or a closed flow-control window before the body's end), the peer discarded the request after
+        /// refusing another one, or this process has not sent the request completely, through no fault of the peer.
         package var unprocessed = Completion.Unprocessed.neverSent
         package var sentAtMs: Int64
         /// The generation of the provider token that the request carried.
@@ -21,11 +22,12 @@ package struct Window: Sendable {
         package var wasSilent = false
     }
 
-    /// What has timed out.
+    /// The object that has timed out: an entry or the connection.
     package enum Expiry: Equatable, Sendable {
-        /// One entry timed out while others were answered. Its stream must be cancelled.
+        /// One entry timed out while others were answered. The caller must cancel its stream.
         case entry(stream: Int32, Closed)
-        /// Nothing was answered while an entry waited. The connection must be given up (`lost` closes its entries).
+        /// Nothing was answered while an entry waited. The caller must give up the connection (`lost` closes its
+        /// entries).
         case connection
     }
 
@@ -33,10 +35,10 @@ package struct Window: Sendable {
         var id: NotificationID
         var stream: Int32 = 0
         var token: UInt32
-        /// The position after END_STREAM, or -1 until it is in the output.
+        /// The position after END_STREAM, or -1 until END_STREAM is in the output.
         var end: Int64 = -1
         var openedNs: Int64
-        /// When the kernel accepted END_STREAM, or 0 if that is not known.
+        /// The time at which the kernel accepted END_STREAM, or 0 if the time is not known.
         var sentNs: Int64 = 0
         var openedMs: Int64
         /// The value of `answers` when the entry's wait began.
@@ -71,11 +73,11 @@ package struct Window: Sendable {
     private var free: UInt32 = none
     /// The first and last entry of each list.
     private var ends: [2 of Ends] = .init(repeating: Ends())
-    /// The first entry in `sent` whose END_STREAM the kernel is not known to have.
+    /// The first entry in `sent` whose END_STREAM the kernel may not have accepted.
     private var unstamped: UInt32 = none
     /// The number of output bytes that the kernel has accepted.
     private var written: Int64 = 0
-    /// The number of streams that the peer answered or ended. It wraps around.
+    /// The number of streams that the peer answered or ended. The number wraps around.
     package private(set) var answers: UInt32 = 0
 
     package private(set) var count = 0
@@ -130,7 +132,7 @@ package struct Window: Sendable {
     package mutating func didWrite(upTo position: Int64, nowNs: Int64) {
         written = max(written, position)
         while unstamped != Self.none, entries[Int(unstamped)].end <= written {
-            // 0 means unknown, and the clock may start at 0.
+            // 0 means unknown, and the clock may start at 0, so store at least 1.
             entries[Int(unstamped)].sentNs = max(1, nowNs)
             entries[Int(unstamped)].answersBefore = answers
             unstamped = entries[Int(unstamped)].next
@@ -139,13 +141,13 @@ package struct Window: Sendable {
 
     // MARK: Closing
 
-    /// Closes an entry whose response is complete. Returns `nil` if it was closed before, as for a late answer.
+    /// Closes an entry whose response is complete. Returns `nil` if the entry was closed before (a late answer).
     package mutating func responded(_ ticket: UInt32) -> Closed? {
         answers &+= 1
         return isOpen(ticket) ? close(ticket, .answered) : nil
     }
 
-    /// Closes an entry whose stream ended without a complete response. If a status arrived, it decides.
+    /// Closes an entry whose stream ended without a complete response. If a status arrived, the status decides.
     package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
@@ -157,7 +159,7 @@ package struct Window: Sendable {
     /// can only lower `last`.
     ///
     /// - Parameter isGraceful: whether the peer ends the connection in order and answers requests. Then only the first
-    ///   of those streams can be the reason, and the others were discarded after it.
+    ///   stream above `last` can be the reason, and the peer discarded the others.
     package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
         let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
         let first = isGraceful ? above.map(\.stream).min() : nil
@@ -169,7 +171,7 @@ package struct Window: Sendable {
 
     /// Closes all entries of a lost connection. The kernel had accepted `position` bytes of the output.
     ///
-    /// - Parameter isSilent: whether it was given up because nothing arrived, here or on other connections.
+    /// - Parameter isSilent: whether the connection was given up because nothing arrived on it or on other connections.
     package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written
@@ -183,8 +185,8 @@ package struct Window: Sendable {
     }
 
     /// Closes and returns the next entry that has timed out at `nowNs`, or returns `nil`. An entry is in doubt if no
-    /// response came within the timeout after END_STREAM, and not processed if its body could not be sent for as long.
-    /// Returns `.connection`, and closes nothing, if nothing else was answered meanwhile.
+    /// response came within the timeout after END_STREAM, and not processed if its body could not be sent within the
+    /// timeout. Returns `.connection`, and closes nothing, if no other entry was answered in that time.
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
         if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {

@@ -93,7 +93,7 @@ int32_t crash_topic(const void *bytes, int32_t count) {
     int32_t topic = find(bytes, count);
     if (topic == 0 && page->topic_count < CRASH_TOPIC_LIMIT) {
         memcpy(page->topics[page->topic_count], bytes, (size_t)count);
-        // The count is increased last, so that a worker that dies before leaves no partial name.
+        // The count is increased last, so that a worker that dies while it copies the name leaves no partial name.
         topic = ++page->topic_count;
     }
     pthread_mutex_unlock(&lock);

@@ -2,9 +2,9 @@
 #pragma once
 #include <microhttpd.h>
 
-/// Starts a daemon that does all its work in `MHD_run` and writes no log. It owns the listening socket unless this
-/// returns NULL. It closes a connection after `timeout_seconds` without data. It accepts up to `connection_limit`
-/// connections, and half of that from one address.
+/// Starts a daemon that does all its work in `MHD_run` and writes no log. The daemon owns the listening socket unless
+/// the function returns NULL. It closes a connection after `timeout_seconds` without data, and accepts up to
+/// `connection_limit` connections, and half of that from one address.
 static inline struct MHD_Daemon *mhd_start(
     int listen_fd, MHD_AccessHandlerCallback access, MHD_RequestCompletedCallback completed, void *context,
     unsigned int connection_limit, unsigned int timeout_seconds)
@@ -26,7 +26,7 @@ static inline int mhd_epoll(struct MHD_Daemon *daemon)
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-/// Returns `MHD_SIZE_UNKNOWN`: the body ends when the reader ends it (chunked encoding).
+/// Returns the size of a body that ends when its content reader ends it (chunked encoding).
 static inline uint64_t mhd_size_unknown(void) { return MHD_SIZE_UNKNOWN; }
 
 static inline ssize_t mhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }

@@ -23,7 +23,7 @@ static inline uint64_t openssl_options(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET;
 }
 
-/// Sets the Server Name Indication. The name is copied.
+/// Sets the Server Name Indication. OpenSSL copies the name.
 static inline int openssl_set_server_name(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
 }
@@ -34,7 +34,7 @@ static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REAS
 
 static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
 
-/// Adds a certificate to the chain. Takes its own reference.
+/// Adds a certificate to the chain. The chain takes its own reference.
 static inline int openssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /// Calls rd_kafka_producev with fixed arguments. Key and value are copied. librdkafka takes ownership of `headers` (may
-/// be NULL) if this returns RD_KAFKA_RESP_ERR_NO_ERROR. `tag` is returned as `_private`. (With producev, unlike
-/// produceva, an error is a code and not an allocated object; rdkafka.h.)
+/// be NULL) if the function returns RD_KAFKA_RESP_ERR_NO_ERROR. The delivery report contains `tag` as `_private`. (With
+/// producev, unlike produceva, an error is a code and not an allocated object; rdkafka.h.)
 static inline rd_kafka_resp_err_t crdkafka_produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int32_t partition,
                                                    const void *key, size_t key_size, const void *value,
                                                    size_t value_size, rd_kafka_headers_t *headers,
@@ -23,8 +23,8 @@ static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
     return (uint64_t)(uintptr_t)message->_private;
 }
 
-/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Calls nothing if the library is
-/// older than 2.3.0, which has no such request.
+/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Never calls `tell` if librdkafka
+/// is older than 2.3.0, which lacks this request.
 static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,
                                       void (*tell)(void *context, const char *name, int64_t high, int64_t low)) {
 #if RD_KAFKA_VERSION >= 0x020300ff

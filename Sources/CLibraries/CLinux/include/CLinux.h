@@ -10,10 +10,10 @@
 /// Returns `environ`, which Swift 6 rejects as a mutable global.
 char *const *linux_environment(void);
 
-/// Returns a name such as "ECONNRESET", or NULL for an unknown number.
+/// Returns the name of an `errno` value, such as "ECONNRESET", or NULL for an unknown number.
 const char *linux_error_name(int code);
 
-/// Returns a name such as "SEGV", or NULL for a number that is not a signal.
+/// Returns the name of a signal, such as "SEGV", or NULL for a number that is not a signal.
 const char *linux_signal_name(int signal);
 
 /// Sets the calling thread's name as shown by `top -H`, truncated to 15 bytes.
@@ -35,8 +35,8 @@ int64_t linux_raise_descriptor_limit(void);
 /// Makes `linux_open_to_read` on the calling thread refuse non-regular files (1) or accept all files again (0).
 void linux_read_regular_files_only(int only);
 
-/// Sets the calling thread's listener, or removes it with NULL. It is called with the path of each file before the file
-/// is opened.
+/// Sets the calling thread's listener, or removes it with NULL. The listener is called with the path of each file
+/// before the file is opened.
 void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
 
 /// Calls the calling thread's listener, if there is one, with the path of the file that is read next.

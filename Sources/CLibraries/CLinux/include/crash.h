@@ -46,7 +46,7 @@ static inline void crash_nowhere(void) {
 void crash_enter_thread(int thread);
 
 /// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
-/// and after `CRASH_TOPIC_LIMIT` other topics. Deaths at such a topic are stored without their record.
+/// and after `CRASH_TOPIC_LIMIT` other topics. Deaths at a topic with the number 0 are stored without their record.
 int32_t crash_topic(const void *bytes, int32_t count);
 
 /// Returns the name of a topic, or NULL for 0.
