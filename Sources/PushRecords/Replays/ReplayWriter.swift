@@ -71,7 +71,7 @@ package struct ReplayWriter: ~Copyable {
         case movedRetryLetter
     }
 
-    /// Writes a copy of the record, preceded by `push-replay-of`.
+    /// Writes a copy of the record with the header `push-replay-of`.
     ///
     /// - Parameter place: The record's place, with index 0.
     package mutating func whole(

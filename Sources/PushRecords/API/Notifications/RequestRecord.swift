@@ -65,7 +65,7 @@ extension RequestRecord {
                     "the payload has the members of an envelope and no aps: only an envelope record can carry it")
             }
             if request.deadLetter == .notJSON {
-                // This record is in payload form, because `envelope` validates the payload of the other form.
+                // The record is in payload form, since `envelope` has already validated the payload of an envelope.
                 let offset = String(decoding: request.detail.subject, as: UTF8.self)
                 return RequestError(
                     .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
