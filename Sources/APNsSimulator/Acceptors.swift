@@ -2,7 +2,7 @@ import EventLoop
 import Network
 import TLS
 
-/// A connection of the simulator. Confined to the loop's thread.
+/// A connection that the simulator accepted. Confined to the loop's thread.
 protocol AcceptedConnection: ByteChannelDelegate {
     /// Set right after the connection and the channel are created.
     var channel: SecureChannel? { get set }
@@ -15,7 +15,7 @@ final class Acceptor<Connection: AcceptedConnection> {
     /// Creates a connection, which must call `onClosed` once its channel is gone.
     typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
 
-    /// The maximum number of connections on a port.
+    /// The maximum number of open connections on a port. The simulator drops further ones.
     private static var limit: Int { 1024 }
     let port: UInt16
     private(set) var connections: [Int: Connection] = [:]
@@ -61,7 +61,7 @@ final class Acceptor<Connection: AcceptedConnection> {
         books.write { $0.totals.openConnections -= 1 }
     }
 
-    /// Stops listening and ends every connection.
+    /// Stops listening on the port and closes its connections.
     func close() {
         listener?.close()
         listener = nil
@@ -69,8 +69,8 @@ final class Acceptor<Connection: AcceptedConnection> {
     }
 }
 
-/// The ports of a simulator: notifications, channel management, the binary gateway and the feedback service. Sends
-/// delayed answers and injects timed faults. Confined to the loop's thread.
+/// The listeners of a simulator: notifications, channel management, the binary gateway and the feedback service. They
+/// send delayed answers and inject timed faults. Confined to the loop's thread.
 final class Acceptors {
     let notifications: Acceptor<ServerConnection>
     let management: Acceptor<ServerConnection>?
@@ -85,7 +85,7 @@ final class Acceptors {
     ///
     /// - Parameters:
     /// - context: The TLS context of the HTTP/2 ports.
-    /// - binaryContext: The TLS context of the services without ALPN.
+    /// - binaryContext: The TLS context of the gateway and the feedback service, which use no ALPN.
     /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,
@@ -150,7 +150,7 @@ final class Acceptors {
         return all.count
     }
 
-    /// SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token, open and new.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS of open and new connections with a valid provider token.
     var streams: UInt32 {
         get { service.options.streams }
         set {
@@ -168,7 +168,7 @@ final class Acceptors {
         }
     }
 
-    /// Stops listening and closes every connection.
+    /// Stops listening on all ports and closes every connection.
     func close() {
         notifications.close()
         management?.close()

@@ -112,7 +112,7 @@ struct ControlPages: Sendable {
             if let streams = UInt32(text) { return streams }
             throw SimulatorError("streams '\(text)' is not a number")
         }
-        /// Returns the non-empty values of a parameter, or `nil` if it is absent.
+        /// Returns the non-empty values of a query parameter, or `nil` if the query does not contain the parameter.
         func names(_ name: String) -> [String]? {
             let values = request.parameters.filter { $0.name == name }.map(\.value)
             return values.isEmpty ? nil : values.filter { !$0.isEmpty }

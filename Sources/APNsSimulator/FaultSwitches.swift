@@ -1,12 +1,12 @@
 import EventLoop
 import Glibc
 
-/// Latency and faults of a running simulator. Thread-safe.
+/// The controls for latency and faults of a running simulator. Thread-safe.
 ///
 /// `@unchecked Sendable`: the acceptors are used on the loop's thread only.
 final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
-    /// `nil` after `stop`.
+    /// The acceptors of all ports, or `nil` after `stop`.
     private var acceptors: Acceptors!
 
     init(_ acceptors: Acceptors, loop: Loop) {
@@ -22,14 +22,15 @@ final class FaultSwitches: @unchecked Sendable {
         return handoff.wait()
     }
 
-    /// The faults of new binary gateway connections. Open connections keep theirs, except that connections that read
-    /// nothing are closed.
+    /// The faults of new binary gateway connections. A change does not affect open connections, except that the
+    /// simulator resets connections that read nothing.
     var gateway: GatewayFaults {
         get { with { $0.gatewayFaults } }
         set { with { $0.gatewayFaults = newValue } }
     }
 
-    /// SETTINGS_MAX_CONCURRENT_STREAMS. A change is sent to every connection immediately.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections. The simulator sends a change to every connection
+    /// immediately.
     var streams: UInt32 {
         get { with { $0.streams } }
         set { with { $0.streams = newValue } }
@@ -40,7 +41,7 @@ final class FaultSwitches: @unchecked Sendable {
         set { with { $0.service.options.latency = newValue } }
     }
 
-    /// The fault rules. Setting them resets every rule's count and timer.
+    /// The fault rules. A new value resets the count and timer of every rule.
     var rules: [FaultRule] {
         get { with { $0.service.schedule.rules } }
         set {

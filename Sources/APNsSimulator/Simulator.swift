@@ -5,11 +5,11 @@ import PushRecords
 import Synchronization
 import TLS
 
-/// A local APNs server: TLS, HTTP/2, Apple's checks and answers, and faults on request. It optionally includes Apple's
-/// retired binary gateway and feedback service.
+/// A local APNs server with TLS, HTTP/2, Apple's checks and answers, and faults on request. Optionally it includes
+/// Apple's retired binary gateway and feedback service.
 ///
-/// It starts one thread for the service and one for the control endpoint. Thread-safe. Before creating it, block the
-/// signals that other threads handle.
+/// A simulator starts one thread for the service and one for the control endpoint. Thread-safe. Before you create a
+/// simulator, block the signals that other threads handle.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
@@ -92,8 +92,8 @@ package final class Simulator: Sendable {
 
     deinit { stop() }
 
-    /// Adds a token (hex) of a device that removed the app at that time. The feedback service sends it to its next
-    /// client.
+    /// Adds the token (hex) of a device that removed the app at the given time. The feedback service sends the token to
+    /// its next client.
     ///
     /// - Throws: A one-line error if the token is invalid.
     package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {

@@ -3,13 +3,13 @@ package import TLS
 
 /// The certificates and keys of a simulator and its clients, stored in a directory if one is set.
 package struct SimulatorCredentials: Sendable {
-    /// The id of the provider key, ten characters as in Apple's ids.
+    /// The id of the provider key. Like Apple's ids it has ten characters.
     package static let keyID = "SIMULATOR1"
     package static let teamID = "TEAM123456"
     package static let bundleID = "com.example.app"
 
     package var authority: CertificateAuthority
-    /// The provider's private key, PKCS#8 in PEM as in Apple's `.p8` files.
+    /// The provider's private key as PKCS#8 in PEM, the format of Apple's `.p8` files.
     package var providerKeyPEM: String
     /// A client certificate for `bundleID`.
     package var clientCertificatePEM: String
@@ -33,7 +33,7 @@ package struct SimulatorCredentials: Sendable {
             }
             let authority = try CertificateAuthority(certificatePEM: pair[0], keyPEM: pair[1])
             let key = try Self.kept(in: directory, ["AuthKey_\(Self.keyID).p8"]) { [try SelfSigned.privateKey()] }
-            // Certificates of a previous authority are invalid.
+            // Replace a client certificate that a previous authority issued, because it is invalid.
             let client = try Self.kept(in: directory, ["client.pem", "client-key.pem"], isStale: isNew) {
                 let made = try authority.issueClient(bundleID: Self.bundleID)
                 return [made.certificatePEM, made.keyPEM]
@@ -48,7 +48,7 @@ package struct SimulatorCredentials: Sendable {
         }
     }
 
-    /// Returns the contents of these files. If one is missing or they are stale, creates and writes all of them.
+    /// Returns the contents of the named files. If one is missing or all are stale, creates and writes all of them.
     private static func kept(
         in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
     ) throws -> (texts: [String], isNew: Bool) {

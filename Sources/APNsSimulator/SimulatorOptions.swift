@@ -2,16 +2,16 @@ package import PushRecords
 
 /// The settings of a simulator. Each has a default.
 package struct SimulatorOptions: Sendable {
-    /// A numeric address, or `localhost`.
+    /// The address to listen on: a numeric address, or `localhost`.
     package var host = "127.0.0.1"
-    /// The port for notifications. For this and the other ports, 0 selects a free port.
+    /// The port for notifications. For every port of the simulator, 0 selects a free port.
     package var port: UInt16 = 0
     /// The port of channel management. `nil` disables it.
     package var managementPort: UInt16?
     /// The port of the retired binary gateway. `nil` disables it.
     package var gatewayPort: UInt16?
     package var gatewayFaults = GatewayFaults()
-    /// The longest payload at the gateway, in bytes. The default is Apple's since 2014.
+    /// The longest payload at the gateway, in bytes. The default is Apple's limit since 2014.
     package var gatewayPayloadLimit = 2048
     /// The port of the feedback service. `nil` disables it.
     package var feedbackPort: UInt16?
@@ -19,24 +19,25 @@ package struct SimulatorOptions: Sendable {
     package var feedback: [FeedbackItem] = []
     /// The port of the control endpoint. `nil` disables it.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which are created on the first start. `nil` keeps them in memory.
+    /// The directory of certificates and keys, which the first start creates. With `nil` they are in memory only.
     package var directory: String?
     /// Additional names and addresses in the server certificate, besides localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
     /// Additional keys for provider tokens of any team: a `.p8` file, or its public key in PEM.
     package var keys: [(keyID: String, path: String)] = []
-    /// Whether `authorization` is checked.
+    /// Whether the simulator checks the provider token in `authorization`.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The allowed bundle ids, including those with a push type suffix. Empty allows all.
+    /// The allowed bundle ids, with and without a push type suffix. An empty list allows all.
     package var bundleIDs: [String] = []
     /// Whether a push type must match the suffix of its topic.
     package var checksTopicSuffixes = true
-    /// Bundle ids without broadcast, which are answered with FeatureNotEnabled.
+    /// Bundle ids without broadcast capability, whose broadcasts the simulator rejects with FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
-    /// SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default, 1, was observed at Apple.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default, 1, was observed at
+    /// Apple.
     package var firstStreams: UInt32 = 1
-    /// SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
     package var streams: UInt32 = 1000
     package var latency = Latency.zero
     package var faults: [FaultRule] = []
@@ -45,13 +46,13 @@ package struct SimulatorOptions: Sendable {
     /// A file that preserves the books after the process ends.
     package var book: String?
 
-    /// A token of a device that removed the app.
+    /// An item of the feedback service: the token of a device that removed the app.
     package struct FeedbackItem: Sendable, Hashable {
         package var token: DeviceToken
-        /// When the app was removed, in seconds since the epoch.
+        /// The time at which the app was removed, in seconds since the epoch.
         package var seconds: UInt32
 
-        /// Throws a one-line error if the text is not a device token in hex.
+        /// Creates an item. Throws a one-line error if `token` is not a device token in hex.
         package init(token: String, seconds: UInt32) throws(SimulatorError) {
             do { self.token = try DeviceToken(hex: token) } catch {
                 throw SimulatorError("'\(token)' is no device token: an even number of hex digits, at most 200")

@@ -37,7 +37,7 @@ extension Simulator {
         "  \(name)\(String(repeating: " ", count: max(1, 20 - name.count)))\(help)\n"
     }
 
-    /// The text printed after the start: the addresses, and the configuration for a worker.
+    /// The text that `simulate` prints after the start: the addresses, and the configuration for a worker.
     package var instructions: String {
         // IPv6 addresses in URLs need brackets (RFC 3986, 3.2.2).
         let host = host.contains(":") ? "[\(host)]" : host

@@ -21,7 +21,7 @@ enum Traffic {
     /// base64url.
     static let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
 
-    /// Returns a payload, which has the same size for every number below a billion.
+    /// Returns a payload that contains a number, with the same size for every number below a billion.
     static func payload(_ number: Int) -> String {
         let text = String(number)
         let order = String(repeating: "0", count: 9 - text.utf8.count) + text
@@ -31,7 +31,7 @@ enum Traffic {
     }
 }
 
-/// A generator of device tokens, the same in each run. They look random to HPACK's Huffman code, as Apple's tokens do.
+/// A generator of device tokens, the same in each run. HPACK's Huffman code compresses them like Apple's random tokens.
 struct TokenSource {
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
 

@@ -5,7 +5,7 @@ import Glibc
 import Kafka
 import TLS
 
-// This program measures what Python would distort: the worker's parts in memory, and the floors. The user's commands,
+// This program measures the worker's parts in memory and the floors, which Python would distort. The user's commands,
 // `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python files in `driver`, which start this program again for
 // each measured process.
 
@@ -35,7 +35,7 @@ private func run(_ words: [String]) -> Int32 {
     }
 }
 
-/// `send-floor PORT AUTHORITY CONNECTIONS COUNT DEVICES`
+/// Runs the command `send-floor PORT AUTHORITY CONNECTIONS COUNT DEVICES`.
 private func sendFloor(_ words: [String]) throws -> Int64 {
     let numbers = words.map { Int32($0) ?? 0 }
     guard numbers.count == 5 else { throw BenchFailure("send-floor takes five arguments") }
@@ -45,7 +45,7 @@ private func sendFloor(_ words: [String]) throws -> Int64 {
         Traffic.authorization, Traffic.bundleID)
 }
 
-/// `kafka-floor SERVERS REQUESTS RESULTS PARTITIONS COUNT`
+/// Runs the command `kafka-floor SERVERS REQUESTS RESULTS PARTITIONS COUNT`.
 private func kafkaFloor(_ words: [String]) throws -> Int64 {
     guard words.count == 5, let partitions = Int32(words[3]), let count = Int64(words[4]) else {
         throw BenchFailure("kafka-floor takes five arguments")
@@ -86,7 +86,7 @@ private func becomeDriver(_ words: [String]) throws {
     }
     guard let program = realpath("/proc/self/exe", nil) else { throw BenchFailure("/proc is not mounted") }
     setenv("APNS_BENCH", program, 1)
-    // Debian's Python has confluent-kafka (`Docker/setup`). Another Python earlier in PATH may not.
+    // Debian's Python has confluent-kafka (`Docker/setup`). Another Python earlier in PATH may lack it.
     let python = getenv("APNS_WORKER_PYTHON").map { String(cString: $0) } ?? "/usr/bin/python3"
     let rest = words.first == "guard" ? Array(words.dropFirst()) : words
     var arguments = ([python, driver] + rest).map { strdup($0) } + [nil]

@@ -9,7 +9,7 @@ final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
         var id: NotificationUUID
-        /// Valid until the next call.
+        /// The device token's bytes, valid until the next call of the file.
         var token: UnsafeRawBufferPointer
     }
 
@@ -72,7 +72,7 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Appends a request, whose token has up to 100 bytes. Returns `false` if the disk is full.
+    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the disk is full.
     func append(_ request: Entry) -> Bool {
         let (code, reason) = request.outcome.code
         entry.removeAll(keepingCapacity: true)
@@ -107,14 +107,14 @@ final class BookFile {
 
 /// The outcome of a request, as the books record it.
 enum RequestOutcome: Equatable {
-    /// Not processed, as the client knows from REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
-    /// earlier frame. The books omit these requests.
+    /// A request that was not processed. The client learns this from REFUSED_STREAM, a GOAWAY below the stream, or the
+    /// gateway's answer to an earlier frame. The books omit these requests.
     case notProcessed
     case accepted
     case refused(ReasonCode)
     case unanswered
 
-    /// The encoding in the file.
+    /// The outcome and its reason as the bytes that the file stores.
     fileprivate var code: (UInt8, ReasonCode) {
         switch self {
         case .notProcessed: (0, .none)

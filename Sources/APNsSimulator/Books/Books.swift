@@ -5,15 +5,14 @@ package import PushRecords
 
 /// The record of requests that the simulator received. Thread-safe.
 ///
-/// Loops write one request at a time, for well under a microsecond under the lock. Readers lock it for one chunk of a
-/// dump at a time.
+/// An event loop holds the lock for one request, well under a microsecond. A reader holds it for one chunk of a dump.
 package final class Books: Sendable {
     private let state: Guarded<State>
 
     struct State {
         var book: NotificationBook
         var totals = Totals()
-        /// Incremented by every reset, which a dump in progress detects.
+        /// The number of resets, by which a dump in progress detects a reset of the books.
         var generation = 0
         /// The file that preserves the books after the process ends, if one is set.
         var file: BookFile?
@@ -50,7 +49,7 @@ package final class Books: Sendable {
         state = Guarded(State(book: NotificationBook(limit: limit)))
     }
 
-    /// Reads the books from a file, if it exists, and appends all further requests to it.
+    /// Reads the books from a file, if the file exists, and appends all further requests to the file.
     ///
     /// The file survives `kill -9`. Counts of connections, GOAWAYs and cuts are not stored.
     ///
@@ -94,7 +93,8 @@ package final class Books: Sendable {
         }
     }
 
-    /// Passes every pair with its counts to `body`, in the order of first arrival. The lock blocks the loops meanwhile.
+    /// Passes every pair of apns-id and token with its counts to `body`, in the order of first arrival. The event loops
+    /// wait for the lock meanwhile.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
@@ -120,15 +120,15 @@ package final class Books: Sendable {
 
     /// The content of a dump.
     enum Listing {
-        /// `apns-id token count` of accepted notifications.
+        /// A line `apns-id token count` for each accepted notification.
         case accepted
-        /// `apns-id token count` of all notifications that were or may have been processed.
+        /// A line `apns-id token count` for each notification that was or may have been processed.
         case received
-        /// `token arrived accepted`, where `arrived` includes requests that were not processed.
+        /// A line `token arrived accepted` for each device token. `arrived` includes requests that were not processed.
         case tokens
     }
 
-    /// The position of a dump.
+    /// The position of a dump in the books.
     struct Cursor {
         var listing: Listing
         /// The next row's index among tokens, or among notifications whether accepted or not.
@@ -185,19 +185,19 @@ package struct Totals: Sendable, Equatable {
     package var accepted = 0
     /// Distinct pairs of apns-id and device token among the accepted requests.
     package var acceptedDistinct = 0
-    /// Acceptances beyond the first of a pair: duplicates.
+    /// Duplicates: accepted requests beyond the first for the same pair of apns-id and device token.
     package var acceptedAgain = 0
     /// Requests rejected with a reason.
     package var refused = 0
     /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, rejected with REFUSED_STREAM,
-    /// or after the notification that ended a gateway connection. The books omit them.
+    /// Requests that the simulator did not process, as the client knows: above a GOAWAY's last stream id, rejected with
+    /// REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
     package var goAways = 0
-    /// Connections that the simulator cut.
+    /// Connections that the simulator cut because of a fault.
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0

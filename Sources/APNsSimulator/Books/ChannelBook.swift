@@ -5,7 +5,7 @@ internal import EventLoop
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 package final class ChannelBook: Sendable {
-    /// `message-storage-policy`, fixed when the channel is created.
+    /// The `message-storage-policy` of a channel, which is fixed when the channel is created.
     package enum Policy: Int, Sendable {
         case nothing = 0
         case mostRecent = 1
@@ -13,7 +13,7 @@ package final class ChannelBook: Sendable {
 
     package struct Channel: Sendable, Hashable {
         package var bundleID: String
-        /// Base64 of 16 bytes.
+        /// The channel id: 16 bytes in base64.
         package var id: String
         package var policy: Policy
     }
@@ -24,10 +24,10 @@ package final class ChannelBook: Sendable {
         var random: SplitMix64
     }
 
-    /// "You can maintain up to 10,000 channels for your app in the development and production environment,
-    /// respectively."
+    /// Apple's limit: "You can maintain up to 10,000 channels for your app in the development and production
+    /// environment, respectively."
     package static let appleLimit = 10_000
-    /// The maximum number of channels of one app. A simulator represents one environment.
+    /// The maximum number of channels of one app, since a simulator represents one environment.
     let limit: Int
     private let state: Guarded<State>
 
@@ -45,7 +45,8 @@ package final class ChannelBook: Sendable {
                 let word = state.random.next()
                 for index in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(index * 8))) }
             }
-            // A first byte of 0xFA could request a fault (`TokenTable`).
+            // Clear a random first byte of 0xFA, because a channel id that begins with it could request a fault
+            // (`TokenTable`).
             if bytes[0] == 0xFA { bytes[0] = 0 }
             let id = String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
             state.channels[bundleID, default: []].append(Channel(bundleID: bundleID, id: id, policy: policy))

@@ -2,21 +2,21 @@ import PushRecords
 
 /// The notifications that arrived and were accepted, by apns-id and device token in the order of first arrival.
 ///
-/// Guarded by `Books`.
+/// The lock of `Books` guards it.
 struct NotificationBook {
     struct Row {
         var id: NotificationUUID
-        /// The index of the device token.
+        /// The index of the row's device token in the table of tokens.
         var token: Int
-        /// Requests with this pair that were or may have been processed.
+        /// The number of requests with this apns-id and token that were or may have been processed.
         var received: UInt32 = 0
-        /// Accepted requests with this pair.
+        /// The number of accepted requests with this apns-id and token.
         var accepted: UInt32 = 0
     }
 
     struct Token {
         var bytes: [UInt8]
-        /// Requests for this token, including those that were not processed.
+        /// The number of requests for this token, including those that were not processed.
         var arrived: UInt32 = 0
         var accepted: UInt32 = 0
     }
@@ -29,9 +29,9 @@ struct NotificationBook {
     /// The maximum number of rows and of tokens. `overflow` counts the rest.
     let limit: Int
     private(set) var overflow = 0
-    /// Acceptances beyond the first of their row.
+    /// The number of duplicates: accepted requests beyond the first of each row.
     private(set) var acceptedAgain = 0
-    /// Rows with at least one acceptance.
+    /// The number of rows with at least one accepted request.
     private(set) var acceptedRows = 0
     private(set) var rows: [Row] = []
     private(set) var tokens: [Token] = []
@@ -56,7 +56,7 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// Records a request that is or may have been processed, by its token's index.
+    /// Records a request that was or may have been processed, under the index of its token.
     mutating func record(id: NotificationUUID, token: Int?, isAccepted: Bool) {
         guard let token else {
             overflow += 1
@@ -79,7 +79,7 @@ struct NotificationBook {
         tokens[token].accepted &+= 1
     }
 
-    /// Returns how many requests with this pair were or may have been processed.
+    /// Returns how many requests with this apns-id and token were or may have been processed.
     func received(id: NotificationUUID, token: Int?) -> UInt32 {
         token.flatMap { rowPlaces[Pair(id: id, token: $0)] }.map { rows[$0].received } ?? 0
     }

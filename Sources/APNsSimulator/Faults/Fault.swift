@@ -2,17 +2,18 @@ import PushRecords
 
 /// A way to end a connection with GOAWAY.
 enum GoAway: Hashable, Sendable {
-    /// GOAWAY with the highest received stream id. Streams up to it are answered, then the connection closes. The debug
-    /// data is `{"reason": …}` if a reason is given.
+    /// GOAWAY with the highest received stream id. The simulator answers all streams up to this id, then closes the
+    /// connection. The debug data is `{"reason": …}` if a reason is given.
     case graceful(ReasonCode? = nil)
-    /// As `graceful`, with plain text as debug data.
+    /// A GOAWAY like `graceful`, but with plain text as debug data.
     case text
     /// Two GOAWAY frames: the first with last stream id 2^31-1, the second as `graceful`.
     case twice
-    /// GOAWAY with a last stream id just below this request's: this and all later requests are not processed.
+    /// GOAWAY with a last stream id just below the triggering request's. The simulator does not process that request or
+    /// later ones.
     case below
-    /// GOAWAY with the highest received stream id, then an immediate close without outstanding answers. The debug data
-    /// is `{"reason": …}` if a reason is given.
+    /// GOAWAY with the highest received stream id, then an immediate close without the outstanding answers. The debug
+    /// data is `{"reason": …}` if a reason is given.
     case immediate(ReasonCode? = nil)
     /// GOAWAY with NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`, then a close.
     case badEnvironment
@@ -26,7 +27,7 @@ enum GoAway: Hashable, Sendable {
         }
     }
 
-    /// Whether the request that triggers the GOAWAY is answered first.
+    /// Whether the simulator answers the request that triggers the GOAWAY before it sends the GOAWAY.
     var isAnswered: Bool {
         switch self {
         case .graceful, .text, .twice: true
@@ -40,47 +41,48 @@ extension ReasonCode {
     var name: String { text?.description ?? "" }
 }
 
-/// The point at which a connection is cut.
+/// The point at which the simulator cuts a connection, relative to the answer to a request.
 enum Cut: UInt8, CaseIterable, Sendable {
-    /// Closed instead of the answer. The request is not processed.
+    /// Closes the connection instead of answering. The request is not processed.
     case before
-    /// Closed in the middle of the answer's frames. The request is processed.
+    /// Closes the connection in the middle of the answer's frames. The request is processed.
     case inside
-    /// Closed right after the answer. The request is processed.
+    /// Closes the connection right after the answer. The request is processed.
     case after
-    /// TCP reset instead of the answer.
+    /// Resets the TCP connection instead of answering.
     case reset
 }
 
-/// A fault of a request or its connection, instead of a 200 answer.
+/// A fault that the simulator injects into a request or its connection.
 enum Fault: Hashable, Sendable {
     case answer(Answer)
-    /// Accepted and answered after an additional delay.
+    /// The simulator accepts the request and answers after an additional delay.
     case late(Latency)
-    /// Never processed and never answered.
+    /// The simulator neither processes nor answers the request.
     case noAnswer
     /// RST_STREAM with INTERNAL_ERROR (RFC 9113, 7) instead of the answer.
     case resetStream
-    /// RST_STREAM with REFUSED_STREAM: not processed.
+    /// RST_STREAM with REFUSED_STREAM instead of the answer. The request is not processed.
     case refuseStream
     case goAway(GoAway)
     case cut(Cut)
-    /// From now on the connection reads all bytes and sends nothing.
+    /// The simulator still reads all bytes of the connection, but sends nothing from now on.
     case blackhole
-    /// Accepted. From now on the connection sends no WINDOW_UPDATE, so that bodies stop after 65,535 bytes.
+    /// The request is accepted. From now on the simulator sends no WINDOW_UPDATE on the connection, so that bodies stop
+    /// after 65,535 bytes.
     case stall
     /// Changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection.
     case streams(UInt32)
-    /// 64 bytes that form no valid frame, and no output after them.
+    /// The simulator sends 64 bytes that form no valid HTTP/2 frame, and nothing after them.
     case garbage
-    /// Accepted. From now on the connection sends 1 to 7 bytes at a time.
+    /// The request is accepted. From now on the connection sends 1 to 7 bytes at a time.
     case splitFrames
-    /// Accepted. From now on the connection sends 1 to 7 bytes every 2 ms.
+    /// The request is accepted. From now on the connection sends 1 to 7 bytes every 2 ms.
     case slowFrames
-    /// Accepted. From now on, answers to requests that arrive within 20 ms are sent together in reverse order.
+    /// The request is accepted. From now on, answers to requests that arrive within 20 ms are sent in reverse order.
     case outOfOrder
 
-    /// The recorded outcome of a request with this fault. Apple would have delivered accepted ones.
+    /// The outcome that the books record for a request with this fault. Apple would have delivered accepted requests.
     var outcome: RequestOutcome {
         switch self {
         case .answer(let answer): answer.outcome

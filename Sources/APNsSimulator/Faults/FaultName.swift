@@ -2,8 +2,8 @@ import PushRecords
 
 /// Faults with a fixed name for the command line and the control endpoint, and a fixed device token.
 enum NamedFault {
-    /// The named faults, without Apple's reasons (also valid names) and those of `FaultFamily`. `code` is the four
-    /// digits after `fa17` in device tokens that request the fault.
+    /// The faults with a fixed name. Apple's reasons and the names of `FaultFamily` are valid too, but not listed here.
+    /// `code` is the four digits after `fa17` in device tokens that request the fault.
     static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
         ("no-answer", "f001", .noAnswer, "never processed, never answered"),
         ("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
@@ -37,12 +37,12 @@ enum NamedFault {
 
 /// Faults whose name contains a number, a time or a reason.
 struct FaultFamily: Sendable {
-    /// The common prefix of their names.
+    /// The common prefix of the names of the family's faults.
     var start: String
-    /// The placeholder after the prefix in help texts: `TIME`.
+    /// The placeholder after the prefix in help texts, such as `TIME`.
     var rest: String
     var help: String
-    /// Parses the part of the name after the prefix. Returns `nil` if it is invalid.
+    /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
     /// The first of the four digits of device tokens that request these faults, and the meaning of the other three.
     var tokens: (digit: UInt16, help: String)?
@@ -94,7 +94,7 @@ struct FaultFamily: Sendable {
 }
 
 extension Fault {
-    /// Looks up a fault by name: one of `NamedFault.all`, one of Apple's reasons, or one of a family.
+    /// Looks up a fault by name: a name in `NamedFault.all`, one of Apple's reasons, or a name of a `FaultFamily`.
     init?(name: String) {
         guard
             let fault = NamedFault.all.first(where: { $0.name == name })?.fault
@@ -104,7 +104,7 @@ extension Fault {
         self = fault
     }
 
-    /// The name that `init(name:)` accepts.
+    /// The fault's name, as `init(name:)` accepts it.
     var name: String {
         if let named = NamedFault.all.first(where: { $0.fault == self }) { return named.name }
         switch self {

@@ -1,9 +1,9 @@
-/// A fault that recurs after a number of requests or a time.
+/// A rule that injects a fault repeatedly, after each number of requests or each time interval.
 package struct FaultRule: Hashable, Sendable {
     enum Every: Hashable, Sendable {
-        /// Counted over all connections.
+        /// The number of requests, counted over all connections.
         case requests(Int)
-        /// Faults of the connection are injected into every connection, faults of a request into the next request.
+        /// The time between injections. A connection fault affects every connection, a request fault the next request.
         case time(ns: Int64)
     }
 
@@ -47,12 +47,12 @@ package struct SimulatorError: Error, Equatable, CustomStringConvertible {
     package init(_ description: String) { self.description = description }
 }
 
-/// When each rule is due, by request count or time. Not thread-safe.
+/// The schedule that decides when each rule is due, by request count or time. Not thread-safe.
 struct FaultSchedule {
     private(set) var rules: [FaultRule]
-    /// Remaining requests until each rule by count is due. Unused for rules by time.
+    /// The number of requests until each rule by count is due. Unused for rules by time.
     private var left: [Int]
-    /// When each rule by time is due. Unused for rules by count.
+    /// The time at which each rule by time is due, in monotonic nanoseconds. Unused for rules by count.
     private var dueNs: [Int64]
     /// Due faults for the next requests, at most one per rule.
     private var waiting: [Fault] = []
@@ -63,7 +63,7 @@ struct FaultSchedule {
         dueNs = rules.map { if case .time(let ns) = $0.every { nowNs + ns } else { .max } }
     }
 
-    /// When to call `fire` next. `.max` if no rule is timed.
+    /// The time at which to call `fire` next, or `.max` if there is no rule by time.
     var nextDueNs: Int64 { dueNs.min() ?? .max }
 
     /// Returns the fault for the request that has just arrived, if one is due.
@@ -82,7 +82,7 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Advances rules that are due and returns the faults to inject into all connections now.
+    /// Advances the rules by time that are due, and returns the faults to inject into all connections now.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

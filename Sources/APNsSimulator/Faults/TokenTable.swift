@@ -5,10 +5,10 @@ import PushRecords
 /// `fa17` is followed by four digits for the fault and one for the number of times: `0` always, `1` to `f` for the
 /// token's first 1 to 15 requests since the books were reset.
 enum TokenTable {
-    /// The faults with a fixed four-digit code, in the order of the help. The code of a reason is its status and its
-    /// index on Apple's page. Reasons from the broadcast pages begin with `c`.
+    /// The faults with a fixed four-digit code, in the order of the help. A reason's code consists of its status and
+    /// its index on Apple's page. The codes of reasons from the broadcast pages begin with `c`.
     static let lines: [(code: StaticString, fault: Fault, help: String)] = {
-        // Reasons 1 to 32 in the order of Apple's page.
+        // The codes of reasons 1 to 32, in the order of Apple's page.
         let codes: [StaticString] = [
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
             "400d", "4030", "4031", "4032", "4033", "4034", "4035", "4036", "4037", "4040", "4050", "4100", "4101",
@@ -48,7 +48,7 @@ enum TokenTable {
     /// Returns the fault of a four-digit code, if one exists.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
 
-    /// Returns a GOAWAY with a reason, whose code has a different first digit than the plain reason.
+    /// Returns the GOAWAY fault of a code. The code differs from that of the plain reason in its first digit.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
             0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),
@@ -59,14 +59,14 @@ enum TokenTable {
         return .goAway(digit.isImmediate ? .immediate(answer.reason) : .graceful(answer.reason))
     }
 
-    /// Parses the last three of four digits as a decimal number.
+    /// Parses the last three of a code's four digits as a decimal number.
     static func decimal(_ code: UInt16) -> Int? {
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
         return Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
     }
 
-    /// Returns a fault whose code is one digit for the kind, then a decimal number.
+    /// Returns the fault of a code that consists of one digit for the `FaultFamily` and a decimal number.
     private static func patterned(_ code: UInt16) -> Fault? {
         guard let number = decimal(code) else { return nil }
         let digit = code >> 12

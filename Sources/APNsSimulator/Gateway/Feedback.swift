@@ -4,7 +4,7 @@ import PushRecords
 
 /// The device tokens that the feedback service will send. Thread-safe.
 ///
-/// A token is removed once it has been sent completely.
+/// The list removes a token once a connection has sent it completely.
 final class FeedbackList: Sendable {
     private struct State {
         var items: [(token: [UInt8], seconds: UInt32)] = []
@@ -19,7 +19,7 @@ final class FeedbackList: Sendable {
 
     func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
 
-    /// The items in wire format: time and token length (big-endian), then the token. Pass the mark to `sent`.
+    /// The items in wire format, each a time, a token length (both big-endian) and the token. Pass the mark to `sent`.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
@@ -32,7 +32,7 @@ final class FeedbackList: Sendable {
         }
     }
 
-    /// Removes the items up to the mark.
+    /// Removes the items up to the mark, which a connection has sent.
     func sent(upTo mark: Int) {
         state.withLock { state in
             // Another connection may have sent the same items.
@@ -42,7 +42,7 @@ final class FeedbackList: Sendable {
         }
     }
 
-    /// Lines "token seconds", for the control endpoint.
+    /// The items as lines "token seconds", for the control endpoint.
     var text: String {
         state.withLock { $0.items.map { "\(hexText($0.token)) \($0.seconds)\n" }.joined() }
     }

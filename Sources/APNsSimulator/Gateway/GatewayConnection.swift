@@ -20,10 +20,11 @@ final class GatewayConnection: AcceptedConnection {
         self.onClosed = onClosed
     }
 
-    /// Resets a connection that reads nothing, because its fault no longer applies.
+    /// Resets the connection if it reads nothing, because this fault no longer applies.
     func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
-    /// Sends status 10, as Apple's gateway did before maintenance, if a notification can be named.
+    /// Closes the connection. Sends status 10 first, as Apple's gateway did before maintenance, if the client has sent
+    /// a notification that the answer can name.
     func close() {
         guard let channel, channel.state == .open, faults.bytesPerSecond > 0, !isEnding else {
             channel?.abort()
@@ -46,7 +47,7 @@ final class GatewayConnection: AcceptedConnection {
         case 0: return
         case .max: receive(bytes)
         default:
-            // Reading resumes when these bytes are processed.
+            // The connection resumes reading once it has processed these bytes.
             channel?.pauseReading()
             let isProcessing = !unread.isEmpty
             unread += bytes

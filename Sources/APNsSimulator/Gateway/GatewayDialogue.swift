@@ -14,10 +14,10 @@ final class GatewayService {
     }
 }
 
-/// The server side of one gateway connection: bytes in, and at most one answer out.
+/// The server side of one gateway connection, which receives bytes and sends at most one answer.
 ///
-/// It uses neither socket nor clock: the owner passes the bytes and performs the `ending`. Frames after the one that
-/// caused the ending are discarded. Not thread-safe.
+/// The dialogue uses neither socket nor clock: the connection passes the bytes and performs the `ending`. The dialogue
+/// discards frames after the one that caused the ending. Not thread-safe.
 final class GatewayDialogue {
     enum Ending: Hashable {
         /// Sends the error answer, `answer`.
@@ -36,8 +36,8 @@ final class GatewayDialogue {
     private var reader = GatewayReader()
     private(set) var ending: Ending?
     private var acceptedCount = 0
-    /// The identifier in the answer: that of the last notification before the end, accepted or not. 0 if there was
-    /// none, or if it used command 0, which has no identifiers.
+    /// The identifier in the answer: that of the last notification before the end, accepted or not. It is 0 if there
+    /// was no notification, or if that notification used command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
@@ -91,7 +91,7 @@ final class GatewayDialogue {
         if frame.isMalformed { return .protocolError }
         if frame.token.isEmpty { return .missingToken }
         if frame.token.count != Self.tokenSize { return .tokenSize }
-        // Clients send this invalid token to provoke an answer.
+        // Clients send this invalid token, all zero bytes, to provoke an answer.
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
@@ -99,7 +99,7 @@ final class GatewayDialogue {
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// Returns the fate that the token requests. Discarded frames do not count towards its number of times.
+    /// Returns the fate that the token requests. Discarded frames do not count as requests of the token.
     @inline(__always)
     private func requestedFate(
         by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
@@ -114,13 +114,13 @@ final class GatewayDialogue {
 /// The outcome of a notification at the gateway.
 struct GatewayFate {
     var outcome: RequestOutcome
-    /// How the connection ends after the notification, if it does.
+    /// The way in which the connection ends after the notification, or `nil` if the connection continues.
     var ending: GatewayDialogue.Ending?
 }
 
 extension GatewayFate {
     init(_ status: GatewayStatus) {
-        // Status 10 names the last accepted notification.
+        // Status 10 names the last accepted notification, so this notification counts as accepted.
         self.init(outcome: status == .shutdown ? .accepted : .refused(status.reason), ending: .status(status))
     }
 }
@@ -128,8 +128,8 @@ extension GatewayFate {
 extension TokenTable {
     /// Returns the fate that a token's four digits request at the gateway.
     ///
-    /// The digits are those of HTTP/2 if the gateway has a corresponding answer. Notifications with other digits are
-    /// accepted. In addition, `0NNN` requests status NNN (decimal), and `0000` a close.
+    /// The digits have the same meaning as over HTTP/2 if the gateway has a corresponding answer. Notifications with
+    /// other digits are accepted. In addition, `0NNN` requests status NNN (decimal), and `0000` a close.
     @inline(never)
     static func gatewayFate(code: UInt16) -> GatewayFate? {
         if code == 0 { return GatewayFate(outcome: .unanswered, ending: .close) }

@@ -2,21 +2,21 @@
 package struct GatewayFaults: Sendable {
     /// The faults as given by the user.
     package private(set) var names: [String] = []
-    /// The delay of error answers. Frames that arrive meanwhile are discarded.
+    /// The delay of error answers. The gateway discards frames that arrive meanwhile.
     private(set) var errorDelayNs: Int64 = 0
-    /// Closes without an answer after this number of accepted notifications.
+    /// The number of accepted notifications after which the gateway closes the connection without an answer.
     private(set) var closeAfter = Int.max
-    /// Sends status 10 after this number of accepted notifications.
+    /// The number of accepted notifications after which the gateway sends status 10.
     private(set) var shutdownAfter = Int.max
-    /// Whether error answers are sent byte by byte.
+    /// Whether the gateway sends error answers byte by byte.
     private(set) var isSplit = false
-    /// The number of bytes read per second. 0 reads nothing.
+    /// The number of bytes that the gateway reads per second. With 0 it reads nothing.
     private(set) var bytesPerSecond = Int.max
 
     /// The pause between two bytes of a split answer.
     static let splitPauseNs: Int64 = 20_000_000
 
-    /// Names and effects, in the order of the help.
+    /// The names and effects of all gateway faults, in the order of the help.
     static let all: [(name: String, help: String)] = [
         ("error-delay=TIME", "delays error answers (200ms); frames received meanwhile are discarded"),
         ("close@N", "closes without an answer after N accepted notifications of a connection"),
@@ -28,10 +28,10 @@ package struct GatewayFaults: Sendable {
 
     package init() {}
 
-    /// Parses fault names. Throws a one-line error that names the invalid one.
+    /// Parses fault names. Throws a one-line error that contains the invalid name.
     package init(_ names: [String]) throws(SimulatorError) { for name in names { try add(name) } }
 
-    /// Adds a fault by name. Throws a one-line error if it is invalid.
+    /// Adds a fault by name. Throws a one-line error if the name is invalid.
     package mutating func add(_ name: String) throws(SimulatorError) {
         let kind = name.prefix { $0 != "=" && $0 != "@" }
         let value = name.dropFirst(kind.count + 1)

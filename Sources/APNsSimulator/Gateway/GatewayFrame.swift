@@ -2,16 +2,16 @@ import PushRecords
 
 /// One notification of the binary protocol. Token and payload are borrowed and may be empty.
 struct GatewayFrame {
-    /// 0 if absent.
+    /// The notification's identifier, or 0 if the frame has none.
     var identifier: UInt32 = 0
     var token: UnsafeRawBufferPointer = .nothing
     var payload: UnsafeRawBufferPointer = .nothing
-    /// Whether an item is unknown, duplicate, or has a size other than Apple's.
+    /// Whether an item of the frame is unknown, duplicate, or has a size other than Apple's.
     var isMalformed = false
 
     /// The size of a frame, as far as its first bytes determine it.
     enum Extent: Equatable {
-        /// More bytes are needed.
+        /// The bytes so far do not determine the size.
         case unknown
         /// The size of the frame, which may be incomplete.
         case frame(Int)
@@ -36,7 +36,7 @@ struct GatewayFrame {
         }
     }
 
-    /// Returns the extent of command 0 or 1: a token and a payload, each preceded by its length.
+    /// Returns the extent of a frame with command 0 or 1: a token and a payload, each preceded by its length.
     private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Extent {
         guard bytes.count >= index + 2 else { return .unknown }
         let payloadAt = index + 2 + Int(bytes.number16(at: index))
@@ -61,7 +61,7 @@ struct GatewayFrame {
         payload = UnsafeRawBufferPointer(rebasing: bytes[payloadAt + 2..<bytes.count])
     }
 
-    /// Parses command 2. Continues after a malformed item because the identifier may follow.
+    /// Parses the items of command 2. Continues after a malformed item because the identifier may follow.
     private mutating func readItems(_ items: UnsafeRawBufferPointer) {
         var at = 0
         var seen: UInt8 = 0
@@ -93,9 +93,9 @@ struct GatewayFrame {
 
 /// Splits a connection's bytes into frames. Not thread-safe.
 struct GatewayReader {
-    /// The beginning of an incomplete frame.
+    /// The bytes received so far of an incomplete frame.
     private var kept: [UInt8] = []
-    /// Whether framing was lost. All further bytes are ignored.
+    /// Whether the start of the next frame is unknown. The reader then ignores all further bytes.
     private(set) var isLost = false
 
     /// Passes each complete frame to `take`, valid for the duration of the call.
@@ -105,7 +105,7 @@ struct GatewayReader {
         kept = Array(all.dropFirst(all.withUnsafeBytes { cut($0, take) }))
     }
 
-    /// Passes on the complete frames and returns their total size in bytes.
+    /// Passes the complete frames to `take` and returns their total size in bytes.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) -> Int {
         var at = 0
         while at < bytes.count {

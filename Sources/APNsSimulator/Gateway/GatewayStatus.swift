@@ -1,6 +1,6 @@
 import PushRecords
 
-/// The status of the binary gateway's error answers. Apple's numbers ("Binary Provider API", archived), or any other.
+/// The status in an error answer of the binary gateway. Known numbers are from Apple's archived "Binary Provider API".
 struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     let rawValue: UInt8
 
@@ -12,7 +12,7 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     static let topicSize = Self(rawValue: 6)
     static let payloadSize = Self(rawValue: 7)
     static let invalidToken = Self(rawValue: 8)
-    /// Sent at shutdown. The answer names the last processed notification.
+    /// The status that the gateway sends when it shuts down. The answer names the last processed notification.
     static let shutdown = Self(rawValue: 10)
     static let protocolError = Self(rawValue: 128)
 
@@ -24,12 +24,12 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
         (.invalidToken, .deviceTokenNotForTopic),
     ]
 
-    /// The reason that the books count this status under.
+    /// The reason under which the books count notifications with this status.
     var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
 }
 
 extension GatewayStatus {
-    /// Looks up the status for an HTTP/2 reason, if the gateway has one.
+    /// Looks up the gateway's status for an HTTP/2 reason. Returns `nil` if the gateway has no such status.
     init?(_ reason: ReasonCode) {
         guard let row = Self.reasons.first(where: { $0.reason == reason }) else { return nil }
         self = row.status

@@ -4,11 +4,11 @@ import PushRecords
 struct Answer: Hashable, Sendable {
     /// The body of an answer that is not 200.
     enum Body: UInt8, Sendable {
-        /// `{"reason": …}` with Apple's reason.
+        /// The body `{"reason": …}` with Apple's reason.
         case reason
-        /// `{"reason": …}` with an unknown reason, `ReasonOfTomorrow`.
+        /// The body `{"reason": …}` with an unknown reason, `ReasonOfTomorrow`.
         case unknownReason
-        /// No body.
+        /// An answer without a body.
         case missing
     }
 
@@ -49,8 +49,8 @@ extension Answer {
 
 /// Computes the `timestamp` of a 410: when the token became invalid, in milliseconds since the epoch.
 ///
-/// It is 1600000000000 plus the number in the last nine hex digits of the token (all digits of a shorter token), so
-/// that audits can verify it. It lies between September 2020 and November 2022.
+/// The timestamp is 1600000000000 plus the number in the last nine hex digits of the token (all digits of a shorter
+/// token), so that tests can verify it. It is between September 2020 and November 2022.
 func unregisteredAtMs(token: UnsafeRawBufferPointer) -> Int64 {
     let number = token.suffix(5).reduce(0) { $0 << 8 | Int64($1) }
     return 1_600_000_000_000 + (number & 0xF_FFFF_FFFF)

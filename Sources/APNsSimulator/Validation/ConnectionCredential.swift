@@ -2,7 +2,7 @@ import PushRecords
 
 /// Apple's limits of provider tokens, in milliseconds.
 private enum TokenLimits {
-    /// "APNs rejects any provider token whose iat is older than one hour."
+    /// The maximum age: "APNs rejects any provider token whose iat is older than one hour."
     static let expiresAfterMs: Int64 = 60 * 60 * 1000
     /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two
     /// tokens on a connection. Arrival times do not count, since a connection may be opened a minute before the
@@ -12,18 +12,18 @@ private enum TokenLimits {
     static let clockSkewMs: Int64 = 5 * 60 * 1000
 }
 
-/// The provider token of one connection. A repeated token costs one comparison of bytes and one of times.
+/// The provider token of one connection. The check of a repeated token costs one comparison of bytes and one of times.
 struct ConnectionCredential {
     /// The last accepted `authorization` value, including `bearer `.
     private var value: [UInt8] = []
     private var token = ProviderToken()
-    /// When the token expires.
+    /// The time at which the last accepted token expires, in milliseconds since the epoch.
     private var expiresAtMs: Int64 = 0
 
-    /// Whether a valid token was received.
+    /// Whether the connection has received a valid provider token.
     var isKnown: Bool { !value.isEmpty }
 
-    /// Checks a request's `authorization`. `wallMs` is milliseconds since the epoch.
+    /// Checks a request's `authorization`. `wallMs` is the current time in milliseconds since the epoch.
     @inline(__always)
     mutating func check(
         _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, wallMs: Int64
@@ -49,7 +49,8 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            // An expired token must be replaced even within 20 minutes.
+            // A client must replace an expired token even within 20 minutes, so the limit applies to unexpired tokens
+            // only.
             if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < TokenLimits.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }

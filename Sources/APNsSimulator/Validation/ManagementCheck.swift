@@ -9,10 +9,10 @@ struct ManagementCheck {
         case create, read, delete, list
     }
 
-    /// An operation and the bundle id it applies to.
+    /// The operation of a channel management request, and the bundle id to which the operation applies.
     struct Target {
         var operation: Operation
-        /// Borrowed from the path.
+        /// The bundle id, borrowed from the request's path.
         var bundleID: UnsafeRawBufferPointer
     }
 
@@ -30,7 +30,7 @@ struct ManagementCheck {
 
     private static let prefix: StaticString = "/1/apps/"
 
-    /// Checks method and path. Runs before the check of the provider token.
+    /// Checks the request's method and path. Call it before the check of the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
         let prefix = Self.prefix.utf8CodeUnitCount
         guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
@@ -52,7 +52,7 @@ struct ManagementCheck {
         return (Target(operation: operation, bundleID: bundleID), .none)
     }
 
-    /// Performs the operation, after the check of the provider token.
+    /// Performs the operation. Call it after the check of the provider token.
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }
@@ -84,13 +84,13 @@ struct ManagementCheck {
             return Answer(.badRequestParams)
         }
         guard let type = members["push-type"] else { return Answer(.missingPushType) }
-        // "The only allowed value is LiveActivity."
+        // Apple on `push-type`: "The only allowed value is LiveActivity."
         guard type.spells("\"LiveActivity\"") else { return Answer(.invalidPushType) }
         let policy: ChannelBook.Policy
         switch members["message-storage-policy"] {
         case .some(let value) where value.spells("0"): policy = .nothing
         case .some(let value) where value.spells("1"): policy = .mostRecent
-        // Apple documents no reason for a missing or unknown policy.
+        // Apple documents no reason for a missing or unknown message storage policy.
         default: return Answer(.badRequestParams)
         }
         guard let id = common.channels.make(bundleID: bundleID, policy: policy) else {

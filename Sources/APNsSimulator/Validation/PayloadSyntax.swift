@@ -8,7 +8,7 @@ enum PayloadSyntax {
         return scan.error == nil && scan.kind == .object
     }
 
-    /// Returns the members of an object, with decoded names and raw JSON values, or `nil` if the bytes are not an
+    /// Returns the members of a JSON object, with decoded names and raw JSON values, or `nil` if the bytes are not an
     /// object.
     static func members(of bytes: UnsafeRawBufferPointer) -> [String: UnsafeRawBufferPointer]? {
         guard var reader = try? JSONReader(bytes), (try? reader.enterObject()) != nil else { return nil }

@@ -2,7 +2,7 @@ internal import Bytes
 import PushRecords
 import TLS
 
-/// A signing key of provider tokens, as registered with Apple.
+/// A key that verifies provider tokens, as a team registers it with Apple.
 struct ProviderKey: Sendable {
     /// The tokens' `kid`, ten characters.
     var keyID: String
@@ -16,11 +16,11 @@ struct ProviderKey: Sendable {
 struct ProviderToken {
     var keyID = ""
     var teamID = ""
-    /// `iat` in milliseconds.
+    /// The time of issue (`iat`), in milliseconds since the epoch.
     var issuedAtMs: Int64 = 0
     /// The reason why the token is invalid, or `.none`.
     var refusal = ReasonCode.none
-    /// Forms that violate the RFCs but that APNs accepts, by their names in `/totals`.
+    /// The token's violations of the RFCs that APNs accepts, by their names in `/totals`.
     var leniencies: [String] = []
 }
 
@@ -33,7 +33,7 @@ struct ProviderTokenReader {
     /// The leniencies of distinct valid tokens that the books have not recorded yet.
     var leniencies: [String] = []
 
-    /// The number of tokens at which the cache is cleared.
+    /// The number of cached tokens at which the reader clears the cache.
     static let cacheLimit = 256
     static let lengthLimit = 4096
 
@@ -73,7 +73,7 @@ struct ProviderTokenReader {
         return result
     }
 
-    /// Decodes base64url. Accepts padding as APNs does, because a2 sends it. RFC 7515 (2) forbids it.
+    /// Decodes base64url. Accepts padding as APNs does, because the client a2 sends padding. RFC 7515 (2) forbids it.
     private func decode(_ part: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
         guard part.last == UInt8(ascii: "=") else { return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part)) }
         guard part.count % 4 == 0 else { return nil }
@@ -82,25 +82,25 @@ struct ProviderTokenReader {
         return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part))
     }
 
-    /// Returns whether the bytes are r and s (RFC 7518, 3.4) or one DER sequence, which Pushy sends and APNs accepts.
+    /// Returns whether a signature is r and s (RFC 7518, 3.4) or one DER sequence, which Pushy sends and APNs accepts.
     private func isSignature(_ bytes: [UInt8]) -> Bool {
         bytes.count == 64 || bytes.count >= 8 && bytes[0] == 0x30 && Int(bytes[1]) == bytes.count - 2
     }
 
-    /// Returns the members of an encoded object as raw JSON.
+    /// Returns the members of a base64url-encoded JSON object, with their values as raw JSON.
     private func members(_ part: Slice<UnsafeRawBufferPointer>) -> [String: String]? {
         decode(part)?.withUnsafeBytes {
             PayloadSyntax.members(of: $0)?.mapValues { String(decoding: $0, as: UTF8.self) }
         }
     }
 
-    /// Returns a string without escapes. Identifiers need none.
+    /// Returns the contents of a JSON string, or `nil` for a string with escapes, which identifiers do not need.
     private func text(_ value: String?) -> String? {
         guard let value, value.hasPrefix("\""), !value.contains("\\") else { return nil }
         return String(value.dropFirst().dropLast())
     }
 
-    /// Returns a number without its fraction. Accepts a numeric string as APNs does, because two clients send it.
+    /// Returns a JSON number without its fraction. Accepts a numeric string as APNs does, because two clients send one.
     private func number(_ value: String) -> Int64? {
         let whole = (text(value) ?? value).prefix { $0 != "." }
         guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }

@@ -14,31 +14,33 @@ struct CheckedRequest {
 
 /// Apple's checks of a request, except for the provider token.
 ///
-/// They follow Apple's pages "Sending notification requests to APNs" and "Handling notification responses from APNs",
-/// and for broadcasts "Sending broadcast push notification requests to APNs" and "Handling error responses from Apple
-/// Push Notification service". They share no code with the worker's validation, since a shared bug would go unnoticed.
+/// The checks follow Apple's pages "Sending notification requests to APNs", "Handling notification responses from
+/// APNs", and for broadcasts "Sending broadcast push notification requests to APNs" and "Handling error responses from
+/// Apple Push Notification service". The checks share no code with the worker's validation: a shared bug would go
+/// unnoticed.
 struct RequestCheck: Sendable {
-    /// The allowed bundle ids without push type suffixes. Empty allows all.
+    /// The allowed bundle ids without push type suffixes. An empty list allows all.
     var bundleIDs: [[UInt8]] = []
     /// Whether the topic's suffix must match the push type.
     var checksTopicSuffixes = true
-    /// Bundle ids without broadcast.
+    /// Bundle ids without broadcast capability.
     var withoutBroadcast: [[UInt8]] = []
     var channels = ChannelBook()
-    /// The topic of requests without one, from the client certificate.
+    /// The topic of requests without `apns-topic`, from the client certificate.
     var defaultTopic: [UInt8]?
     /// Whether the connection authenticates by certificate. `location` requires provider tokens.
     var isCertificate = false
 
     static let payloadLimit = 4096
-    /// "For Voice over Internet Protocol (VoIP) notifications, the maximum payload size is 5 KB".
+    /// Apple's limit: "For Voice over Internet Protocol (VoIP) notifications, the maximum payload size is 5 KB".
     static let voipPayloadLimit = 5120
     static let broadcastPayloadLimit = 5120
     static let collapseIDLimit = 64
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// Checks method and path, before the provider token. Stores the device token in `room`, of 100 bytes.
+    /// Checks a request's method and path. Call it before the check of the provider token. Stores the device token in
+    /// `room`, a buffer of 100 bytes.
     func target(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
@@ -72,7 +74,7 @@ struct RequestCheck: Sendable {
         return .none
     }
 
-    /// Checks the rest, after `target` and the provider token.
+    /// Checks a request's headers and payload. Call it after `target` and the check of the provider token.
     func content(
         _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
     ) -> ReasonCode {
@@ -96,12 +98,12 @@ struct RequestCheck: Sendable {
         }
         guard priority(fields.priority, of: type) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
-        // "The value of this key must not exceed 64 bytes."
+        // Apple on apns-collapse-id: "The value of this key must not exceed 64 bytes."
         if fields.collapseID.count > Self.collapseIDLimit { return .badCollapseId }
 
         if bodySize == 0 { return .payloadEmpty }
         if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
-        // Apple documents no reason for a body that is not a dictionary.
+        // Apple documents no reason for a body that is not a JSON object.
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
@@ -113,7 +115,7 @@ struct RequestCheck: Sendable {
         if fields.channelID.baseAddress == nil { return .missingChannelId }
         if request.token.isEmpty { return .badChannelId }
         if fields.pushType.baseAddress == nil { return .missingPushType }
-        // Apple's table capitalizes the value, its examples do not.
+        // Apple's table capitalizes the push type, Apple's examples do not.
         guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
             return .invalidPushType
         }
@@ -124,7 +126,7 @@ struct RequestCheck: Sendable {
             TokenTable.entry(for: request.token) == nil
             ? channels.policy(of: text(fields.channelID), bundleID: text(request.bundleID)) : .mostRecent
         guard let policy else { return .channelNotRegistered }
-        // "For channels with a No Messages Stored storage policy, you can only specify a 0 expiration value."
+        // Apple: "For channels with a No Messages Stored storage policy, you can only specify a 0 expiration value."
         if policy == .nothing, fields.expiration.baseAddress != nil, !fields.expiration.spells("0") {
             return .badExpirationDate
         }
@@ -142,7 +144,7 @@ struct RequestCheck: Sendable {
     func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
-            // "Ensure that no push type suffix is added to the bundle ID."
+            // Apple: "Ensure that no push type suffix is added to the bundle ID."
             if suffixed(bundleID) != nil { return .topicDisallowed }
             if !bundleIDs.isEmpty { return .topicMismatch }
         }
@@ -151,7 +153,7 @@ struct RequestCheck: Sendable {
 
     func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Decodes a device token into `room`. Returns its bytes, or an empty buffer if it is invalid.
+    /// Decodes a device token into `room`. Returns the token's bytes, or an empty buffer if the token is invalid.
     @inline(__always)
     private func deviceToken(
         _ digits: UnsafeRawBufferPointer, room: UnsafeMutableRawBufferPointer
@@ -194,7 +196,7 @@ struct RequestCheck: Sendable {
         return found == type ? nil : .invalidPushType
     }
 
-    /// Returns the push type of the topic's suffix. A request without a topic uses the certificate's.
+    /// Returns the push type of the topic's suffix. For a request without a topic, the certificate's topic counts.
     private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
         if topic.baseAddress == nil {
             guard let defaultTopic else { return nil }
@@ -206,8 +208,8 @@ struct RequestCheck: Sendable {
         }?.type
     }
 
-    /// Returns whether a text is a bundle id: letters, digits, hyphens and periods (CFBundleIdentifier). Underscores
-    /// occur in practice.
+    /// Returns whether a text is a bundle id: letters, digits, hyphens and periods (CFBundleIdentifier), and
+    /// underscores, which occur in practice.
     func isIdentifier(_ text: UnsafeRawBufferPointer) -> Bool {
         text.allSatisfy { byte in
             switch byte {
@@ -227,15 +229,15 @@ struct RequestCheck: Sendable {
         PushType.allCases.first { text.spells($0.text) }
     }
 
-    /// "If you omit this header, APNs sets the notification priority to 10"; "Always use priority 5 [with background].
-    /// Using priority 10 is an error."
+    /// Returns whether the priority is valid: "If you omit this header, APNs sets the notification priority to 10".
+    /// "Always use priority 5 [with background]. Using priority 10 is an error."
     private func priority(_ text: UnsafeRawBufferPointer, of type: PushType) -> Bool {
         if text.baseAddress == nil { return type != .background }
         if text.spells("5") { return true }
         return type != .background && (text.spells("10") || text.spells("1"))
     }
 
-    /// Returns whether an expiration is valid: 32-bit seconds since the epoch. 0 means immediate delivery or none.
+    /// Returns whether an expiration is valid: 32-bit seconds since the epoch. 0 requests one attempt without storage.
     private func expiration(_ text: UnsafeRawBufferPointer) -> Bool {
         guard text.baseAddress != nil else { return true }
         let isNumber = text.count <= 10 && text.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -17,7 +17,7 @@ struct RequestFields {
     var requestID: UnsafeRawBufferPointer = .nothing
     var channelID: UnsafeRawBufferPointer = .nothing
     var collapseID: UnsafeRawBufferPointer = .nothing
-    /// Whether a field occurred twice.
+    /// Whether any field occurred twice in the request.
     var hasDuplicate = false
 
     /// Adds a field with a lower-case name (RFC 9113, 8.2.1). Ignores unknown fields.
@@ -40,11 +40,12 @@ struct RequestFields {
         if isAgain { hasDuplicate = true }
     }
 
-    /// Sets a field. Returns whether it was already set.
+    /// Sets a field. Returns whether the field was already set.
     @inline(__always)
     private static func set(_ field: inout UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         let isAgain = field.baseAddress != nil
-        // An empty value may have a null base address. Replace it to distinguish it from an absent field.
+        // An empty value may have a null base address. Replace the address to distinguish the value from an absent
+        // field.
         field =
             value.baseAddress == nil ? UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: 1), count: 0) : value
         return isAgain
@@ -52,7 +53,7 @@ struct RequestFields {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether the bytes equal this ASCII text.
+    /// Returns whether the buffer's bytes equal an ASCII text.
     @inline(__always) func spells(_ text: StaticString) -> Bool {
         count == text.utf8CodeUnitCount && (count == 0 || memcmp(baseAddress!, text.utf8Start, count) == 0)
     }

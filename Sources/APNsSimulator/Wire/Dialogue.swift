@@ -2,15 +2,15 @@ import EventLoop
 import HTTP2
 import PushRecords
 
-/// The server side of one HTTP/2 connection: protocol through `ServerSession`, checks, answers, faults.
+/// The server side of one HTTP/2 connection, with the checks, answers and faults. `ServerSession` implements HTTP/2.
 ///
-/// It uses neither socket nor clock: the owner passes the bytes and the time, sends `sendable`, and ends the connection
-/// as `ending` says. Not thread-safe.
+/// The dialogue uses neither socket nor clock: `ServerConnection` passes the bytes and the time, sends `sendable`, and
+/// ends the connection as `ending` says. Not thread-safe.
 final class Dialogue {
-    /// How the owner ends the connection once `sendable` is sent.
+    /// The way in which the owner ends the connection once it has sent `sendable`.
     enum Ending: UInt8 {
         case none
-        /// Closes gracefully with close_notify.
+        /// Closes the connection gracefully with close_notify.
         case close
         /// Ends the TCP stream without close_notify.
         case cut
@@ -21,7 +21,7 @@ final class Dialogue {
     let service: Service
     let session: ServerSession
     private let number: Int
-    /// Whether requests need a provider token.
+    /// Whether requests on this connection need a provider token.
     private let needsToken: Bool
     private var credential = ConnectionCredential()
     /// The bundle id of the client certificate.
@@ -30,25 +30,25 @@ final class Dialogue {
     private(set) var ending = Ending.none
     /// The remaining number of output bytes to send, if a fault limits it.
     private var outputLeft: Int?
-    /// The size of the pending output when the current bytes arrived.
+    /// The size of the pending output when the bytes that are being processed arrived.
     private var outputAtStart = 0
     /// Whether the connection reads all bytes and sends nothing.
     private(set) var isSilent = false
     /// The last stream id of the GOAWAY frames sent.
     private var lastStream = Int32.max
     private var highestProcessed: Int32 = 0
-    /// Whether a GOAWAY was sent. The connection closes once every stream is answered.
+    /// Whether the simulator has sent a GOAWAY. The connection closes once every stream is answered.
     private var isLeaving = false
-    /// How the owner must split the output.
+    /// The way in which the owner must split the output.
     private(set) var pace = Pace.whole
-    /// Reverses the order of answers if that fault is active.
+    /// The reversal of the order of answers, or `nil` if this fault is not active.
     private var reversal: AnswerReversal?
 
     enum Pace: UInt8 {
         case whole
-        /// Pieces of 1 to 7 bytes.
+        /// The output is sent in pieces of 1 to 7 bytes.
         case pieces
-        /// A piece of 1 to 7 bytes every 2 ms.
+        /// The output is sent in pieces of 1 to 7 bytes, one every 2 ms.
         case slowPieces
     }
 
@@ -94,7 +94,7 @@ final class Dialogue {
         if isLeaving, session.isFinished, session.output.isEmpty, ending == .none { ending = .close }
     }
 
-    /// Processes bytes from the client and answers requests that are due now.
+    /// Processes bytes from the client and sends the answers that need no delay.
     func receive(_ bytes: UnsafeRawBufferPointer, now: LoopTime) {
         if isSilent || ending != .none { return }
         outputAtStart = session.output.count
@@ -142,7 +142,7 @@ final class Dialogue {
         }
     }
 
-    /// Checks the provider token, if the connection needs one. The first valid token raises the stream limit.
+    /// Checks a request's provider token, if the connection needs one. The first valid token raises the stream limit.
     private func authorize(_ fields: RequestFields, now: LoopTime) throws(HTTP2Error) -> ReasonCode {
         guard needsToken else { return .none }
         let wasKnown = credential.isKnown
@@ -159,7 +159,7 @@ final class Dialogue {
         return refusal
     }
 
-    /// Answers a processed request, now or later.
+    /// Answers a processed request after a delay, or immediately if `delayNs` is 0.
     private func answer(_ reply: Reply, stream: Int32, delayNs: Int64, now: LoopTime) throws(HTTP2Error) {
         highestProcessed = max(highestProcessed, stream)
         let delayNs = delayNs + (reversal?.delayNs(nowNs: now.monotonicNs) ?? 0)
@@ -171,7 +171,7 @@ final class Dialogue {
         }
     }
 
-    /// Sends an answer that is due.
+    /// Sends a delayed answer, which is due now.
     func answer(_ due: DueAnswer) {
         if isSilent || ending != .none { return }
         do { try service.replies.write(due.reply, stream: due.stream, to: session) } catch { ending = .close }
@@ -186,7 +186,8 @@ final class Dialogue {
         case .resetStream: try session.reset(stream: stream, .internalError)
         case .refuseStream: try session.reset(stream: stream, .refusedStream)
         case .goAway(.below):
-            // With long bodies, streams end out of order. The last stream id must not be below a processed stream.
+            // With long bodies, requests complete out of order. The last stream id must not be below a processed
+            // stream.
             try leave(last: max(stream - 2, highestProcessed), "")
         case .outOfOrder:
             try inject(fault)
@@ -209,8 +210,8 @@ final class Dialogue {
         }
     }
 
-    /// Applies a fault to the whole connection. A fault of a request has no effect. On a silenced connection only a cut
-    /// has an effect.
+    /// Applies a fault to the whole connection. A fault of a single request has no effect. On a connection that sends
+    /// nothing (`isSilent`), only a cut has an effect.
     func inject(_ fault: Fault) throws(HTTP2Error) {
         if ending != .none { return }
         if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }
@@ -265,7 +266,7 @@ final class Dialogue {
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {
             answer = check.answer(target, fields, body: session.body)
-            // A channel id can request an answer, as a device token can.
+            // A channel id can request a fault, as a device token can.
             let entry = channelBytes(fields.channelID)?.withUnsafeBytes { TokenTable.entry(for: $0) }
             if case .answer(let wanted)? = entry?.fault {
                 answer = ManagementCheck.Answer(wanted.reason)

@@ -1,15 +1,15 @@
 import PushRecords
 
-/// A delayed answer.
+/// A delayed answer, with the time at which to send it.
 struct DueAnswer: Sendable {
     var dueNs: Int64
-    /// The connection's number.
+    /// The number of the connection on which to send the answer.
     var connection: Int
     var stream: Int32
     var reply: Reply
 }
 
-/// The content of an answer. A plain value, so that a million can be queued without an object each.
+/// The content of an answer: a plain value, so that the queue can contain a million answers without an object each.
 struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
@@ -17,9 +17,9 @@ struct Reply: Sendable {
     var id: NotificationUUID
     /// Whether the simulator generated the id because the client sent none.
     var isOwnID: Bool
-    /// The `timestamp` of a 410, or 0.
+    /// The `timestamp` of an answer with status 410, or 0 for another status.
     var timestampMs: Int64
-    /// Whether the id is sent as `apns-request-id`.
+    /// Whether the answer contains the id as `apns-request-id`.
     var isBroadcast = false
 }
 
@@ -42,7 +42,7 @@ struct DueQueue {
         heap[index] = answer
     }
 
-    /// Removes and returns the earliest answer if it is due.
+    /// Removes and returns the earliest answer if this answer is due.
     mutating func popDue(nowNs: Int64) -> DueAnswer? {
         guard let first = heap.first, first.dueNs <= nowNs else { return nil }
         let last = heap.removeLast()
@@ -63,7 +63,7 @@ struct DueQueue {
 
 /// Reverses a connection's answers: answers to requests within 20 ms of the first are sent together, last first.
 ///
-/// Each answer is delayed such that it is due before the previous one.
+/// Each answer is delayed such that it is due before the answer to the previous request.
 struct AnswerReversal {
     static let spanNs: Int64 = 20_000_000
     private var startNs: Int64?

@@ -6,7 +6,7 @@ import PushRecords
 /// Writes responses into reused memory, without an allocation per notification. Not thread-safe.
 struct ReplyWriter: ~Copyable {
     private var headers = HeaderList()
-    /// Status, ids and body of one response. It never grows, so that the session can borrow its parts.
+    /// The status, ids and body of one response. The buffer never grows, so that the session can borrow parts of it.
     private var text = ByteWriter(capacity: 1_024)
     private var random: SplitMix64
     private let hasUniqueID: Bool
@@ -22,12 +22,12 @@ struct ReplyWriter: ~Copyable {
     /// Returns an id for a notification that arrived without one.
     mutating func newID() -> NotificationUUID { .random(using: &random) }
 
-    /// Answers a notification. Returns `false` if the stream is closed.
+    /// Sends the answer to a notification. Returns `false` if the stream is closed.
     @discardableResult
     mutating func write(_ reply: Reply, stream: Int32, to session: ServerSession) throws(HTTP2Error) -> Bool {
         begin(status: reply.status)
         if reply.status != 200 { headers.append("content-type", "application/json") }
-        // Apple generates ids in upper case. Ids that clients sent are returned in lower case here.
+        // Apple writes ids that it generates in upper case. The simulator returns a client's id in lower case.
         let id = add(reply.id, isUpper: reply.isOwnID)
         if reply.isBroadcast {
             headers.append("apns-request-id", id, .nameOnly(slot: 2))
@@ -38,7 +38,7 @@ struct ReplyWriter: ~Copyable {
         return try session.respond(stream: stream, headers, body: body(of: reply))
     }
 
-    /// Answers a channel management request.
+    /// Sends the answer to a channel management request.
     mutating func write(
         _ answer: ManagementCheck.Answer, id: NotificationUUID, stream: Int32, to session: ServerSession
     ) throws(HTTP2Error) {

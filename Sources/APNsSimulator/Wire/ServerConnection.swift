@@ -11,7 +11,7 @@ final class ServerConnection: AcceptedConnection {
     private let loop: Loop
     private var dialogue: Dialogue?
     var channel: SecureChannel?
-    /// Called once when the channel has closed.
+    /// The closure to call once when the channel has closed.
     private let onClosed: () -> Void
     /// Whether reading is paused because the client reads too slowly.
     private var isPaused = false
@@ -19,7 +19,7 @@ final class ServerConnection: AcceptedConnection {
     /// Whether the next piece of a slow connection is scheduled.
     private var isPacing = false
 
-    /// The pause between pieces of a slow connection.
+    /// The pause between two pieces of a slow connection's output, in nanoseconds.
     static let pieceNs: Int64 = 2_000_000
     /// The maximum size of pending output for a client that does not read, in bytes.
     static let waitingLimit = 1 << 20
@@ -49,7 +49,7 @@ final class ServerConnection: AcceptedConnection {
     /// Closes the connection gracefully without waiting for outstanding answers.
     func close() {
         inject(.goAway(.immediate()))
-        // These connections would send a GOAWAY late or never.
+        // A silent or slow connection would send the GOAWAY late or never, so close its channel at once.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
 
@@ -70,7 +70,7 @@ final class ServerConnection: AcceptedConnection {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
-    /// Sends everything, or a few bytes in a separate TLS record and system call. Returns the number of bytes sent.
+    /// Sends all output, or with a `pace` a few bytes in a separate TLS record. Returns the number of bytes sent.
     private func sendNext(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
         let isWhole = dialogue.pace == .whole
         let count = isWhole ? .max : Int.random(in: 1...7, using: &random)

@@ -4,7 +4,7 @@ import PushRecords
 
 /// The state shared by the connections of one loop: rules, faults, books. Not thread-safe.
 final class Service {
-    /// Whether its connections manage channels instead of sending notifications.
+    /// Whether the service's connections manage channels instead of receiving notifications.
     let managesChannels: Bool
     let books: Books
     let check: RequestCheck
@@ -35,15 +35,15 @@ final class Service {
 
     deinit { tokenRoom.deallocate() }
 
-    /// The decision on one request.
+    /// The reply to one request, with its fault and delay.
     struct Decision {
         var reply: Reply
-        /// If `nil`, the reply is sent after `delayNs`.
+        /// The fault to inject, or `nil` to send the reply after `delayNs`.
         var fault: Fault?
         var delayNs: Int64
     }
 
-    /// Decides on a complete request, whose refusal is known, and records it in the books.
+    /// Decides how to answer a complete request, given the result of the checks, and records the request in the books.
     @inline(__always)
     func decide(_ request: CheckedRequest, refusal: ReasonCode) -> Decision {
         var id = request.id

@@ -1,6 +1,6 @@
 import JSON
 
-/// Writes the headers of dead letters (`apns.dead-letters`): the record's headers, then `push-dlq-*` of at most
+/// Writes the headers of dead letters (`apns.dead-letters`): the original record's, then `push-dlq-*` of at most
 /// `RecordLimits.deadLetterGrowth` bytes. Key and value are unchanged. Reuses its buffers and is not thread-safe.
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
@@ -9,7 +9,7 @@ package struct DeadLetterWriter: ~Copyable {
 
     package init() {}
 
-    /// Writes the headers of a record's dead letter. They are valid until the next call and as long as `original` is.
+    /// Writes the headers of a record's dead letter, which are valid until the next call and as long as `original` is.
     ///
     /// - Parameters:
     ///   - place: The topic, partition and offset of the record. The index is ignored.
@@ -39,21 +39,21 @@ package struct DeadLetterWriter: ~Copyable {
 
 /// The reason why no notification can be read from a record.
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
-    /// The value is null.
+    /// The record's value is null.
     case tombstone
-    /// The value is not JSON (RFC 8259), or is nested deeper than `JSONScanner.depthLimit`.
+    /// The record's value is not JSON (RFC 8259), or is nested deeper than `JSONScanner.depthLimit`.
     case notJSON
-    /// A payload form has no device token or channel id, or an envelope has an empty list.
+    /// A record in payload form has no device token or channel id, or an envelope has an empty list of tokens.
     case noDeviceToken
     /// An envelope from which no target can be read.
     case badEnvelope
-    /// The list has more than `RequestParser.tokenLimit` tokens.
+    /// The envelope's list has more than `RequestParser.tokenLimit` tokens.
     case tooManyTokens
     /// The `push-retry-*` headers of a record of a retry topic are missing or invalid.
     case badRetryHeaders
-    /// The worker crashed twice while it processed the record. The record is not parsed.
+    /// The worker crashed twice while it processed the record, so it does not parse the record again.
     case workerCrashed
-    /// The headers cannot be read. The dead letter does not contain them.
+    /// librdkafka cannot read the record's headers. The dead letter does not contain them.
     case unreadableHeaders
 
     /// The value of `push-dlq-reason`.

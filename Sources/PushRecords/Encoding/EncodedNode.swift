@@ -8,13 +8,13 @@ final class EncodedNode {
         case value(PayloadValue)
         case array([EncodedNode])
         case object([String: EncodedNode])
-        /// The type requested two kinds of containers, which is an error.
+        /// The encoded type requested two kinds of containers for one value, which is an error.
         case conflicting
     }
 
     private var shape = Shape.nothing
 
-    /// Returns the finished value. Without any content it is an empty object, as for a structure without members.
+    /// Returns the finished value. A node without content becomes an empty object, as for a structure without members.
     func value(_ path: [any CodingKey]) throws(RequestError) -> PayloadValue {
         try Self.check(path)
         switch shape {
@@ -58,7 +58,7 @@ final class EncodedNode {
     func member(_ name: String) -> EncodedNode {
         let node = EncodedNode()
         guard case .object(var nodes) = shape else { return node }
-        // Releases the reference in `shape`, so that the dictionary is not copied.
+        // Release the reference in `shape`, so that the change does not copy the dictionary.
         shape = .nothing
         nodes[name] = node
         shape = .object(nodes)
@@ -109,7 +109,8 @@ final class EncodedNode {
         return .number(double)
     }
 
-    /// Limits the recursion to protect the stack. The depth inside the payload is checked when the payload is written.
+    /// Throws if the nesting is too deep, to protect the stack. `PayloadValue.write` checks the depth inside the
+    /// payload.
     private static func check(_ path: [any CodingKey]) throws(RequestError) {
         if path.count > JSONScanner.depthLimit {
             throw RequestError(

@@ -18,7 +18,8 @@ struct NodeEncoder: Encoder {
     func singleValueContainer() -> any SingleValueEncodingContainer { NodeValue(node: node, codingPath: codingPath) }
 }
 
-// The generic `encode` satisfies the requirements for all types. `EncodedNode.encode` distinguishes them.
+// The generic `encode` satisfies the protocol's requirements for all types. `EncodedNode.encode` distinguishes the
+// types.
 
 struct NodeMembers<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodedNode

@@ -20,7 +20,7 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers
     }
 
-    /// Copies borrowed bytes. Buffers without a base address become `nil`.
+    /// Creates a record by copying borrowed bytes. Buffers without a base address become `nil`.
     package init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, headers: some Sequence<RecordHeader>
     ) {
@@ -35,11 +35,11 @@ package struct OwnedRecord: Equatable, Sendable {
         headers.reduce((key?.count ?? 0) + (value?.count ?? 0)) { $0 + $1.name.count + ($1.value?.count ?? 0) }
     }
 
-    /// Calls `body` with key, value and headers, which are valid during the call.
+    /// Calls `body` with the record's key, value and headers, which are valid during the call.
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // Nested arrays cannot be borrowed together, so copy them. The extra byte gives empty values an address.
+        // Copy the nested arrays, which cannot be borrowed together. The extra byte gives empty values an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

@@ -1,7 +1,8 @@
 /// A borrowed header of a Kafka record.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// The value. Kafka allows a header without one: it has no base address and counts as absent.
+    /// The header's value. Kafka allows a header without a value: the buffer has no base address, and the header counts
+    /// as absent.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
@@ -15,8 +16,8 @@ package struct RecordHeader {
     }
 }
 
-/// A record created by a writer. It is valid until the writer's next `write` and as long as the writer's input (token,
-/// payload, copied headers).
+/// A record that a writer created. The record is valid until the writer's next `write` and as long as the writer's
+/// input (token, payload, copied headers).
 package struct EncodedRecord {
     package var key: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -33,7 +34,7 @@ package struct EncodedRecord {
 
 /// The identity of a notification: topic, partition and offset of its request, and its index in the list of tokens.
 package struct RequestPlace {
-    /// The topic's name, borrowed. It needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
+    /// The topic's name, borrowed. The name needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
     package var topic: UnsafeRawBufferPointer
     package var partition: Int32
     package var offset: Int64
@@ -50,10 +51,10 @@ package struct RequestPlace {
 
 /// The detail of a result or dead letter: a constant text and the part of the input that it describes.
 package struct Detail {
-    /// The text, or empty if there is no detail.
+    /// The constant text, which is empty if there is no detail.
     package var text: StaticString
-    /// The part of the input, which may be any bytes or empty. Borrowed. Writers truncate it to `Detail.subjectLimit`
-    /// bytes.
+    /// The part of the input that the text describes: any bytes, or empty. Borrowed. Writers truncate this part to
+    /// `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject
@@ -70,7 +71,7 @@ package struct Detail {
 }
 
 extension StaticString {
-    /// The UTF-8 bytes, valid for the life of the process.
+    /// The UTF-8 bytes of the static string, valid for the life of the process.
     @inlinable package var lentBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: utf8Start, count: utf8CodeUnitCount)
     }

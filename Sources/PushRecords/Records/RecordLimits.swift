@@ -6,12 +6,12 @@
 package enum RecordLimits {
     // MARK: Texts of a request
 
-    /// `apns-topic`.
+    /// The topic (`apns-topic`).
     package static let topic = 255
-    /// `apns-collapse-id`. Source: "Sending notification requests to APNs".
+    /// The collapse id (`apns-collapse-id`). Source: "Sending notification requests to APNs".
     package static let collapseID = 64
     package static let channelID = 200
-    /// The hex digits of a device token, or the bytes of an invalid one.
+    /// The hex digits of a device token, or the bytes of an invalid token.
     package static let deviceToken = 200
     /// The name of an app. The configuration has the same limit.
     package static let app = 100
@@ -19,19 +19,20 @@ package enum RecordLimits {
     package static let key = 512
     /// The part of the input that a detail describes.
     package static let detailSubject = 100
-    /// The number of headers that are copied to results, and the total size of their names and values.
+    /// The number of headers that the worker copies to results. The total size of names and values is limited too.
     package static let copiedHeaders = 32
     package static let copiedBytes = 1_024
-    /// A reason. Apple's longest has 26 bytes.
+    /// The text of a reason. Apple's longest reason has 26 bytes.
     package static let reason = 64
-    /// The counts in retry headers. Larger numbers are read as this one, so that additions cannot overflow.
+    /// The largest count in retry headers. The parser reads larger numbers as this one, so that additions cannot
+    /// overflow.
     package static let count: Int32 = 1_000_000
     /// The name of a Kafka topic, by Kafka's own limit, and a group id in a retry record.
     package static let kafkaTopic = 249
 
     // MARK: Escaped texts
 
-    /// `apns-topic` in JSON. Only a topic with characters that must be escaped can be longer.
+    /// The value of `apns-topic` in JSON. Only a topic with characters that must be escaped can be longer.
     package static let topicText = 256
     package static let uniqueID = 100
     package static let detail = 256
@@ -40,20 +41,20 @@ package enum RecordLimits {
 
     // MARK: Whole records: key, value, and the names and values of headers
 
-    /// A record of the result topic.
+    /// The size of a record of the result topic.
     package static let result = 4_096
-    /// A record of the dead-token topic.
+    /// The size of a record of the dead-token topic.
     package static let unregistered = 1_024
     /// The bytes that a retry record may add to its request.
     package static let retryGrowth = 1_472
     /// The bytes that a dead letter may add to its record.
     package static let deadLetterGrowth = 1_024
-    /// The reduced form of a record that a broker rejected as too large.
+    /// The size of the reduced form of a record that a broker rejected as too large.
     package static let reduced = 1_024
-    /// The prefixes of key and value in a reduced dead letter.
+    /// The number of bytes of the key, and of the value, that a reduced dead letter contains.
     package static let reducedBytes = 128
 
-    /// The text `topic/partition/offset/index`.
+    /// The length of the text `topic/partition/offset/index`.
     static let place = kafkaTopic + 1 + 11 + 1 + 20 + 1 + 11
 }
 
@@ -88,7 +89,8 @@ extension String {
 /// Kafka accepts any 64-bit number as a timestamp. Pass each one through `checked` once, so that sums and differences
 /// of two times cannot overflow. For durations from outside, use the saturating functions here.
 package enum RecordTime {
-    /// An unknown time: Kafka writes -1, old clients write 0. A record without a timestamp never becomes too old.
+    /// An unknown time, which Kafka writes as -1 and old clients as 0. A record without a timestamp never becomes too
+    /// old.
     package static let unknown: Int64 = 0
     /// 9999-12-31T23:59:59.999Z, the latest time of RFC 3339.
     package static let latestMs: Int64 = 253_402_300_799_999
@@ -108,7 +110,7 @@ package enum RecordTime {
     }
 
     /// Returns the time from which a request's age counts: its timestamp or its not-before time, whichever is later.
-    /// Unknown for a request without a timestamp.
+    /// Returns `unknown` for a request without a timestamp.
     ///
     /// - Parameter seconds: The not-before time in seconds since the epoch, or 0 for none.
     @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {

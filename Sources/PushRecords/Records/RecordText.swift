@@ -13,7 +13,7 @@ extension ByteWriter {
 extension JSONWriter {
     /// Appends a member whose string has at most `limit` bytes between its quotes. Appends nothing if `bytes` is empty.
     ///
-    /// - Parameter opening: `,"name":"`, up to the value's first quote.
+    /// - Parameter opening: The text before the string's contents, `,"name":"`.
     @inline(__always)
     mutating func string(_ opening: StaticString, _ bytes: UnsafeRawBufferPointer, limit: Int) {
         guard bytes.count > 0 else { return }
@@ -29,9 +29,9 @@ extension JSONWriter {
         escaped(bytes.cutText(limit), limit: limit)
     }
 
-    /// Appends a member unless the number is 0.
+    /// Appends a JSON member with a number, or nothing if the number is 0.
     ///
-    /// - Parameter opening: `,"name":`.
+    /// - Parameter opening: The text before the number, `,"name":`.
     @inline(__always)
     mutating func number(_ opening: StaticString, _ number: Int64) {
         guard number != 0 else { return }
@@ -39,7 +39,7 @@ extension JSONWriter {
         out.append(integer: number)
     }
 
-    /// Appends `text: subject` as the contents of a string of at most `RecordLimits.detail` bytes.
+    /// Appends a detail, `text: subject`, as the contents of a JSON string of at most `RecordLimits.detail` bytes.
     mutating func detail(_ detail: borrowing Detail) {
         let start = out.count
         text(detail.text.lentBytes, limit: RecordLimits.detail)
@@ -52,7 +52,7 @@ extension JSONWriter {
 }
 
 extension Ending {
-    /// The reason's text, truncated at its limit, or empty.
+    /// The reason's text, truncated at `RecordLimits.reason`, or empty without a reason.
     var reasonBytes: UnsafeRawBufferPointer {
         if reason == .other { return reasonText.cutText(RecordLimits.reason) }
         return reason.text?.lentBytes ?? .nothing
@@ -73,8 +73,8 @@ extension Outcome {
     }
 }
 
-/// The header values that a writer creates: numbers, ids and request places. The buffer never moves, so values stay
-/// valid until `removeAll`. Its capacity suffices for any record.
+/// The buffer for header values that a writer creates: numbers, ids and request places. The buffer never moves, so
+/// values stay valid until `removeAll`. Its capacity suffices for any record.
 struct HeaderText: ~Copyable {
     /// The size of one request place, one id and ten numbers, rounded up.
     static let capacity = 1_024
@@ -149,7 +149,7 @@ extension ByteWriter {
     }
 }
 
-/// The parts of records that depend only on the app. Names are truncated at `RecordLimits.app`.
+/// The parts of records that depend only on the app, encoded once. App names are truncated at `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]

@@ -1,19 +1,19 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are made
-/// from the rejected record alone, because its notification may have been released.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They depend
+/// on the rejected record alone, because the worker may have released its notification.
 package enum ReducedRecord {
     /// The reason why a topic rejects a record.
     package enum Refusal: Hashable {
         case tooLarge
-        /// Kafka's name of the error.
+        /// Another error, by Kafka's name.
         case named(String)
     }
 
     /// Returns the reduced form of a result, or `nil` if `refused` is not a result.
     ///
-    /// It omits copied headers, the request's key and `apns_unique_id`. If the record is still too large, it omits in
-    /// this order: topic and app, the target (which is also the record's key), the detail, the id.
+    /// The reduced form omits copied headers, the request's key and `apns_unique_id`. If it is still too large, it also
+    /// omits, in this order: topic and app, the target (which is also the record's key), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, (try? DeliveryResult(json: value)) != nil else { return nil }
         return reduced(refused, detail: "the broker refused the whole result as too large")
@@ -54,7 +54,7 @@ package enum ReducedRecord {
         }
     }
 
-    /// The members that are omitted from a result, step by step, until it fits. It always fits after the last step.
+    /// The members to omit from a result, step by step, until the result fits. It always fits after the last step.
     private static let omissions: [[String]] = [
         ["apns_unique_id", "key"], ["apns_topic", "app", "environment"], ["device_token", "channel_id"], ["detail"],
         ["apns_id"],
@@ -80,7 +80,7 @@ package enum ReducedRecord {
 
     /// Copies a validated JSON object, omitting some members from it and from its `request`.
     ///
-    /// - Parameter detail: The replacement for the member of that name.
+    /// - Parameter detail: The replacement for the member `detail`.
     private static func copyObject(
         _ reader: inout JSONReader, to json: inout JSONWriter, omitting omitted: Set<String>, detail: String? = nil
     ) {
@@ -109,8 +109,8 @@ package enum ReducedRecord {
     /// Returns the dead letter of an output record that its topic rejects: as too large in every form
     /// (`output-too-large`) or for another reason (`output-refused`).
     ///
-    /// It contains the record's key and value, and the place of the request. If the record names no request, as for an
-    /// unregistered token, the place is the topic that rejects it, with -1 for partition and offset.
+    /// The dead letter contains the output record's key and value, and the place of the request. If the record names no
+    /// request, as for an unregistered token, the place is the topic that rejects it, with -1 for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
@@ -141,7 +141,8 @@ package enum ReducedRecord {
 
     /// Returns the reduced form of a dead letter: its place and reason, and the first bytes and sizes of key and value.
     ///
-    /// It omits the record's own headers. The place replaces a missing key, which a compacted topic requires.
+    /// The reduced form omits the original record's headers. If the key is missing, the place becomes the key, because
+    /// a compacted topic requires one.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
         let added = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]
@@ -152,7 +153,7 @@ package enum ReducedRecord {
         for header in added {
             let name = String(decoding: header.name, as: UTF8.self)
             let number = header.value.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-            // A record that was already reduced keeps its original sizes.
+            // In a dead letter that was already reduced, the sizes are those of the original record.
             if name == "push-dlq-truncated" { valueSize = max(valueSize, number) }
             if name == "push-dlq-key-truncated" { keySize = max(keySize, number) }
             guard let limit = deadLetterHeaders[name] else { continue }

@@ -3,7 +3,7 @@ import JSON
 /// One notification to request again, as described by its result.
 package struct ReplayRequest: Hashable, Sendable {
     package var index: Int32
-    /// The device token or channel id in the result, which must match the record. Empty if the result has none.
+    /// The device token or channel id in the result, which must match the record. Empty if the result has neither.
     package var target: String
     /// The result's `requested_at_ms`: the record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
@@ -14,7 +14,7 @@ package struct ReplayRequest: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
-    /// Creates a request from a result. A target that is too long is truncated, but remains too long to match any.
+    /// Creates a request from a result. Truncates a target that is too long, but the rest is still too long to match.
     package init(_ result: DeliveryResult) {
         self.init(
             index: result.request.index,
@@ -29,18 +29,19 @@ package struct ReplayRequest: Hashable, Sendable {
 package enum ReplayVerdict {
     /// The record to produce, valid during the call.
     case record(EncodedRecord)
-    /// The record differs from the result's request, because the topic was recreated. The text names the difference.
+    /// The record is not the one of the result, because the topic was recreated. The text names the difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
-    /// The notification cannot be requested individually, for this reason.
+    /// The detail says why the notification cannot be requested individually.
     case refused(Detail)
 }
 
-/// Writes the records that request notifications again. Each has the header `push-replay-of` with the
+/// A writer of records that request notifications again. Each record has the header `push-replay-of` with the
 /// `topic/partition/offset/index` of the first request.
 ///
-/// That header comes first, so that `CopiedHeaders` always has space for it. Reuses its buffers and is not thread-safe.
+/// `push-replay-of` is the first header, so that `CopiedHeaders` always has space for it. The writer reuses its buffers
+/// and is not thread-safe.
 package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
@@ -70,7 +71,7 @@ package struct ReplayWriter: ~Copyable {
         case movedRetryLetter
     }
 
-    /// Writes a copy of the record.
+    /// Writes a copy of the record with the header `push-replay-of`.
     ///
     /// - Parameter place: The record's place, with index 0.
     package mutating func whole(
@@ -91,7 +92,7 @@ package struct ReplayWriter: ~Copyable {
     ///
     /// - Parameters:
     ///   - timestampMs: The record's timestamp.
-    ///   - place: The record's place. The index comes from each request.
+    ///   - place: The record's place, whose index is replaced by that of each request.
     ///   - requests: The requests in the order of their index. Two can have the same index if the topic was recreated.
     ///   - expiredToo: Whether to request expired notifications again.
     ///   - body: A closure that receives the position in `requests` and the verdict.
@@ -131,13 +132,13 @@ package struct ReplayWriter: ~Copyable {
     // MARK: Matching the record
 
     private struct Target {
-        /// The token or channel as in a result.
+        /// The device token or channel id, as a result would contain it.
         var text: UnsafeRawBufferPointer
         /// Whether the text is a valid device token or channel.
         var isToken: Bool
     }
 
-    /// Returns the target with that index, or `nil` if the record has none.
+    /// Returns the target with the given index, or `nil` if the record has no such target.
     private func target(of index: Int32, in request: ParsedRequest, _ cursor: inout TokenCursor) -> Target? {
         func read(_ normalized: DeviceToken.Normalized) -> Target {
             Target(
@@ -165,7 +166,7 @@ package struct ReplayWriter: ~Copyable {
         // All results of a record with a timestamp have the same timestamp.
         if other != RecordTime.unknown, one != other { return "the record has another timestamp than the result says" }
         guard let found else { return "the record has no such notification" }
-        // A result contains only the beginning of an invalid token, so it cannot be compared.
+        // Do not compare an invalid token, because the result contains only its beginning.
         guard found.isToken, !request.target.isEmpty, !request.target.utf8.elementsEqual(found.text) else { return nil }
         return "the record is for another device"
     }
@@ -181,7 +182,7 @@ package struct ReplayWriter: ~Copyable {
 
     // MARK: Writing
 
-    /// Starts the headers with the place of the first request.
+    /// Starts the list of headers with `push-replay-of`, the place of the first request.
     private mutating func begin(
         _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
     ) {

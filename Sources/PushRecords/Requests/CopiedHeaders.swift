@@ -1,8 +1,8 @@
 /// The headers of one record that are copied to its results. Reused for each record. The headers are borrowed.
 ///
-/// They include `push-replay-of` (`ReplayWriter`), which like `traceparent` is also copied to retry records.
+/// The list includes `push-replay-of` (`ReplayWriter`), which like `traceparent` is also copied to retry records.
 struct CopiedHeaders: ~Copyable {
-    /// The names that are copied regardless of the configuration.
+    /// The names of headers that are copied regardless of the configuration.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
 
     private let names: [[UInt8]]

@@ -46,7 +46,7 @@ struct EnvelopeTable: ~Copyable {
     }
 
     private var values = ValueTable<Name>()
-    /// The name of the first member that occurs twice, and of the first unknown member.
+    /// The name of the first member that occurs twice. `unknown` is the first unknown member.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing
     /// Whether the value has a payload but no target, and is otherwise an envelope.
@@ -55,8 +55,8 @@ struct EnvelopeTable: ~Copyable {
     /// The member's value including a string's quotes, or `nil` if it is absent or `null`.
     subscript(_ name: Name) -> UnsafeRawBufferPointer? { values[name] }
 
-    /// Reads an object. Returns whether it is an envelope: it has `payload`, one of `device_token`, `device_tokens` and
-    /// `channel_id`, and no `aps`.
+    /// Reads an object. Returns whether the object is an envelope: one that has `payload`, one of `device_token`,
+    /// `device_tokens` and `channel_id`, and no `aps`.
     ///
     /// - Parameter members: The members that the scan of `value` reported.
     mutating func read(
@@ -72,7 +72,7 @@ struct EnvelopeTable: ~Copyable {
                 if !add(name, value.part(member.valueStart, member.valueEnd)) { return false }
             }
         } else {
-            // The scan reports only as many members as an envelope can have, so parse the object again.
+            // The scan reports only as many members as an envelope can have. This object has more, so parse it again.
             var reader = JSONReader(checked: value)
             do { try reader.enterObject() } catch { return false }
             while let name = reader.nextMember() {
@@ -85,7 +85,7 @@ struct EnvelopeTable: ~Copyable {
         return !lacksTarget
     }
 
-    /// Adds a member. Returns `false` if it is `aps`.
+    /// Adds a member to the table. Returns `false` if the member is `aps`, which an envelope does not have.
     private mutating func add(_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         guard let known = Name(name) else {
             if unknown.baseAddress == nil { unknown = name }
@@ -100,8 +100,8 @@ struct EnvelopeTable: ~Copyable {
 
 /// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
 ///
-/// The position is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list. The list
-/// must have been accepted by `RequestParser` and be unchanged.
+/// The cursor is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list.
+/// `RequestParser` must have accepted the list, which must be unchanged.
 package struct TokenCursor {
     package var position: Int
     /// The index of the next token.

@@ -21,7 +21,7 @@ extension RequestParser {
         readHeaders(&request)
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
-        // The value is added unparsed, so that `readNotBefore` rejects a string.
+        // Add the JSON value of `not_before` unparsed, so that `readNotBefore` rejects a string.
         if let value = envelope[.notBefore] { _ = fields.add(.notBefore, value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
@@ -29,7 +29,7 @@ extension RequestParser {
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            // The surrogate that the scan found may be outside the payload.
+            // The unpaired surrogate that the scan found may be outside the payload, so scan the payload alone.
             let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
             let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
             checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
@@ -46,7 +46,8 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Reads the tokens or the channel. Returns `false` and marks the record as a dead letter if there are none.
+    /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if it has
+    /// neither.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -108,7 +109,7 @@ extension RequestParser {
         }
     }
 
-    /// Returns a header's value as text, or a buffer without an address if it is `null` or of the wrong type.
+    /// Returns a header's value as text, or a buffer without an address if the value is `null` or has the wrong type.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
@@ -134,7 +135,7 @@ extension RequestParser {
         _ = fields.add(name, text)
     }
 
-    /// Returns the text of a JSON string, or `nil` for another type.
+    /// Returns the text of a JSON string, or `nil` for a JSON value of another type.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))

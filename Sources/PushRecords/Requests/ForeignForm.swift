@@ -31,7 +31,8 @@ enum ForeignForm {
         isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
-    /// Returns whether a key ends with a device token, quoted or not. Other keys with a leading 0 are numbers or ids.
+    /// Returns whether a key ends with a device token, quoted or not. Other keys with a leading zero byte are numbers
+    /// or ids.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))
@@ -39,7 +40,7 @@ enum ForeignForm {
 }
 
 extension ParserScratch {
-    /// Returns an explanation of a value that is not JSON, if a known serializer wrote it.
+    /// Returns an explanation of a value that is not JSON, or `nil` if no known serializer wrote it.
     mutating func foreign(_ value: UnsafeRawBufferPointer) -> Detail? {
         if let id = ForeignForm.schemaID(value) {
             return Detail(
@@ -52,7 +53,7 @@ extension ParserScratch {
         return nil
     }
 
-    /// Returns an explanation of a key that should be a device token, if a known serializer wrote it.
+    /// Returns an explanation of a key that should be a device token, or `nil` if no known serializer wrote it.
     mutating func foreign(key: UnsafeRawBufferPointer) -> Detail? {
         if ForeignForm.isQuotedHex(key) {
             return Detail(
@@ -65,7 +66,7 @@ extension ParserScratch {
             add("magic byte 0, schema id \(id); use a plain string serializer for keys") ?? .nothing)
     }
 
-    /// Returns the error and its position.
+    /// Returns the detail of a JSON error, with the position of the error.
     mutating func detail(of error: JSONError) -> Detail {
         Detail(error.kind.text, add("at byte \(error.offset)") ?? .nothing)
     }

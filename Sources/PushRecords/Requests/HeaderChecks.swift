@@ -1,6 +1,6 @@
 /// Validation of values that become headers of a request to APNs.
 ///
-/// Only printable ASCII is allowed. Any other byte would make the peer close the connection (RFC 9113, 8.2.1).
+/// Only printable ASCII is allowed. Any other byte would make APNs close the connection (RFC 9113, 8.2.1).
 enum HeaderCheck {
     /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, without quotes around it or spaces at the
     /// ends.
@@ -47,7 +47,7 @@ enum HeaderCheck {
         }
     }
 
-    /// Returns the push type whose topic suffix ends this topic, or `nil` if it has no suffix.
+    /// Returns the push type whose suffix ends the topic, or `nil` if the topic has no push type suffix.
     static func pushType(ofTopic topic: UnsafeRawBufferPointer) -> PushType? {
         suffixes.first { _, suffix in
             let start = topic.count - suffix.utf8CodeUnitCount

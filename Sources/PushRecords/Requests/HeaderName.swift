@@ -31,9 +31,10 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Creates the header of exactly that name, or `nil`.
+    /// Creates the case for a header's exact name, or `nil` for an unknown name.
     ///
-    /// It runs for every header of every record, so the length and the last byte but one select the only candidate.
+    /// The parser calls it for every header of every record, so the name's length and its last byte but one select the
+    /// only candidate.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {
         let candidate: HeaderName
@@ -70,11 +71,12 @@ enum HeaderName: UInt8, CaseIterable {
         self = candidate
     }
 
-    /// Whether only the worker writes the header, in retry records.
+    /// Whether the header belongs to retry records, which only the worker writes.
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header: it is sent to Apple and does not name the target.
+    /// Whether an envelope's `headers` may contain the header. This applies to headers that the worker sends to Apple
+    /// and that do not name the target.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
@@ -103,7 +105,7 @@ enum HeaderName: UInt8, CaseIterable {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
             return false
         }
-        // The constants spell "apns" and "push".
+        // The constants below are "apns" and "push" in ASCII.
         let head = UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) | 0x2020_2020
         if head == 0x736E_7061 { return true }
         return head == 0x6873_7570 && !name.begins("push-dlq-")
@@ -119,7 +121,7 @@ extension UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: baseAddress! + start, count: end &- start)
     }
 
-    /// Returns whether the bytes begin with `prefix`, which is in lower case. Ignores the case of letters.
+    /// Returns whether the bytes begin with `prefix`, ignoring the case of letters. `prefix` must be in lower case.
     func begins(_ prefix: StaticString) -> Bool {
         count >= prefix.utf8CodeUnitCount
             && zip(self, prefix.lentBytes).allSatisfy { byte, expected in
@@ -129,14 +131,14 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether the bytes equal as many bytes at `other`.
+    /// Returns whether the buffer equals the same number of bytes at `other`.
     @inline(__always)
     func isEqual(to other: UnsafeRawPointer) -> Bool {
         guard let base = baseAddress else { return true }
         func differs<Word>(at index: Int, _: Word.Type) -> Bool where Word: FixedWidthInteger & BitwiseCopyable {
             (base + index).loadUnaligned(as: Word.self) != (other + index).loadUnaligned(as: Word.self)
         }
-        // Compare whole words. The last one overlaps the one before.
+        // Compare words of eight bytes. The last word overlaps the word before.
         if count >= 8 {
             var index = 0
             while index &+ 8 < count {

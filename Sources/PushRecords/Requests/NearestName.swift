@@ -2,18 +2,18 @@
 struct NearestName {
     private let name: UnsafeRawBufferPointer
     private var distance = Int.max
-    /// The closest name so far, or `nil` if none was close enough.
+    /// The closest known name so far, or `nil` if no name was close enough.
     private(set) var text: StaticString?
 
-    /// The length above which a name gets no suggestion.
+    /// The maximum length in bytes of an unknown name that gets a suggestion.
     private static let longest = 31
 
     init(to name: UnsafeRawBufferPointer) { self.name = name }
 
     /// Considers a known name, which replaces the current suggestion if it is closer. Ignores the case of letters.
     ///
-    /// At most a third of its letters may differ, not counting the first `prefix` bytes. One difference is always
-    /// allowed.
+    /// At most a third of the candidate's letters may differ, not counting the first `prefix` bytes. One difference is
+    /// always allowed.
     mutating func consider(_ candidate: StaticString, prefix: Int = 0, comparesPrefix: Bool = true) {
         guard name.count <= Self.longest else { return }
         let all = candidate.lentBytes
@@ -56,7 +56,7 @@ extension HeaderName {
 }
 
 extension ParserScratch {
-    /// Returns `NAME (did you mean MEANT?)`, or the name alone without a suggestion.
+    /// Returns `NAME (did you mean MEANT?)`, or the name alone if there is no suggestion.
     mutating func suggestion(
         _ meant: StaticString?, of member: StaticString = "", for name: UnsafeRawBufferPointer
     ) -> UnsafeRawBufferPointer {

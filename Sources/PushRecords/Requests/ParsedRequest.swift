@@ -1,11 +1,11 @@
 /// A parsed record of a request or retry topic.
 ///
-/// It is plain data whose ranges are borrowed from the record or from the parser's scratch memory. They are valid until
-/// the record is released or the parser parses again. Except for the payload and the token list, every text is within
-/// its limit (`RecordLimits`), even in an invalid request.
+/// A parsed request is plain data whose ranges are borrowed from the record or from the parser's scratch memory. The
+/// ranges are valid until the record is released or the parser parses again. Except for the payload and the token list,
+/// every text is within its limit (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// No readable target: the record is a dead letter.
+        /// No readable target, which makes the record a dead letter.
         case none
         /// One device, in `token`.
         case device
@@ -21,17 +21,17 @@ package struct ParsedRequest {
 
     package var target = Target.none
     package var form = Form.payload
-    /// The reason of a dead letter. Set if and only if `target` is `.none`.
+    /// The reason why the record is a dead letter. Set if and only if `target` is `.none`.
     package var deadLetter: DeadLetterReason?
     /// Whether an error makes all notifications of the record `invalid`, with `failureReason` and `detail`.
     package var isInvalid = false
-    /// Apple's reason for the error, or `.none` if there is none.
+    /// Apple's reason for the error, or `.none` if Apple has no such reason.
     package var failureReason = ReasonCode.none
     /// The explanation of the dead letter or the error.
     package var detail = Detail.none
 
-    /// The token as the producer wrote it. `DeviceToken.normalize` validates it and converts it to lower case. A longer
-    /// text is truncated one byte beyond the limit of tokens, so that it remains invalid.
+    /// The device token as the producer wrote it. `DeviceToken.normalize` validates it and converts it to lower case.
+    /// The parser truncates a longer text one byte beyond the limit of tokens, so that it remains invalid.
     package var token: UnsafeRawBufferPointer = .nothing
     /// The JSON list of tokens including its brackets. Every element is a string. Read it with a `TokenCursor`.
     package var tokenList: UnsafeRawBufferPointer = .nothing
@@ -42,14 +42,14 @@ package struct ParsedRequest {
     /// The payload, which is sent to APNs unchanged.
     package var payload: UnsafeRawBufferPointer = .nothing
     package var headers = NotificationHeaders()
-    /// The earliest time to send it, in seconds since the epoch. 0 or a past time means now.
+    /// The earliest time to send the notification, in seconds since the epoch. 0 or a past time means now.
     package var notBefore: UInt32 = 0
     /// The name of the app, or empty if the request names none.
     package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
-    /// The record's key for `request.key` of results, truncated at `RecordLimits.key` bytes. It has no base address if
-    /// there is no key or the key is the token. A fan-out's key is stored, and the writer compares it with each token.
-    /// For a retry record, it is the key of the original request.
+    /// The record's key for `request.key` of results, truncated at `RecordLimits.key` bytes. The buffer has no base
+    /// address if there is no key or the key is the token. A fan-out's key is stored, and the writer compares it with
+    /// each token. For a retry record, it is the key of the original request.
     package var key: UnsafeRawBufferPointer = .nothing
     /// The headers to copy to results: `traceparent`, `tracestate` and the configured ones. Headers beyond
     /// `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
@@ -111,7 +111,7 @@ extension ParsedRequest {
         }
     }
 
-    /// Stores the key unless it is the target. Truncates the key and the token.
+    /// Stores the record's key unless the key is the target. Truncates the key and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         let isTarget =
             switch target {
@@ -123,7 +123,7 @@ extension ParsedRequest {
         cutToken()
     }
 
-    /// Truncates the token one byte beyond the limit, so that a longer text does not become a valid token.
+    /// Truncates the token one byte beyond the limit, so that a text that is too long does not become a valid token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 

@@ -16,8 +16,8 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // The check is here rather than with the app's topics, so that it also applies to producers who use
-                // this library.
+                // The parser makes this check, rather than the code for an app's topics, so that it also applies to
+                // producers that use this library.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
             }
@@ -73,7 +73,7 @@ extension RequestParser {
             }
         }
         if let value = fields[.app] {
-            // One byte more than the limit, so that a longer name cannot match another app.
+            // Store one byte more than the limit, so that a name that is too long cannot match another app.
             request.app = value.cut(RecordLimits.app + 1)
             if value.count == 0 { request.fail(.none, "the app's name is empty") }
             if value.count > RecordLimits.app || ForeignForm.isQuoted(value) {
@@ -89,7 +89,7 @@ extension RequestParser {
         }
     }
 
-    /// Reads the time at which to send the request. It must be before the expiration.
+    /// Reads the earliest time at which to send the notification. This time must be before the expiration.
     private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
         let isEnvelope = request.form == .envelope
         guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {

@@ -1,16 +1,16 @@
 import JSON
 
-/// Parses records of request and retry topics in one validating pass over borrowed bytes. Copies only escaped strings
-/// of envelopes and allocates no memory for a valid record.
+/// A parser for records of request and retry topics, which validates borrowed bytes in one pass. It copies only escaped
+/// strings of envelopes and allocates no memory for a valid record.
 ///
-/// Not thread-safe. It does not throw: an unreadable record becomes a dead letter, an incorrect one is `isInvalid`. The
-/// caller checks what depends on the configuration: the default topic, whether the app has the topic and the push type,
-/// and whether the expiration has passed.
+/// Not thread-safe. The parser does not throw: an unreadable record becomes a dead letter, an incorrect one is
+/// `isInvalid`. The caller checks what depends on the configuration: the default topic, whether the app has the topic
+/// and the push type, and whether the expiration has passed.
 package struct RequestParser: ~Copyable {
     /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
     package static let payloadLimit = 4_096
-    /// The limit for `voip` and broadcasts.
+    /// The maximum payload of `voip` notifications and broadcasts, in bytes.
     package static let largePayloadLimit = 5_120
 
     var fields = ValueTable<HeaderName>()
@@ -60,12 +60,12 @@ package struct RequestParser: ~Copyable {
 
     /// The names of headers that later checks need.
     struct NotableNames {
-        /// The first name that occurs twice.
+        /// The first header name that occurs twice in the record.
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first `apns-` or `push-` header that is not allowed in a request: misspelled, reserved for the worker,
-        /// or newer.
+        /// The first `apns-` or `push-` header that is not allowed in a request: its name is misspelled, reserved for
+        /// the worker, or of a newer version.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
@@ -74,7 +74,7 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// Adds the headers to the field table.
+    /// Adds the record's headers to the field table.
     private mutating func read(_ headers: UnsafeBufferPointer<RecordHeader>, _ role: RecordRole) -> NotableNames {
         fields.removeAll()
         copied.removeAll()
@@ -135,7 +135,8 @@ package struct RequestParser: ~Copyable {
             request.cutToken()
         } else {
             request.keepKey(key)
-            // Only requests are checked: a retry record of a newer worker may have headers that this one does not know.
+            // Reject unknown headers of requests only: a newer worker's retry record may have headers that this worker
+            // does not know.
             if names.unknown.begins("push-retry-") {
                 request.fail(.none, "only the worker writes push-retry headers", names.unknown)
             } else if names.unknown.baseAddress != nil {
@@ -160,7 +161,8 @@ package struct RequestParser: ~Copyable {
         return Detail("no push-device-token, and the key is not a device token of 64 or more hex digits")
     }
 
-    /// Returns whether a key can be a device token without a header: an even number of hex digits, 64 or more.
+    /// Returns whether a record's key counts as the device token: it does with an even number of hex digits, 64 or
+    /// more.
     static func isTokenKey(_ key: UnsafeRawBufferPointer) -> Bool {
         key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key)
     }

@@ -1,9 +1,9 @@
 /// The values of one record by name. Reused for each record. The values are borrowed.
 struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.RawValue == UInt8 {
     private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
-    /// One bit for each name that has a value.
+    /// A bit set with one bit for each name that has a value.
     private var present: UInt32 = 0
-    /// One bit for each name that occurred.
+    /// A bit set with one bit for each name that occurred, with or without a value.
     private var seen: UInt32 = 0
 
     init() {
@@ -20,7 +20,7 @@ struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.R
         seen = 0
     }
 
-    /// Adds a value unless the name has occurred. Returns `false` if it has.
+    /// Adds a value unless the name has occurred before. Returns `false` if the name has occurred.
     @inline(__always)
     mutating func add(_ name: Name, _ value: UnsafeRawBufferPointer) -> Bool {
         let bit: UInt32 = 1 &<< UInt32(name.rawValue)
@@ -32,7 +32,7 @@ struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.R
         return true
     }
 
-    /// Returns whether the name occurred, with or without a value.
+    /// Returns whether the name occurred in the record, with or without a value.
     @inline(__always)
     func contains(_ name: Name) -> Bool { seen & (1 &<< UInt32(name.rawValue)) != 0 }
 

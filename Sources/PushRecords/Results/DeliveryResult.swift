@@ -11,7 +11,7 @@
 ///
 /// After a crash the same result may be published more than once. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
-    /// The identity of a notification: its request record, and its position in it.
+    /// The identity of a notification: its request record, and its position in the record's list of tokens.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
         public var topic: String
         public var partition: Int32
@@ -33,7 +33,7 @@ public struct DeliveryResult: Hashable, Sendable {
         public var description: String { "\(topic)/\(partition)/\(offset)/\(index)" }
     }
 
-    /// The `apns-id`, if the notification has one.
+    /// The notification's `apns-id`, or `nil` if it has none.
     public var apnsID: NotificationUUID?
     /// Apple's id for its Delivery Log, in the development environment only.
     public var apnsUniqueID: String?
@@ -45,25 +45,26 @@ public struct DeliveryResult: Hashable, Sendable {
     public var apnsTopic: String?
     /// The name of the app in the worker's configuration, or `nil` if it is unknown.
     public var app: String?
-    /// The app's environment, or `nil` if the app is unknown.
+    /// The environment of the app, or `nil` if the app is unknown.
     public var environment: PushEnvironment?
     /// The final outcome.
     public var outcome: Outcome
     /// The HTTP status of the response, or `nil` if APNs did not respond.
     public var status: Int?
-    /// The reason, in Apple's spelling if Apple has one. Unknown reasons are passed on as received.
+    /// The reason, in Apple's spelling if Apple has such a reason. The worker passes on unknown reasons as received.
     public var reason: Reason?
     /// A human-readable explanation.
     public var detail: String?
-    /// The time at which the token became invalid (ms since 1970, UTC). Delete it only if it was registered before.
+    /// The time at which the token became invalid (ms since 1970, UTC). Delete the token only if it was registered
+    /// before.
     public var unregisteredAtMs: Int64?
-    /// The number of sends, including those in doubt.
+    /// The number of times that the worker sent the notification, including sends in doubt.
     public var attempts: Int
     /// The number of sends whose outcome is unknown. Above 0, the device may have shown the notification repeatedly.
     public var inDoubt: Int
-    /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if it has no valid one.
+    /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if the record has no valid timestamp.
     public var requestedAtMs: Int64
-    /// The time of the last send, in milliseconds since 1970 (UTC). `nil` if it was never sent.
+    /// The time of the last send, in milliseconds since 1970 (UTC). `nil` if the notification was never sent.
     public var sentAtMs: Int64?
     /// The time at which the outcome was known, in milliseconds since 1970 (UTC).
     public var settledAtMs: Int64
@@ -85,8 +86,8 @@ extension DeliveryResult {
     /// The device token, or `nil` if it is invalid or the notification is a broadcast.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// Whether the outcome of a send is unknown. The device may have shown the notification more than once, or despite
-    /// the outcome.
+    /// Whether the outcome of a send is unknown. The device may have shown the notification more than once, or at all
+    /// although the outcome is not `accepted`.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 
@@ -182,17 +183,17 @@ extension PushEnvironment {
 
 /// The outcome of a notification. Each notification has exactly one.
 public enum Outcome: String, CaseIterable, Sendable {
-    /// APNs accepted it (status 200).
+    /// APNs accepted the notification (status 200).
     case accepted
-    /// The device token is no longer valid (status 410). A record is also written to `apns.unregistered`.
+    /// The device token is no longer valid (status 410). The worker also writes a record to `apns.unregistered`.
     case unregistered
-    /// APNs rejected it. It must not be sent again unchanged.
+    /// APNs rejected the notification. Do not send it again unchanged.
     case rejected
-    /// The worker rejected it and did not send it.
+    /// The worker rejected the request and did not send the notification.
     case invalid
-    /// Its `apns-expiration` or the worker's `delivery.max_age` passed before it could be sent.
+    /// The `apns-expiration` or the worker's `delivery.max_age` passed before the worker could send the notification.
     case expired
-    /// The worker gave up: all retries failed, or the configuration says so.
+    /// The worker gave up the notification: all retries failed, or the configuration says so.
     case abandoned
 }
 

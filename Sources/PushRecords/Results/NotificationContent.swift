@@ -1,4 +1,4 @@
-/// An app's members in records. `NotificationContent` refers to it by its index in the writers' list.
+/// An app's name and environment in records. `NotificationContent.app` is the app's index in the writers' list.
 package struct RecordApp: Sendable {
     package var name: String
     package var environment: PushEnvironment
@@ -9,13 +9,14 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// A notification as the writers of results, unregistered tokens and retry records need it. Its ranges are borrowed.
+/// The input of the writers of results, unregistered tokens and retry records: one notification, whose ranges are
+/// borrowed.
 package struct NotificationContent {
-    /// The key of the records: the token in lower-case hex, or the channel id of a broadcast. An invalid token is as
-    /// the producer wrote it, truncated at `DeviceToken.textLimit` bytes.
+    /// The key of the written records: the token in lower-case hex, or the channel id of a broadcast. An invalid token
+    /// is as the producer wrote it, truncated at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
-    /// The headers. The topic is empty if it is unknown.
+    /// The APNs headers of the notification. Their topic is empty if it is unknown.
     package var headers: NotificationHeaders
     /// The index in the writers' list of apps, or -1 if the app is unknown.
     package var app: Int
@@ -23,7 +24,7 @@ package struct NotificationContent {
     package var payload: UnsafeRawBufferPointer
     /// The original request, even if the notification was read from a retry topic.
     package var request: RequestPlace
-    /// The key as in `ParsedRequest.key`. Results omit it if it equals the token, ignoring case.
+    /// The request's key (`ParsedRequest.key`). Results omit the key if it equals the token, ignoring case.
     package var requestKey: UnsafeRawBufferPointer
     /// The original request record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
@@ -51,18 +52,18 @@ package struct Ending {
     package var outcome: Outcome
     /// The HTTP status, or 0 if APNs did not respond.
     package var status: UInt16
-    /// The reason. The text of `.other` is in `reasonText`.
+    /// The reason of the outcome. For `.other`, the text is in `reasonText`.
     package var reason: ReasonCode
     /// An unknown reason as APNs wrote it. Borrowed.
     package var reasonText: UnsafeRawBufferPointer
     package var detail: Detail
-    /// The response's `apns-unique-id`, or empty.
+    /// The response's `apns-unique-id`, or empty if the response has none.
     package var uniqueID: UnsafeRawBufferPointer
-    /// The time at which the token became invalid, or 0 for none.
+    /// The time at which the token became invalid, in milliseconds since the epoch, or 0 if unknown.
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// When it was last passed to a connection, or 0 if it never was.
+    /// The time at which the notification was last passed to a connection, or 0 if it never was.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 
@@ -88,7 +89,7 @@ package struct Ending {
 
 /// The APNs headers of a notification, from the parser to the connection and the retry record.
 ///
-/// It is plain data whose texts are borrowed: from the request record, or after `copied` from the record's block.
+/// The texts are borrowed: from the request record, or after `copied` from the memory block of the stored record.
 package struct NotificationHeaders {
     /// The `apns-topic`, or empty for the app's default. For a broadcast it is the bundle id of the path.
     package var topic: UnsafeRawBufferPointer
@@ -101,7 +102,7 @@ package struct NotificationHeaders {
     /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
     package var priority: UInt8
     /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
-    /// notification was rejected before it had one, or that APNs did not respond.
+    /// notification was rejected before it had an id, or that APNs did not respond.
     package var apnsID: NotificationUUID
 
     @inlinable package init(

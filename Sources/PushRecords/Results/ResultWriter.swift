@@ -1,7 +1,7 @@
 import JSON
 
-/// Writes results (`apns.results`) of at most `RecordLimits.result` bytes, including key and headers. Reuses its
-/// buffers, so that a result needs no allocation.
+/// A writer of results (`apns.results`) of at most `RecordLimits.result` bytes, including key and headers. It reuses
+/// its buffers, so that a result needs no allocation.
 ///
 /// Not thread-safe.
 package struct ResultWriter: ~Copyable {
@@ -15,7 +15,7 @@ package struct ResultWriter: ~Copyable {
 
     /// Writes the result of one notification, valid until the next `write`. Absent values are omitted.
     ///
-    /// The headers are `outcome`, `reason` if there is one, then the copied ones.
+    /// The record's headers are `outcome`, `reason` if there is one, then the headers copied from the request.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         let key: UnsafeRawBufferPointer =
             content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey
@@ -23,7 +23,7 @@ package struct ResultWriter: ~Copyable {
         json.removeAll()
         headers.removeAll()
 
-        // Every result has an outcome, so each other member can begin with a comma.
+        // Write `outcome` first: every result has it, so each other member can begin with a comma.
         json.out.append("{\"outcome\":\"")
         json.out.append(ending.outcome.text)
         json.out.append("\"")

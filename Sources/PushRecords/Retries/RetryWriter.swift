@@ -2,20 +2,21 @@ import JSON
 
 /// The members of a retry record besides its notification.
 package struct RetryOrder {
-    /// The number of attempts, including the one that causes this retry.
+    /// The number of attempts, including the attempt that causes this retry.
     package var attempt: Int32
     package var dueMs: Int64
     /// The time of a scheduled notification in seconds since the epoch, or 0 for none.
     package var notBefore: UInt32
-    /// The reason of the last rejection, `held`, `scheduled` or empty. Borrowed.
+    /// The reason of the retry: that of the last rejection, `held`, `scheduled` or empty. Borrowed.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
     /// The app whose environment rejected the token before, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// The reasons of notifications that were not sent: the app cannot send now, or the time has not come.
+    /// The reason of a notification that was not sent because its app cannot send now.
     package static let held: StaticString = "held"
+    /// The reason of a notification whose time to send has not come yet.
     package static let scheduled: StaticString = "scheduled"
 
     package init(
@@ -32,12 +33,12 @@ package struct RetryOrder {
     }
 }
 
-/// Writes retry records (`apns.retry.<delay>`) in payload form, with all headers of the notification and
-/// `push-retry-*`. They are at most `RecordLimits.retryGrowth` bytes larger than the request record. Reuses its buffers
-/// and is not thread-safe.
+/// A writer of retry records (`apns.retry.<delay>`) in payload form, with all headers of the notification and
+/// `push-retry-*`. A retry record is at most `RecordLimits.retryGrowth` bytes larger than the request record. The
+/// writer reuses its buffers and is not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
-    /// The id of the consumer group whose workers read the record.
+    /// The id of the consumer group whose workers read the retry records.
     private var group = ByteWriter(capacity: RecordLimits.kafkaTopic)
     private var text = HeaderText()
     private var headers = RecordHeaderList()
@@ -56,7 +57,7 @@ package struct RetryWriter: ~Copyable {
         id.withUTF8 { group.append(bytes: UnsafeRawBufferPointer($0).cut(RecordLimits.kafkaTopic)) }
     }
 
-    /// Writes the retry record of a notification, valid until the next `write`. Its value is the payload.
+    /// Writes the retry record of a notification, valid until the next `write`. The record's value is the payload.
     package mutating func write(_ content: borrowing NotificationContent, _ order: borrowing RetryOrder)
         -> EncodedRecord
     {
@@ -98,15 +99,15 @@ package struct RetryWriter: ~Copyable {
 /// `RecordTime`, and the index is within the limit of tokens. Its ranges are borrowed.
 package struct RetryFields {
     package var request: RequestPlace
-    /// The number of attempts, including the one that caused this retry.
+    /// The number of attempts, including the attempt that caused this retry.
     package var attempt: Int32
     /// The time at which the retry is due. `RecordTime.unknown` means now.
     package var dueMs: Int64
     /// The original record's timestamp, which may be `RecordTime.unknown`.
     package var firstMs: Int64
-    /// The reason's text, or empty. Borrowed.
+    /// The text of the retry's reason, or empty if the header is missing. Borrowed.
     package var reason: UnsafeRawBufferPointer
-    /// The number of sends by all workers, and how many of them are in doubt.
+    /// The number of sends by all workers so far, of which `inDoubt` are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
     /// The app whose environment rejected the token before, or empty. Borrowed.
@@ -124,7 +125,7 @@ extension RetryFields {
         }
         func time(_ name: HeaderName) -> Int64? {
             guard let value = fields[name] else { return nil }
-            // A request without a timestamp has -1.
+            // The timestamp of a request without one is -1, so allow a sign.
             let isNegative = value.first == UInt8(ascii: "-")
             let digits = isNegative ? value.part(1, value.count) : value
             guard let number = HeaderCheck.unsigned(digits) else { return nil }

@@ -1,7 +1,7 @@
 import JSON
 
-/// Writes records of unregistered tokens (`apns.unregistered`) of at most `RecordLimits.unregistered` bytes. Reuses its
-/// buffers and is not thread-safe.
+/// A writer of records of unregistered tokens (`apns.unregistered`) of at most `RecordLimits.unregistered` bytes. It
+/// reuses its buffers and is not thread-safe.
 package struct UnregisteredWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: 1_024)
@@ -10,8 +10,8 @@ package struct UnregisteredWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the record of a notification's token, without headers. Valid until the next `write`. The ending's
-    /// `settledAtMs` is the time of observation.
+    /// Writes the record of a notification's token, without headers. The record is valid until the next `write`. Its
+    /// `observed_at_ms` is the ending's `settledAtMs`.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":\"")
@@ -29,7 +29,7 @@ package struct UnregisteredWriter: ~Copyable {
     ///
     /// - Parameters:
     ///   - token: The token's bytes, of which the first 100 are written.
-    ///   - app: The index in the list of apps.
+    ///   - app: The app's index in the writer's list of apps.
     package mutating func write(
         feedback token: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer, app: Int, unregisteredAtMs: Int64,
         observedAtMs: Int64
@@ -63,7 +63,7 @@ package struct UnregisteredWriter: ~Copyable {
 }
 
 extension ByteWriter {
-    /// Appends two lower-case digits.
+    /// Appends a byte as two lower-case hex digits.
     fileprivate mutating func append(hex byte: UInt8) {
         append(byte: Self.digit(byte >> 4))
         append(byte: Self.digit(byte & 0xF))

@@ -5,14 +5,15 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // from `didRegisterForRemoteNotifications`
 /// ```
 ///
-/// The description is truncated, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
+/// `description` is truncated, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
 /// "Don't make assumptions about device token size." Sources: "Registering your app with APNs", "Sending notification
 /// requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     /// The token as 2 to 200 lower-case hex digits.
     public let hex: String
 
-    /// Creates a token from hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if empty.
+    /// Creates a token from hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if `hex` is
+    /// empty.
     public init(hex: some StringProtocol) throws(RequestError) {
         var text = String(hex)
         let read = withUnsafeTemporaryAllocation(byteCount: Self.textLimit, alignment: 1) { room in
@@ -29,7 +30,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Creates a token from 1 to 100 bytes. Throws `BadDeviceToken`, or `MissingDeviceToken` if there are none.
+    /// Creates a token from 1 to 100 bytes. Throws `BadDeviceToken`, or `MissingDeviceToken` if there are no bytes.
     public init(bytes: some Collection<UInt8>) throws(RequestError) {
         let digits = bytes.flatMap { byte -> [UInt8] in
             let pair = Hex.digits(UInt32(byte))
@@ -50,7 +51,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 
-    /// The first eight digits and an ellipsis.
+    /// The token's first eight digits and an ellipsis.
     public var description: String { hex.utf8.count > 8 ? "\(hex.prefix(8))…" : hex }
 }
 
@@ -58,12 +59,12 @@ extension DeviceToken {
     /// The largest number of digits in a token, and of bytes in a result's key for an invalid token.
     package static let textLimit = RecordLimits.deviceToken
 
-    /// A normalized token in a buffer.
+    /// The result of normalizing a token into a buffer.
     package struct Normalized {
-        /// The number of bytes written to the buffer.
+        /// The number of bytes that `normalize` wrote to the buffer.
         package var count: Int
-        /// `.none` for a valid token in lower case, or `.missingDeviceToken` for an empty text. If it is
-        /// `.badDeviceToken`, the buffer contains the original text, truncated at `textLimit` bytes.
+        /// The error: `.none` for a valid token, or `.missingDeviceToken` for an empty text. With `.badDeviceToken`,
+        /// the buffer contains the original text, truncated at `textLimit` bytes.
         package var failure: ReasonCode
 
         @inlinable package init(count: Int, failure: ReasonCode) {
@@ -72,7 +73,7 @@ extension DeviceToken {
         }
     }
 
-    /// Validates `text` and writes it in lower case to `buffer`, which must have at least `textLimit` bytes.
+    /// Validates the token `text` and writes it in lower case to `buffer`, which must have at least `textLimit` bytes.
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {

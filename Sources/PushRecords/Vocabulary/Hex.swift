@@ -1,6 +1,6 @@
-/// Hex digits, sixteen at a time in two words. SIMD comparisons are not used because they compile to a loop over lanes.
+/// Functions for hex digits, which process sixteen at a time in two words. SIMD comparisons would compile to a loop.
 enum Hex {
-    /// Writes `count` hex digits in lower case to `target`. Returns false if a byte is not a hex digit.
+    /// Writes `count` hex digits of `source` in lower case to `target`. Returns `false` if a byte is not a hex digit.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
         var index = 0
         while count &- index >= 16 {
@@ -33,8 +33,8 @@ enum Hex {
         return true
     }
 
-    /// Returns whether all sixteen bytes are hex digits. Each sum sets the high bit of bytes at or above a bound. A
-    /// byte above 127 may carry into its neighbor, but fails the test itself.
+    /// Returns whether all sixteen bytes are hex digits. Each addition sets the high bit of bytes at or above a bound.
+    /// A byte above 127 may carry into the next byte, but already makes the result `false`.
     @inline(__always)
     private static func areHex(_ words: SIMD2<UInt64>) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080
@@ -47,7 +47,7 @@ enum Hex {
         return marked[0] & marked[1] & high == high
     }
 
-    /// Returns the value of a digit, or `nil` for another byte.
+    /// Returns the value of a hex digit, or `nil` for another byte.
     @inline(__always)
     static func value(_ digit: UInt8) -> UInt8? {
         if digit &- 0x30 < 10 { return digit &- 0x30 }

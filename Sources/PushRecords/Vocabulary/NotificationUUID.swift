@@ -2,9 +2,9 @@ internal import Bytes
 
 /// An `apns-id`, which is a UUID (RFC 9562), as two big-endian words.
 public struct NotificationUUID: Hashable, Sendable {
-    /// The first eight bytes.
+    /// The first eight bytes of the id as a number.
     public var high: UInt64
-    /// The last eight bytes.
+    /// The last eight bytes of the id as a number.
     public var low: UInt64
 
     /// Creates an id from its two words.
@@ -18,7 +18,7 @@ public struct NotificationUUID: Hashable, Sendable {
 }
 
 extension NotificationUUID: CustomStringConvertible {
-    /// The length of the text in bytes.
+    /// The length of an id's text in bytes.
     package static let textCount = 36
 
     /// Creates an id from `8-4-4-4-12` hex digits in either case.
@@ -49,7 +49,7 @@ extension NotificationUUID: CustomStringConvertible {
         self.init(high: words.high, low: words.low)
     }
 
-    /// The text in lower case (RFC 9562).
+    /// The id as `8-4-4-4-12` hex digits in lower case (RFC 9562).
     public var description: String {
         withUnsafeTemporaryAllocation(byteCount: Self.textCount, alignment: 1) { buffer in
             writeText(to: buffer.baseAddress!)
@@ -57,7 +57,7 @@ extension NotificationUUID: CustomStringConvertible {
         }
     }
 
-    /// Writes the lower-case text of `textCount` bytes to `target`.
+    /// Writes the id's lower-case text of `textCount` bytes to `target`.
     package func writeText(to target: UnsafeMutableRawPointer) {
         let first = Hex.digits(UInt32(truncatingIfNeeded: high >> 32)).littleEndian
         let second = Hex.digits(UInt32(truncatingIfNeeded: high)).littleEndian
@@ -78,9 +78,9 @@ extension NotificationUUID: CustomStringConvertible {
 
 /// The `apns-id` derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
-/// It is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a hash of the
-/// topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may collide. Only
-/// `request` in results identifies a notification.
+/// A derived id is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a
+/// hash of the topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may
+/// collide. Only `request` in results identifies a notification.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64
@@ -96,14 +96,14 @@ package enum DerivedID {
         }
     }
 
-    /// Returns the 64-bit FNV-1a hash of the name, its upper 24 bits folded onto the lower 40.
+    /// Returns the 64-bit FNV-1a hash of a topic's name, its upper 24 bits folded onto the lower 40.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
         var hash = FNV1a()
         hash.add(topic)
         return (hash.value >> 40 ^ hash.value) & 0xFF_FFFF_FFFF
     }
 
-    /// Returns the id of a notification.
+    /// Returns the id derived from a notification's topic hash, partition, offset and index.
     @inlinable package static func make(topicHash: UInt64, partition: Int32, offset: Int64, index: Int32)
         -> NotificationUUID
     {
@@ -115,7 +115,7 @@ package enum DerivedID {
             low: 0x8000_0000_0000_0000 | (index & 3) << 60 | partition << 40 | topicHash & 0xFF_FFFF_FFFF)
     }
 
-    /// Returns the position from which an id was derived, or `nil` if it is not a UUIDv8.
+    /// Returns the request's position from which an id was derived, or `nil` if the id is not a UUIDv8.
     package static func decode(_ id: NotificationUUID) -> Place? {
         guard id.high >> 12 & 0xF == 8, id.low >> 62 == 0b10 else { return nil }
         return Place(

@@ -2,7 +2,7 @@
 public enum PushType: UInt8, CaseIterable, Sendable {
     /// Shows an alert, plays a sound or sets a badge.
     case alert
-    /// Wakes the app without showing anything. Its priority must be 5.
+    /// Wakes the app without showing anything. The priority must be 5.
     case background
     /// Updates a complication of a watch face.
     case complication
@@ -12,7 +12,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
     case fileprovider
     /// Starts, updates or ends a Live Activity. Broadcasts allow no other push type.
     case liveactivity
-    /// Asks for the device's location.
+    /// Requests the device's location from the app's extension.
     case location
     /// Tells a managed device to contact its MDM server.
     case mdm
@@ -40,7 +40,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// The topic suffix of the push type, or `nil` if it has none.
+    /// The topic suffix of the push type, or `nil` if the push type has no suffix.
     package var suffix: StaticString? {
         switch self {
         case .alert, .background, .mdm: nil

@@ -1,16 +1,16 @@
 /// The reason why a notification was rejected, by APNs or by the worker in Apple's vocabulary.
 ///
-/// It can have any value, since Apple may add reasons. Source: "Handling notification responses from APNs".
+/// A reason can have any value, since Apple may add reasons. Source: "Handling notification responses from APNs".
 public struct Reason: RawRepresentable, Hashable, Sendable {
     public let rawValue: String
     public init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The known reasons as one byte, so that a completion needs no string. `none` and `other` are not reasons.
+/// The known reasons as one byte each, so that an APNs response needs no string. `none` and `other` are not reasons.
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
     /// No reason: the status was 200, or the response's body could not be read.
     case none = 0
-    // "Handling notification responses from APNs", in the order of its table.
+    // Reasons of Apple's page "Handling notification responses from APNs", in the order of its table.
     case badCollapseId, badDeviceToken, badExpirationDate, badMessageId, badPriority, badTopic
     case deviceTokenNotForTopic, duplicateHeaders, idleTimeout, invalidPushType, missingDeviceToken, missingTopic
     case payloadEmpty, topicDisallowed, badCertificate, badCertificateEnvironment, expiredProviderToken, forbidden
@@ -19,14 +19,14 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case internalServerError, serviceUnavailable, shutdown
     /// A variant of `badEnvironmentKeyIdInToken` observed from APNs.
     case badEnvironmentKeyInToken
-    // Broadcasts: "Handling error responses from Apple Push Notification service".
+    // Reasons for broadcasts, from "Handling error responses from Apple Push Notification service".
     case featureNotEnabled, missingChannelId, badChannelId, channelNotRegistered, badRequestParams, badRequestPayload
     case missingPushType, cannotCreateChannelConfig
-    /// The signing key is not for this topic. It opens the topic's circuit breaker.
+    /// The signing key is not for this topic. The worker opens the topic's circuit breaker.
     case topicMismatch
     /// The spelling of `serviceUnavailable` in responses to broadcasts.
     case serviceUnavailableSpaced
-    /// An unknown reason. Its text accompanies the completion.
+    /// An unknown reason. The transport's `Completion` contains its text.
     case other = 255
 
     /// Apple's spellings, indexed by raw value.

@@ -1,5 +1,5 @@
 // The minimum that a program needs with librdkafka to do the worker's Kafka work: read each record with its headers,
-// format its result, produce it, wait for the acknowledgement. No ledger, no commits, no sends.
+// format and produce its result, wait for the acknowledgement. It has no ledger, commits no offsets and sends nothing.
 #include "floors.h"
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>

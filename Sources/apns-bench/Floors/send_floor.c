@@ -1,5 +1,5 @@
 // The minimum that a program needs with nghttp2 and OpenSSL to do the worker's APNs work: post each request, read each
-// answer. No queue, no window, no state per request. One thread polls all connections with poll(2).
+// answer. It has no queue, no window and no state per request. One thread polls all connections with poll(2).
 #include "floors.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define PREFIX "/3/device/"
 #define PATH (sizeof(PREFIX) - 1 + 64)
 
-// The worker's header fields, with a different apns-id in each request.
+// The header fields that the worker sends, with a different apns-id in each request.
 static int64_t count, submitted, answered, refused;
 static int devices;
 static char *paths, *payload, id[] = "00000000-0000-8000-8000-000000000000";
@@ -28,7 +28,7 @@ typedef struct {
     int socket, is_blocked, open, streams; // no request before the server has said how many streams
     SSL *ssl;
     nghttp2_session *session;
-    uint8_t output[3 * RECORD]; // a record, and room for the frame that fills it
+    uint8_t output[3 * RECORD]; // a TLS record, and room for the frame that fills it
     size_t size;
 } connection;
 
@@ -104,7 +104,7 @@ static void start(connection *it, SSL_CTX *context, int port) {
     nghttp2_submit_settings(it->session, 0, &no_push, 1);
 }
 
-/// Writes full TLS records, or everything.
+/// Writes full TLS records of the output, or all of it if `all` is set.
 static void flush(connection *it, int all) {
     size_t start = 0;
     while (it->size - start >= RECORD || (all && it->size > start)) {
@@ -132,7 +132,7 @@ static void gather(connection *it) {
     flush(it, 0);
 }
 
-/// Reads available bytes, and sends as many requests as streams allow.
+/// Reads the connection's available bytes, and sends as many requests as its stream limit allows.
 static void turn(connection *it) {
     static uint8_t input[RECORD];
     int size;

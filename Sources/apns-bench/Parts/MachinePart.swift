@@ -4,14 +4,14 @@ import PushRecords
 /// The benchmarks `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`). The fake
 /// transport accepts everything and the fake Kafka acknowledges everything by the next turn.
 ///
-/// Each of 8 partitions provides a batch per turn of 10 ms: about 100,000 notifications a second.
+/// Each of 8 partitions provides a batch of records per turn of 10 ms, about 100,000 notifications a second in total.
 final class MachinePart: PartRun {
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
-    /// The records of each turn.
+    /// The records that the machine receives in each turn.
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
@@ -19,7 +19,7 @@ final class MachinePart: PartRun {
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// A sum over the results, so that the compiler cannot remove the reads.
+    /// The total size of the results, computed so that the compiler cannot remove the reads.
     private var resultBytes = 0
 
     private static let partitionCount = 8

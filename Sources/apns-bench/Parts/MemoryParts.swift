@@ -1,7 +1,7 @@
 import Delivery
 import PushRecords
 
-/// The benchmarks `parse` and `envelope`: parse and validate a record and normalize its token, as the machine does.
+/// The benchmarks `parse` and `envelope`, which parse and validate a record and normalize its token as the worker does.
 final class ParsePart: PartRun {
     private(set) var count = 0
     private var parser = RequestParser()
@@ -31,7 +31,7 @@ final class ParsePart: PartRun {
     }
 }
 
-/// The benchmark `results`: writes key, value and headers of an accepted notification's result.
+/// The benchmark `results`, which writes key, value and headers of an accepted notification's result.
 final class ResultsPart: PartRun {
     private(set) var count = 0
     private var writer = ResultWriter(apps: [RecordApp(name: "bench", environment: .production)])
@@ -65,17 +65,17 @@ final class ResultsPart: PartRun {
     }
 }
 
-/// The benchmark `ledger`: the ledger of one partition between two commits at full load. Records settle in the turn
-/// that receives them, except for one in eight, which settles first in the next turn.
+/// The benchmark `ledger`: the ledger of one partition between two commits at full load. Seven of eight records settle
+/// in the turn that receives them. The eighth settles at the beginning of the next turn.
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = PartitionLedger(committed: 0, map: CommitMap())
     private var horizon = SendHorizon(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
-    /// Records still open from the previous turn.
+    /// The records of the previous turn that have not settled yet.
     private var late: [Int] = []
-    /// Ledger positions by record, as in the machine's records.
+    /// The ledger position of each record. The machine stores it in its own records.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
@@ -98,7 +98,7 @@ final class LedgerPart: PartRun {
         for record in late { settle(record) }
         count += late.count
         late.removeAll(keepingCapacity: true)
-        // Settle out of order, as answers arrive over several connections. 93 is odd, so each place occurs once.
+        // Settle out of order, as answers arrive over several connections. 93 is odd, so each record occurs once.
         for step in 0..<Self.batch {
             let place = step &* 93 & (Self.batch - 1)
             let record = (first + place) & (Self.names - 1)

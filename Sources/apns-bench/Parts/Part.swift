@@ -23,13 +23,13 @@ enum Part: String, CaseIterable {
 
 /// A running part, which processes one batch of the worker's size per turn. Not thread-safe.
 protocol PartRun: AnyObject {
-    /// The number of notifications that completed the part.
+    /// The number of notifications that the part has processed completely.
     var count: Int { get }
     /// The number of bytes sent, if the part sends any.
     var sentBytes: Int64 { get }
-    /// Simulates the peer and prepares the next turn. Not measured.
+    /// Simulates the peer and prepares the next turn. The bench does not measure this method.
     func prepare() throws
-    /// Runs the worker's code. Measured.
+    /// Runs the worker's code. The bench measures this method.
     func turn() throws
 }
 
@@ -41,7 +41,7 @@ extension PartRun {
 /// The command `apns-bench part NAME -n N`, which runs one part in this process and prints its cost. The guard runs it
 /// under callgrind.
 enum PartCommand {
-    /// Unmeasured turns at the start, in which buffers grow and the first commits are acknowledged.
+    /// The number of unmeasured turns at the start, in which buffers grow and the first commits are acknowledged.
     private static let warmUpTurns = 24
 
     static func run(_ words: [String]) throws {
@@ -71,7 +71,7 @@ enum PartCommand {
                 + "\"sent_bytes\":\(run.sentBytes - sentBefore)}\n")
     }
 
-    /// The CPU time of this thread.
+    /// The CPU time of the calling thread.
     private static var threadNs: Int64 {
         var time = timespec()
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
@@ -89,7 +89,7 @@ nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error
     do { try counted.run?.turn() } catch { counted.error = error }
 }
 
-/// A record as borrowed from a Kafka message. Its bytes are never freed.
+/// A record as the worker borrows it from a Kafka message. The record's bytes are never freed.
 struct LentRecord {
     var key: UnsafeRawBufferPointer
     var value: UnsafeRawBufferPointer
@@ -118,7 +118,7 @@ enum PartInputs {
         return UnsafeBufferPointer(headers)
     }
 
-    /// Returns an envelope for these devices.
+    /// Returns the value of an envelope record for the given device tokens.
     static func envelope(_ tokens: [UnsafeRawBufferPointer]) -> UnsafeRawBufferPointer {
         let list = tokens.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }.joined(separator: ",")
         let name = tokens.count == 1 ? "\"device_token\":\(list)" : "\"device_tokens\":[\(list)]"

@@ -6,18 +6,18 @@ import Network
 import PushRecords
 import TLS
 
-/// The base of both transports' parts: a loop with a clock that the part advances, a channel in memory, and a batch of
-/// requests that is sent repeatedly.
+/// The base class of the parts that measure a transport. It provides a loop with a clock that the part advances, a
+/// channel in memory, and a batch of requests that the part sends repeatedly.
 class TransportPart {
-    /// The number of notifications that were accepted.
+    /// The number of notifications that the fake server accepted.
     private(set) var count = 0
     private var capacity = 0
-    /// The completions of the last turn.
+    /// The completions that the transport reported in the last turn.
     private var completions: [Completion] = []
     let clock = SteppedClock()
     let loop: Loop
     let wire = PipeDialer()
-    /// A batch for distinct devices with one payload, in flight together on one connection.
+    /// A batch of requests for distinct devices with one payload, in flight together on one connection.
     var requests: [OutgoingRequest] = {
         let topic = PartInputs.lasting(Traffic.bundleID)
         let payload = PartInputs.lasting(Traffic.payload(7))
@@ -69,7 +69,7 @@ final class EncodePart: TransportPart, PartRun {
     private let topicHash: UInt64
 
     override init() throws {
-        // The flow-control window never limits a batch, so that all turns are alike.
+        // Use a flow-control window that never limits a batch, so that all turns are alike.
         var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
@@ -124,8 +124,8 @@ final class EncodePart: TransportPart, PartRun {
     }
 }
 
-/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory, until the silence of
-/// the window accepts them. It measures the product's code (`BinaryTransport`, `BinaryConnection`) with a fake byte
+/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory. A window without an
+/// error answer accepts them. It measures the product's code (`BinaryTransport`, `BinaryConnection`) with a fake byte
 /// channel and clock.
 final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
@@ -154,7 +154,7 @@ final class FramesPart: TransportPart, PartRun {
     func turn() throws {
         transport.handle(.send(requests))
         loop.runOnce()
-        // The transport notices what was written, the window passes, and the next check finds no error.
+        // First the transport registers the written bytes, then the resend window passes, then a check finds no error.
         for stepNs in [100_000_000, Self.windowNs, 100_000_000] {
             clock.now.monotonicNs += stepNs
             clock.now.wallMs += stepNs / 1_000_000

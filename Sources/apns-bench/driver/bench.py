@@ -77,7 +77,7 @@ class Report:
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
-        # The cost must not grow with the number of apps. Handshakes do, so the first tenth is excluded.
+        # The cost must not grow with the number of apps. The number of handshakes does, so the first tenth is excluded.
         for name in ("10-apps", "100-apps"):
             if name in cpu and "payload" in cpu:
                 self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])
@@ -190,7 +190,7 @@ def measure_parts(stage, report):
 # The other scenarios
 
 def measure_latency(stage, report):
-    """1,000 requests a second at regular intervals, each sent by the producer immediately.
+    """Measures latency at 1,000 requests a second at regular intervals, each sent by the producer immediately.
 
     Starts with unmeasured requests at full rate, because a new broker uses the cores for JIT compilation.
     """
@@ -227,7 +227,7 @@ def measure_latency(stage, report):
 
 
 def measure_scaling(stage, report, distance):
-    """50 ms of server or network latency, against the simulator with default windows and 1,000 streams."""
+    """Measures 50 ms of server or network latency, with the simulator's default windows and 1,000 streams."""
     simulator, directory = stage.simulator(
         f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
@@ -254,14 +254,14 @@ def measure_scaling(stage, report, distance):
         row = report.rows[f"50 ms of the {distance}"][name] = {
             "per second": round(run.rate), "formula": round(limit), "of it": share, "processors busy": busy,
             "max RSS MB": run.child.peak / MB, "open at most": run.most_open, **times}
-        # This CPU usage counts as saturated, because the processes also wait for each other.
+        # At this CPU usage the cores count as saturated, because the processes also wait for each other.
         report.budget(f"50 ms of the {distance}, {name}, of the formula", share, 0.9, at_least=True,
                       excuse="processors full" if busy >= 0.9 else None)
         report.budget_memory(f"50 ms of the {distance}, {name}", row)
 
 
 def measure_start(stage, report):
-    """The start of a new worker, and the restart of a static member that was killed under load."""
+    """Measures the start of a new worker, and the restart of a static group member that was killed under load."""
     requests, row = stage.requests(Form(), stage.options.count), report.rows["start ms"]
     progress("the start of a worker")
     run = Worker(stage, stage.push_server(), requests)
@@ -282,7 +282,7 @@ def measure_start(stage, report):
         time.sleep(0.001)
     again.launch()
     again.await_results(requests.count)
-    time.sleep(2)  # Repeats of what was in flight may follow.
+    time.sleep(2)  # Repeats of notifications in flight may follow.
     again.end()
     restart = again.book(settled_after=again.started).first_settled - killed
     for name, ms in (("run to first result", book.first_settled - run.started),

@@ -12,10 +12,10 @@ import json, os, platform, re, shutil, subprocess, sys
 import stage as bench
 from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
-# The number of notifications in each part's shorter run: some turns of the steady state.
+# The number of notifications in the shorter of each part's two runs, a few turns of the steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
          "encode": 1_024, "frames": 1_024}
-FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # With digits after the point.
+FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # The name, and the number of decimal digits.
 
 SWIFT_ALLOCATORS = {"swift_allocObject", "_swift_allocObject", "_swift_allocObject_", "swift_slowAlloc",
                     "swift_slowAllocTyped", "swift_allocBox", "swift_bufferAllocate"}
@@ -24,15 +24,15 @@ C_ALLOCATORS = {"malloc", "calloc", "realloc", "reallocarray", "posix_memalign",
 
 
 def family(function):
-    """The heap that a function allocates from, or None."""
+    """Returns the heap from which a function allocates, or None if the function is not an allocator."""
     name = re.split(r"[('@]", function)[0].rpartition(":")[2]
     return "swift" if name in SWIFT_ALLOCATORS else "c" if name in C_ALLOCATORS else None
 
 
 def counts(lines):
-    """callgrind's counts: instructions, and allocations on each heap.
+    """Returns callgrind's counts: instructions, and allocations on each heap.
 
-    An allocation counts once, at the first allocator function, even if that calls others. The format is in valgrind's
+    An allocation counts once, at the first allocator function, even if it calls others. The format is in valgrind's
     manual, "Callgrind Format Specification".
     """
     names, found = {}, {"instructions": None, "swift_allocations": 0, "c_allocations": 0}
@@ -63,18 +63,18 @@ def counts(lines):
 
 
 def each(short, short_count, long, long_count):
-    """The cost of one notification: the difference of two runs, which excludes costs per process."""
+    """Returns the cost of one notification: the difference of two runs, which excludes costs per process."""
     return {name: (long[name] - short[name]) / (long_count - short_count) for name in FIGURES}
 
 
 class Callgrind:
     def __init__(self, scratch):
         self.scratch, self.valgrind = scratch, find("valgrind", "valgrind")
-        # Otherwise Swift seeds its hash tables randomly, and counts differ between runs.
+        # Disable Swift's random seeds of hash tables, because counts would differ between runs.
         os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
 
     def readable(self, program):
-        """Makes a copy without debug information, because valgrind 3.19 cannot read that of Swift 6."""
+        """Copies a program without its debug information, because valgrind 3.19 cannot read Swift 6's."""
         copy = self.scratch.file(os.path.basename(program))
         subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
         return copy
@@ -104,7 +104,7 @@ class Callgrind:
         for count in (options.count, 3 * options.count):
             requests = stage.requests(Form(), count)
             progress(f"the worker under callgrind: {count} notifications")
-            # Both runs exceed this limit many times. Before the first time, each notification allocates memory.
+            # Both runs reach `max_open` many times. Until the first time, each notification allocates memory.
             run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
                                start=lambda words: self.start(f"worker-{count}", [worker, *words]))
             run.await_results(count, pause=0.2)
@@ -114,7 +114,7 @@ class Callgrind:
         return each(*found), run.child.profile
 
     def show(self, profile):
-        """The most expensive functions, each with its callers."""
+        """Returns the most expensive functions, each with its callers."""
         text = subprocess.check_output([find("callgrind_annotate", "valgrind"), "--tree=caller", profile], text=True)
         if swift := shutil.which("swift"):
             text = subprocess.run([swift, "demangle", "--simplified"], input=text, capture_output=True, text=True).stdout
@@ -122,7 +122,7 @@ class Callgrind:
 
 
 def toolchain():
-    """What the instruction counts depend on besides the source: compiler, C libraries and processor."""
+    """Returns the versions on which instruction counts depend besides the source: compiler, C libraries, processor."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
     swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""
@@ -155,7 +155,7 @@ def save(path, taken_with, parts):
 
 
 def compare(counted, committed, instructions=True):
-    """The comparison as text, and whether a part exceeds its committed figures or has none."""
+    """Returns the comparison as text, and whether a part exceeds its committed figures or has none."""
     lines, failures, better = [], [], False
     for part, figures in counted.items():
         if part not in committed:

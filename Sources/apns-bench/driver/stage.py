@@ -4,7 +4,7 @@ import argparse, atexit, collections, json, os, re, shutil, signal, socket, subp
 
 OWN = os.environ["APNS_BENCH"]
 BUNDLE_ID = "com.example.bench"
-STREAMS = 1_000  # That a connection may have open: as many as APNs allows.
+STREAMS = 1_000  # The maximum number of open streams on a connection, as with APNs.
 
 
 class Failure(Exception):
@@ -76,7 +76,7 @@ class Child:
     def __init__(self, name, words, scratch):
         self.name, self.usage, self.peak = name, None, 0
         self.output_file = scratch.file(f"{name}.output")
-        # util-linux: the kernel kills the child when the bench ends.
+        # With setpriv (util-linux), the kernel kills the child when the bench ends.
         leader = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"] if os.access("/usr/bin/setpriv", os.X_OK) else []
         with open(self.output_file, "w") as output:
             self.process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Child:
 
     @property
     def cpu_ns(self):
-        """CPU time of all threads so far. clock_getcpuclockid(3) computes the clock id like this."""
+        """Returns the CPU time of all threads so far. clock_getcpuclockid(3) computes the clock id in the same way."""
         try:
             return time.clock_gettime_ns((~self.pid << 3) | 2)
         except OSError:
@@ -114,7 +114,7 @@ class Child:
         return int(fields[1]) * os.sysconf("SC_PAGESIZE") if fields else 0
 
     def threads(self):
-        """CPU time of its running threads in nanoseconds, by name."""
+        """Returns the CPU time of the child's running threads in nanoseconds, by name."""
         times = collections.Counter()
         for thread in os.listdir(f"/proc/{self.pid}/task"):
             path = f"/proc/{self.pid}/task/{thread}"
@@ -213,7 +213,7 @@ class Stage:
                 future.exception(20)
 
     def create(self, *topics):
-        """Creates topics of these (name, partitions)."""
+        """Creates topics from pairs of a name and a number of partitions."""
         new = [self.kafka.admin.NewTopic(name, partitions, 1) for name, partitions in topics]
         for future in self.admin.create_topics(new).values():
             future.result(20)
@@ -299,7 +299,7 @@ class Stage:
             os.makedirs(f"{root}/3/device")
             for token in self.tokens:
                 open(f"{root}/3/device/{token}", "w").close()
-            # Flow-control windows that are never exhausted.
+            # Set flow-control windows that are never exhausted.
             words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
             files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
             child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
@@ -346,7 +346,7 @@ admin: {{listen: off}}
 """)]
         # `crash: core` disables the supervisor, so that the process's usage is the worker's.
         streams = connections * STREAMS
-        # The same as MachineSettings.mostOpen. A gateway's window takes all open notifications.
+        # This is the formula of MachineSettings.mostOpen. A gateway's window takes all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
         self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
         self.launch()
@@ -380,7 +380,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Notifications a second between the first tenth and the last, or since the start where no two tenths were seen."""
+        """Returns notifications a second from the first sampled tenth to the last, or from the start without two."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)

@@ -12,7 +12,7 @@ public struct DeadLetter: Hashable, Sendable {
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` for a tombstone or if omitted.
     public var value: [UInt8]?
-    /// The original record's headers, without `push-dlq-…`. Empty if the value was truncated.
+    /// The original record's headers, without `push-dlq-…`. The list is empty if the value was truncated.
     public var headers: [HeaderField]
     /// The code of the reason: `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`,
     /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. Output records have `output-too-large` or
@@ -34,7 +34,7 @@ public struct DeadLetter: Hashable, Sendable {
     /// truncated.
     public var truncatedKeyBytes: Int?
 
-    /// The record's position, `topic/partition/offset`.
+    /// The original record's position, `topic/partition/offset`.
     public var place: String { "\(topic)/\(partition)/\(offset)" }
 }
 
@@ -50,7 +50,8 @@ extension DeadLetter {
                 own.append(header)
                 continue
             }
-            // The writer puts the reason first. Earlier `push-dlq-…` headers belong to a dead letter that was replayed.
+            // The worker writes `push-dlq-reason` first, so `push-dlq-…` headers before it are of an earlier, replayed
+            // dead letter.
             if header.name == "push-dlq-reason" { added.removeAll() }
             added[header.name] = header.text
         }

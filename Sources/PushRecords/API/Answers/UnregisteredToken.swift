@@ -1,6 +1,6 @@
 /// A record of `apns.unregistered`: a device token that is no longer valid.
 ///
-/// Delete the token only if it was registered before `unregisteredAtMs`. A device may have registered it again since.
+/// Delete the token only if the app registered it before `unregisteredAtMs`. The device may have registered it again.
 ///
 /// ```swift
 /// let dead = try UnregisteredToken(json: message.value)
@@ -13,18 +13,18 @@ public struct UnregisteredToken: Hashable, Sendable {
     public var apnsTopic: String?
     /// The name of the app in the worker's configuration.
     public var app: String?
-    /// The environment of that app.
+    /// The environment of the app.
     public var environment: PushEnvironment?
     /// The reason: `Unregistered`, `Feedback`, or one that `unregistered.include_bad_tokens` adds.
     public var reason: Reason?
-    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). It is Apple's time, or the time of
-    /// the send for a bad token. The worker always writes it.
+    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). It is the time that APNs returned,
+    /// or the time of the send for a bad token. The worker always writes this member.
     public var unregisteredAtMs: Int64?
     /// The time at which the worker wrote the record, in milliseconds since 1970 (UTC).
     public var observedAtMs: Int64
 
-    /// Returns whether to delete a token that the app last registered at `registeredAtMs` (milliseconds since 1970): it
-    /// became invalid later. Uses `observedAtMs` if the record has no `unregisteredAtMs`.
+    /// Returns whether to delete a token that the app last registered at `registeredAtMs` (milliseconds since 1970),
+    /// because the token became invalid later. Uses `observedAtMs` if the record has no `unregisteredAtMs`.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 

@@ -16,12 +16,12 @@
 /// or clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
 /// passed, a `notBefore` that is too far ahead.
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
-    /// The content.
+    /// The payload, whose type determines the push type and the allowed headers.
     public var payload: Payload
     /// The topic (`apns-topic`). If `nil`, the worker derives it from the app's bundle id and the push type, provided
     /// that the app has only one bundle id.
     public var topic: PushTopic?
-    /// The delivery priority (`apns-priority`). If `nil`, it is `powerConsiderate` for `background`, else `immediate`.
+    /// The delivery priority (`apns-priority`). `nil` means `powerConsiderate` for `background`, else `immediate`.
     public var priority: Payload.Priority?
     /// The time until which APNs stores the notification (`apns-expiration`). The payload type sets the default.
     public var expiration: PushExpiration
@@ -30,12 +30,12 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The limit is 4294967295 seconds since 1970. The time must also be within the worker's `delivery.max_ahead` (a
     /// week by default) and before the `expiration`.
     public var notBefore: UnixTime?
-    /// The notification's id, which stays the same when it is sent again (`apns-id`). If `nil`, the worker derives one
-    /// from the record's topic, partition and offset. It must be `nil` for several devices.
+    /// The notification's id (`apns-id`), which stays the same when the worker resends the notification. If `nil`, the
+    /// worker derives an id from the record's topic, partition and offset. It must be `nil` for several devices.
     public var apnsID: NotificationUUID?
     /// The name of an app in the worker's configuration. Needed only if the topic does not identify the app.
     public var app: String?
-    /// The environment of the app. Needed only if the app is configured for both.
+    /// The environment of the app. Needed only if the app is configured for production and development.
     public var environment: PushEnvironment?
 
     /// The storage of `collapseID`, which only collapsible payloads expose.
@@ -76,7 +76,8 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns the same notification with its payload encoded as JSON.
     ///
-    /// Use it for many records with one payload, or to mix types in one list. Throws if the payload is invalid.
+    /// Use this method for many records with one payload, or to mix payload types in one list. Throws if the payload is
+    /// invalid.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -92,8 +93,8 @@ extension PushNotification {
 }
 
 extension PushType {
-    /// The suffix of the topic after the bundle id, or `nil` if the push type has none. The topic of `mdm` is not a
-    /// bundle id. The topic of a broadcast never has a suffix.
+    /// The suffix of the topic after the bundle id, or `nil` if the push type has no suffix. The topic of `mdm` is not
+    /// a bundle id. The topic of a broadcast never has a suffix.
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }
@@ -118,9 +119,9 @@ extension NotificationUUID {
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. `PushType.topicSuffix` is appended if it is missing, except for a broadcast.
+    /// The app's bundle id. The library appends `PushType.topicSuffix` if it is missing, except for a broadcast.
     case bundleID(String)
-    /// The complete topic. For `mdm` it is the UID in the subject of the MDM push certificate.
+    /// The complete topic, to which nothing is appended. For `mdm` it is the UID in the subject of the MDM certificate.
     case exactly(String)
 
     /// Returns the value of the `apns-topic` header.

@@ -2,9 +2,9 @@ import JSON
 
 /// A header of a Kafka record.
 public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
-    /// The name. Kafka header names are case-sensitive.
+    /// The header's name. Kafka header names are case-sensitive.
     public var name: String
-    /// The value, which may be any bytes.
+    /// The header's value, which may be any bytes.
     public var value: [UInt8]
 
     /// Creates a header whose value is bytes.
@@ -25,8 +25,8 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 
 /// A record for a request topic (`apns.requests`), which any Kafka client can produce.
 ///
-/// Produce it with `acks=all`. The key selects the partition, and the worker keeps the order of a device's requests
-/// within one partition. Keep the key if order matters.
+/// Produce the record with `acks=all`. The key selects the partition, and the worker keeps the order of a device's
+/// requests within one partition. Keep the key if order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)
@@ -52,7 +52,7 @@ public struct RequestRecord: Hashable, Sendable {
 }
 
 extension RequestRecord {
-    /// Returns the record if the worker's parser accepts it in this form. Otherwise throws the parser's error.
+    /// Returns the record if the worker's parser accepts it in the given form, or throws the parser's error.
     func checked(form: ParsedRequest.Form) throws(RequestError) -> RequestRecord {
         let copy = OwnedRecord(
             key: key, value: value, headers: headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
@@ -65,7 +65,7 @@ extension RequestRecord {
                     "the payload has the members of an envelope and no aps: only an envelope record can carry it")
             }
             if request.deadLetter == .notJSON {
-                // `envelope` has already validated the payload, so this is the payload form.
+                // The record is in payload form, since `envelope` has already validated the payload of an envelope.
                 let offset = String(decoding: request.detail.subject, as: UTF8.self)
                 return RequestError(
                     .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
@@ -79,7 +79,8 @@ extension RequestRecord {
 }
 
 extension PushNotification {
-    /// Returns the record in payload form (preferred) for one device: payload as value, device token as key.
+    /// Returns the record in payload form for one device, the preferred form: the value is the payload, the key the
+    /// token.
     ///
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
@@ -116,7 +117,8 @@ extension PushNotification where Payload: BroadcastPayload {
         ).checked(form: .payload)
     }
 
-    /// Returns the record in envelope form for a broadcast on a channel. Same rules as `payloadRecord(toChannel:)`.
+    /// Returns the record in envelope form for a broadcast on a channel. The rules of `payloadRecord(toChannel:)`
+    /// apply.
     public func envelopeRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
         try envelope(key: Array(channelID.utf8), 0, isBroadcast: true) { json in json.member("channel_id", channelID) }
     }

@@ -29,7 +29,7 @@ public struct AlertPayload: CollapsiblePayload {
         case active
         /// Breaks through a Focus and the scheduled summary.
         case timeSensitive = "time-sensitive"
-        /// Breaks through mute as well. The app needs an entitlement.
+        /// Breaks through a Focus and plays a sound even if the device is muted. The app needs an entitlement.
         case critical
     }
 
@@ -43,7 +43,7 @@ public struct AlertPayload: CollapsiblePayload {
     public var subtitle: String?
     /// The localized subtitle, which takes precedence over `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
     public var localizedSubtitle: LocalizedText?
-    /// The text of the alert (`body`). If nothing else is set, `alert` is written as a string.
+    /// The text of the alert (`body`). If no other text is set, `alert` is a string in the JSON.
     public var body: String?
     /// The localized body, which takes precedence over `body` (`loc-key`, `loc-args`).
     public var localizedBody: LocalizedText?
@@ -58,7 +58,7 @@ public struct AlertPayload: CollapsiblePayload {
 
     // MARK: Other members of aps; source: "Generating a remote notification", Tables 1 and 3
 
-    /// The number on the app's icon (`badge`). 0 removes it.
+    /// The number on the app's icon (`badge`). 0 removes the badge.
     public var badge: Int?
     /// The sound, or `nil` for none (`sound`).
     public var sound: Sound?
@@ -71,7 +71,8 @@ public struct AlertPayload: CollapsiblePayload {
     /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
-    /// Whether the app is also woken in the background (`content-available`). `BackgroundPayload` only wakes it.
+    /// Whether the notification also wakes the app in the background (`content-available`). `BackgroundPayload` shows
+    /// nothing and only wakes the app.
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
@@ -88,7 +89,7 @@ public struct AlertPayload: CollapsiblePayload {
     /// Your own members, beside `aps`. Create them from your own type with `try .init(encoding: order)`.
     public var custom: [String: PayloadValue] = [:]
 
-    /// Creates a payload with these texts. Without any text it shows nothing.
+    /// Creates a payload with these texts. Without any text the notification shows no alert.
     public init(title: String? = nil, subtitle: String? = nil, body: String? = nil) {
         self.title = title
         self.subtitle = subtitle
@@ -122,7 +123,7 @@ extension AlertPayload {
         }
     }
 
-    /// The members of `aps` that have properties, and must not be in `more`.
+    /// The members of `aps` that have their own properties and are therefore not allowed in `more`.
     private static let names: Set<String> = [
         "alert", "badge", "sound", "category", "thread-id", "target-content-id", "mutable-content", "content-available",
         "interruption-level", "relevance-score", "filter-criteria", "url-args",
@@ -204,8 +205,9 @@ extension JSONWriter {
 extension AlertPayload {
     /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// It removes whole characters, or whole words with `atWordEnd` if the body has more than one. If even an empty
-    /// body is too large, it throws `PayloadTooLarge` and changes nothing. It also throws what `json()` throws.
+    /// Removes whole characters, or with `atWordEnd` whole words if the body has more than one. Throws
+    /// `PayloadTooLarge` and changes nothing if the payload is too large even with an empty body. Also throws the
+    /// errors of `json()`.
     @discardableResult
     public mutating func trimBody(
         toFit limit: Int = PushType.alert.payloadLimit, atWordEnd: Bool = false
@@ -233,7 +235,7 @@ extension AlertPayload {
 }
 
 extension JSONWriter {
-    /// Returns the number of bytes that a character takes in a JSON string. Discards what was written before.
+    /// Returns the number of bytes that a character takes in a JSON string. Discards the writer's previous output.
     fileprivate mutating func escapedSize(of character: Character) -> Int {
         removeAll()
         var text = String(character)

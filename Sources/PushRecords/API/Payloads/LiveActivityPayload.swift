@@ -9,8 +9,9 @@ import JSON
 ///     updates: .newToken, timestamp: now)
 /// ```
 ///
-/// Send it to a token from `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting and
-/// updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a Live Activity".
+/// Send the payload to a token from `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting
+/// and updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a Live
+/// Activity".
 public struct LiveActivityStart: PushPayload {
     /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
@@ -25,9 +26,9 @@ public struct LiveActivityStart: PushPayload {
 
     /// The name of the app's structure that describes the activity (`attributes-type`).
     public var attributesType: String
-    /// The members of that structure, as an object that Apple's default JSON decoder can read (`attributes`).
+    /// The members of the structure `attributesType`, as an object for Apple's default JSON decoder (`attributes`).
     public var attributes: PayloadValue
-    /// The members of its `ContentState`, encoded in the same way (`content-state`).
+    /// The members of the activity's `ContentState`, as an object for Apple's default JSON decoder (`content-state`).
     public var contentState: PayloadValue
     /// The alert, which Apple requires (`alert`).
     public var alert: LiveActivityAlert
@@ -76,7 +77,7 @@ public struct LiveActivityStart: PushPayload {
 }
 
 extension JSONWriter {
-    /// Writes a member of `aps`. Throws if it is not an object.
+    /// Writes a member of `aps`. Throws if the value is not an object.
     mutating func object(_ name: String, _ value: PayloadValue) throws(RequestError) {
         guard value.isObject else { throw RequestError(.badRequestPayload, "\(name) must be an object") }
         self.name(name)
@@ -101,8 +102,8 @@ extension JSONWriter {
 /// goal.alert = LiveActivityAlert(title: "Goal!", body: "Ajax leads")
 /// ```
 ///
-/// Send it to a token from `pushTokenUpdates`, or to a channel. Source: "Starting and updating Live Activities with
-/// ActivityKit push notifications".
+/// Send the payload to a token from `pushTokenUpdates`, or to a channel. Source: "Starting and updating Live Activities
+/// with ActivityKit push notifications".
 public struct LiveActivityUpdate: BroadcastPayload {
     /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
@@ -156,9 +157,9 @@ public struct LiveActivityEnd: BroadcastPayload {
     public enum Dismissal: Hashable, Sendable {
         /// Apple's choice, within four hours.
         case appleDefault
-        /// Immediately.
+        /// The device removes the activity immediately.
         case immediately
-        /// At this time, but within four hours.
+        /// The device removes the activity at this time, but within four hours.
         case at(UnixTime)
     }
 
@@ -190,7 +191,7 @@ public struct LiveActivityEnd: BroadcastPayload {
             if let contentState { try json.object("content-state", contentState) }
             switch dismissal {
             case .appleDefault: break
-            // Apple asks for "a date that's in the past". 1970 is one, whatever the device's clock says.
+            // Apple requires "a date that's in the past", which 1970 is for any clock of a device.
             case .immediately: json.member("dismissal-date", 1)
             case .at(let time): json.member("dismissal-date", try time.checked("dismissal-date"))
             }

@@ -6,8 +6,8 @@ import JSON
 /// let wake = BackgroundPayload(custom: ["mailbox": 7])      // {"aps":{"content-available":1},"mailbox":7}
 /// ```
 ///
-/// Apple delivers two or three an hour, stores only the newest for an unreachable device, and guarantees none.
-/// Source: "Pushing background updates to your App".
+/// Apple delivers two or three of these notifications an hour, stores only the newest one for an unreachable device,
+/// and does not guarantee delivery. Source: "Pushing background updates to your App".
 public struct BackgroundPayload: PushPayload {
     /// The only allowed priority, 5. Source: "Sending notification requests to APNs", `background`.
     public typealias Priority = BackgroundPriority
@@ -30,7 +30,8 @@ public struct BackgroundPayload: PushPayload {
 /// The payload that updates ClockKit complications of a watchOS app (push type `complication`). WidgetKit complications
 /// use `WidgetsPayload`.
 ///
-/// Your app defines the content. A device accepts 50 a day. Source: "Keeping your complications up to date".
+/// Your app defines the content. A device accepts 50 of these notifications a day. Source: "Keeping your complications
+/// up to date".
 public struct ComplicationPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]
@@ -47,7 +48,7 @@ public struct ComplicationPayload: PushPayload {
 
 /// The payload that reloads one control (push type `controls`). The device token is the control's push token.
 ///
-/// It cannot say what has changed. Source: "Updating controls locally and remotely".
+/// The payload cannot contain what has changed. Source: "Updating controls locally and remotely".
 public struct ControlsPayload: PushPayload {
     /// Creates the payload, which has no content.
     public init() {}
@@ -69,7 +70,7 @@ public struct ControlsPayload: PushPayload {
 public struct FileProviderPayload: PushPayload {
     /// The container that has changed (`container-identifier`).
     public enum Container: Hashable, Sendable {
-        /// The working set. It is the only choice for a replicated extension.
+        /// The working set, the only container allowed for a replicated extension.
         case workingSet
         /// The root container of the domain.
         case root
@@ -90,7 +91,7 @@ public struct FileProviderPayload: PushPayload {
     /// The `identifier` of the domain (`domain`).
     public var domain: String
 
-    /// Creates a payload for a container of a domain.
+    /// Creates a payload for a container that has changed in a domain.
     public init(_ container: Container, domain: String) {
         self.container = container
         self.domain = domain
@@ -112,7 +113,7 @@ public struct FileProviderPayload: PushPayload {
 
 /// The payload that asks the app's Location Push Service Extension for the location (push type `location`).
 ///
-/// Your extension defines the content. Send it to the token from `startMonitoringLocationPushes(completion:)`. The app
+/// Your extension defines the content. Use the token from `startMonitoringLocationPushes(completion:)`. The app
 /// needs a signing key, not a certificate. Source: "Creating a location push service extension".
 public struct LocationPayload: PushPayload {
     /// The allowed priorities: 10 if you need the location at once, else 5. Source: "Sending notification requests to
@@ -163,7 +164,7 @@ public struct MDMPayload: PushPayload {
 /// let speaks = PushToTalkPayload(["activeSpeaker": "Ada"])
 /// ```
 ///
-/// Your app defines the content, and answers with a PTPushResult. The device token is valid as long as the channel. The
+/// Your app defines the content and returns a PTPushResult. The device token is valid as long as the channel. The
 /// default expiration is `nowOrNever`. Source: "Creating a Push to Talk app".
 public struct PushToTalkPayload: PushPayload {
     /// The only allowed priority: "Set the APNs priority to 10 to request immediate delivery."
@@ -212,7 +213,7 @@ public struct VoIPPayload: PushPayload {
 
 /// The payload that reloads the app's widgets, as `reloadAllTimelines()` does (push type `widgets`).
 ///
-/// It cannot say what has changed: the widget fetches its data itself. Send it to the token that the app's
+/// The payload cannot contain what has changed: the widget fetches its data. Use the token that the app's
 /// WidgetPushHandler received. Source: "Updating widgets with WidgetKit push notifications".
 public struct WidgetsPayload: PushPayload {
     /// Creates the payload, which has no content.

@@ -8,9 +8,9 @@ import JSON
 ///
 /// Use `init(encoding:)` for your own types.
 public enum PayloadValue: Hashable, Sendable {
-    /// `null`.
+    /// The JSON value `null`.
     case null
-    /// `true` or `false`.
+    /// The JSON value `true` or `false`.
     case bool(Bool)
     /// An integer.
     case integer(Int64)
@@ -22,7 +22,7 @@ public enum PayloadValue: Hashable, Sendable {
     case array([PayloadValue])
     /// An object. Members are written in the order of their names, so that equal values have equal bytes.
     case object([String: PayloadValue])
-    /// A value that is encoded as JSON already. It is validated and written unchanged.
+    /// A value that is encoded as JSON already. The library validates these bytes and writes them unchanged.
     case encoded([UInt8])
 }
 
@@ -30,7 +30,7 @@ extension PayloadValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, Ex
     ExpressibleByFloatLiteral, ExpressibleByStringInterpolation, ExpressibleByArrayLiteral,
     ExpressibleByDictionaryLiteral
 {
-    /// Creates `null`.
+    /// Creates the JSON value `null`.
     public init(nilLiteral: ()) { self = .null }
     /// Creates a Boolean value.
     public init(booleanLiteral value: Bool) { self = .bool(value) }

@@ -2,9 +2,9 @@ import JSON
 
 /// The content of a notification: its push type, and the JSON that APNs passes on to the app.
 ///
-/// There is one type for each push type. Each has only the members that Apple allows: a background notification has no
-/// sound, a widget's has no alert. The type also determines the allowed headers of a `PushNotification`. Your own
-/// payloads can conform to this protocol, too:
+/// There is a payload type for each push type, with only the members that Apple allows: a background notification has
+/// no sound, a widget's has no alert. The payload type also determines the allowed headers of a `PushNotification`.
+/// Your own payloads can conform to this protocol, too:
 ///
 /// ```swift
 /// struct Shipped: CollapsiblePayload {
@@ -32,7 +32,7 @@ public protocol PushPayload: Hashable, Sendable {
 
     /// Returns the payload as a JSON object. Equal payloads have equal bytes.
     ///
-    /// Throws `badRequestPayload` if a value is invalid. It does not check the size: see `size()`.
+    /// Throws `badRequestPayload` if a value is invalid. Does not check the size: see `size()`.
     func json() throws(RequestError) -> [UInt8]
 }
 
@@ -52,7 +52,7 @@ extension PushPayload {
     /// Apple's default expiration.
     public static var defaultExpiration: PushExpiration { .appleDefault }
 
-    /// Returns the size of `json()` in bytes. Throws what `json()` throws.
+    /// Returns the size of `json()` in bytes. Throws the errors of `json()`.
     public func size() throws(RequestError) -> Int { try json().count }
 
     /// The largest size in bytes that Apple accepts for a device: 4,096, or 5,120 for `voip`.
@@ -127,7 +127,7 @@ extension PayloadValue {
     ///
     /// The result matches the default strategies of Foundation's `JSONEncoder`: a `Date` is the number of seconds since
     /// 2001, `Data` is base64. Equal values have equal bytes, since members are ordered by name. Throws an error with
-    /// the path if a number is not finite or there are more than 64 levels, and what the type itself throws.
+    /// the path if a number is not finite or there are more than 64 levels. Also throws the errors of the type.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
@@ -146,7 +146,7 @@ extension [String: PayloadValue] {
     /// payload.custom = try .init(encoding: order)
     /// ```
     ///
-    /// Throws if the value is not encoded as an object, and what `PayloadValue(encoding:)` throws.
+    /// Throws if the value is not encoded as an object. Also throws the errors of `PayloadValue(encoding:)`.
     public init(encoding value: some Encodable) throws(RequestError) {
         guard case .object(let members) = try PayloadValue(encoding: value) else {
             throw RequestError(.badRequestPayload, "\(type(of: value)) is not encoded as an object")
@@ -198,7 +198,7 @@ public struct RawPayload: CollapsiblePayload, BroadcastPayload {
 public struct LocalizedText: Hashable, Sendable {
     /// The key in the app's strings file.
     public var key: String
-    /// The values for the `%@` placeholders in that string.
+    /// The values for the `%@` placeholders in the app's string.
     public var arguments: [String]
 
     /// Creates a localized text.
@@ -229,7 +229,7 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
     /// Returns whether one time is earlier than another.
     public static func < (one: Self, other: Self) -> Bool { one.secondsSinceEpoch < other.secondsSinceEpoch }
 
-    /// Returns the seconds. Throws if they are negative, or so large that they must be milliseconds.
+    /// Returns the seconds. Throws if the number is negative, or so large that it must be milliseconds.
     func checked(_ member: StaticString) throws(RequestError) -> Int64 {
         guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
             throw RequestError(
@@ -247,17 +247,17 @@ public enum PushPriority: UInt8, CaseIterable, Sendable {
     case immediate = 10
     /// 5: delivery that considers the device's power. Such notifications may be grouped, throttled or dropped.
     case powerConsiderate = 5
-    /// 1: the device's power comes first, and the device is not woken.
+    /// 1: saving the device's power has priority over delivery, and the notification does not wake the device.
     case withoutWaking = 1
 }
 
-/// The priorities that one kind of payload allows. Each is a type, so other priorities do not compile.
+/// The priorities that one kind of payload allows. Each kind has its own type, so that other priorities do not compile.
 public protocol PriorityChoice: Hashable, Sendable {
     var priority: PushPriority { get }
 }
 
 extension PushPriority: PriorityChoice {
-    /// This priority.
+    /// The priority itself.
     public var priority: PushPriority { self }
 }
 

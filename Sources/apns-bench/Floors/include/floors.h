@@ -1,14 +1,14 @@
-// The floors of the bench: C programs that do the minimum for each half of the worker's work. Both return the elapsed
-// milliseconds, and on an error print a line to standard error and exit.
+// The floors of the bench: C functions that do the minimum for each half of the worker's work. Both return the elapsed
+// milliseconds. On an error they print a line to standard error and exit.
 #pragma once
 #include <stdint.h>
 
 /// Posts `count` requests over TLS and HTTP/2 to nghttpd, and reads the answers.
 ///
-/// `tokens` are `devices` texts of 64 digits. Runs of nine zeros in `payload` are replaced by the number.
+/// `tokens` are `devices` texts of 64 digits. The request's number replaces each run of nine zeros in `payload`.
 int64_t send_floor(int port, const char *authority, int connections, int64_t count, const char *tokens, int devices,
                    const char *payload, const char *authorization, const char *topic);
 
-/// Consumes `count` requests and produces their results. `properties` are the producer's, alternating names and values.
+/// Consumes `count` requests and produces their results. `properties` are alternating names and values of the producer.
 int64_t kafka_floor(const char *servers, const char *requests, const char *results, int partitions, int64_t count,
                     const char *const *properties, int property_count);
