@@ -19,7 +19,7 @@ package struct LoadedApp: Sendable {
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
     /// The identity of the app's provider token. Apps with equal identities share a token, because Apple limits how
-    /// often a key may issue tokens.
+    /// often a token may change.
     let tokenIdentity: TokenIdentity?
     /// The credentials `NAME:PASSWORD` for the proxy, or empty if the proxy needs none.
     private let proxyCredentials: String
