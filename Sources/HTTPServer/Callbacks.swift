@@ -1,6 +1,6 @@
 import CMicrohttpd
 
-// libmicrohttpd's callbacks. libmicrohttpd calls all of them on the server's own thread.
+// The callbacks that libmicrohttpd calls, all on the server's own thread.
 
 final class Pages: Sendable {
     let routes: [Route]

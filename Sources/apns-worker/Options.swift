@@ -72,7 +72,7 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Parses one word of an enumeration, which error messages call `thing`, and then the options.
+/// Parses a word of an enumeration, then the options. Error messages call the word a `thing`.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {
