@@ -3,7 +3,7 @@ import YAML
 
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
-    /// Warnings of one line each, in the format of `ConfigurationError.lines`.
+    /// Warnings about a valid configuration, one line each, in the format of `ConfigurationError.lines`.
     package var warnings: [String]
 }
 
@@ -26,7 +26,7 @@ package struct AppFlags: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads and validates a file. `environment` returns the values of `${NAME}`.
+    /// Reads and validates a configuration file. `environment` returns the value of a variable for `${NAME}`.
     package static func load(
         file path: String, environment: (String) -> String? = processEnvironment
     ) throws(ConfigurationError) -> LoadedConfiguration {

@@ -1,6 +1,6 @@
 import CMicrohttpd
 
-// libmicrohttpd's callbacks. All are called on the server's own thread.
+// The callbacks that libmicrohttpd calls, all on the server's own thread.
 
 final class Pages: Sendable {
     let routes: [Route]
@@ -18,8 +18,8 @@ private final class PendingBody {
     var bytes: [UInt8]? = []
 }
 
-/// MHD_AccessHandlerCallback. Called when the headers have arrived (`*requestContext` is NULL), then for each piece of
-/// the body, then with a size of 0, when the response is due.
+/// MHD_AccessHandlerCallback. libmicrohttpd calls it when the headers have arrived (`*requestContext` is NULL), then
+/// for each piece of the body, then with a size of 0, when the response is due.
 @c func answerRequest(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?, _ url: UnsafePointer<CChar>?,
     _ method: UnsafePointer<CChar>?, _ version: UnsafePointer<CChar>?, _ data: UnsafePointer<CChar>?,
@@ -45,8 +45,8 @@ private final class PendingBody {
     return unsafe queue(answer, on: connection!)
 }
 
-/// MHD_RequestCompletedCallback. Called when a request ends, successfully or not. Releases the object that
-/// `answerRequest` retained.
+/// MHD_RequestCompletedCallback. libmicrohttpd calls it when a request ends, successfully or not. Releases the object
+/// that `answerRequest` retained.
 @c func requestCompleted(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
     _ requestContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ how: MHD_RequestTerminationCode
@@ -99,7 +99,7 @@ private func queue(_ answer: HTTPResponse, on connection: OpaquePointer) -> MHD_
     let headers = [("Content-Type", answer.contentType), ("Cache-Control", "no-store")] + answer.headers
     for (name, value) in headers { _ = unsafe MHD_add_response_header(response, name, value) }
     let queued = unsafe MHD_queue_response(connection, UInt32(answer.status), response)
-    // Release our reference in either case. libmicrohttpd retains the response until it is sent.
+    // Release this reference even if queueing failed. libmicrohttpd retains a queued response until it is sent.
     unsafe MHD_destroy_response(response)
     return queued
 }

@@ -5,7 +5,7 @@ package struct HTTPRequest: Sendable {
     }
 
     package var method: Method
-    /// The path without the query, percent-decoded.
+    /// The URL's path without the query, percent-decoded.
     package var path: String
     /// The query's parameters in order, percent-decoded. A parameter without `=` has an empty value.
     package var parameters: [(name: String, value: String)] = []
@@ -26,7 +26,7 @@ package struct HTTPResponse: Sendable {
         /// The number of bytes written to the buffer, at least one.
         case wrote(Int)
         case end
-        /// The body cannot be finished. The connection is closed, so that the client detects the truncation.
+        /// The body cannot be finished. The server closes the connection, so that the client detects the truncation.
         case failed
     }
 
@@ -77,7 +77,7 @@ package struct Route: Sendable {
 }
 
 extension [Route] {
-    /// Answers a request: 404 for an unknown path, 405 with `Allow` for a known path and another method.
+    /// Answers a request by its route: 404 for an unknown path, 405 with `Allow` for a known path and another method.
     package func answer(_ request: HTTPRequest) -> HTTPResponse {
         first { $0.path == request.path && $0.method == request.method }?.answer(request)
             ?? methodNotAllowed(path: request.path)

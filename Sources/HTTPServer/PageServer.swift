@@ -10,9 +10,9 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 
 /// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a separate event loop.
 ///
-/// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The
-/// server closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from
-/// one address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's
+/// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
+/// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, half of them from one
+/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`, because the server's
 /// thread inherits the mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
@@ -35,7 +35,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
             throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
         }
         self.port = listening.address.port
-        // libmicrohttpd closes its descriptor, so it gets a duplicate.
+        // libmicrohttpd closes its descriptor, so it gets a duplicate of the listening socket.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(
@@ -57,8 +57,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 
     deinit { stop() }
 
-    /// Stops listening, lets the request being answered finish, closes every connection and joins the thread.
-    /// Must not be called by a handler. Calling it again does nothing.
+    /// Stops listening, lets the request being answered finish, closes every connection and joins the thread. Handlers
+    /// must not call this method. A second call does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         thread.stop()
@@ -67,11 +67,11 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs libmicrohttpd at the end of each turn of the loop. Its epoll descriptor and its timeout start turns.
+/// Runs libmicrohttpd at the end of each turn of the loop. libmicrohttpd's epoll descriptor and timeout start turns.
 private func serve(_ daemon: OpaquePointer, on loop: Loop) {
     let epoll = unsafe mhd_epoll(daemon)
     let alarm = Alarm(loop: loop) {}
-    // Fails only if memory runs out (epoll_ctl(2)).
+    // Registering fails only if memory runs out (epoll_ctl(2)).
     _ = try? loop.register(epoll, for: .readable) { _ in }
     nonisolated(unsafe) let daemon = unsafe daemon
     loop.onTurnEnd {

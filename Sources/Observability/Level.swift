@@ -17,13 +17,13 @@ package enum Level: String, CaseIterable, Comparable, Sendable {
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
 
-/// The component of the worker that logs a line. Each can have a separate level (`log.parts`).
+/// The component of the worker that logs a line. Each component can have a separate level (`log.parts`).
 package enum Part: String, CaseIterable, Sendable {
-    /// The start and stop of the worker, signals and the configuration.
+    /// The worker's start and stop, signals, and the configuration.
     case worker
-    /// Consumers, producers, partitions, commits, and librdkafka's own log.
+    /// Kafka consumers, producers, partitions, commits, and librdkafka's own log.
     case kafka
-    /// Records and notifications.
+    /// Request records and notifications.
     case delivery
     /// Connections to APNs and their credentials.
     case apns
@@ -41,9 +41,9 @@ package enum Part: String, CaseIterable, Sendable {
     }
 }
 
-/// The lowest level to write for each part.
+/// The lowest level at which each part writes log lines.
 package struct LevelTable: Hashable, Sendable {
-    /// Four bits per part with its level's rank, so that a logger reads all levels in one atomic load.
+    /// The level ranks of all parts, four bits per part, so that a logger reads all levels in one atomic load.
     private(set) var bits: UInt64 = 0
 
     init(bits: UInt64) { self.bits = bits }
@@ -63,11 +63,10 @@ package struct LevelTable: Hashable, Sendable {
 /// other members of JSON lines.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
-        /// A text, truncated to 1,000 bytes. Control characters are escaped.
+        /// A text. The log line shows at most 1,000 bytes of it and escapes control characters.
         case text(String)
         case integer(Int64)
-        /// A count of the event. If lines are omitted as repetitions, the next written line has the sum of their
-        /// counts.
+        /// A count. If the logger omits repetitions of a line, the next written line has the sum of their counts.
         case summed(Int64)
         case boolean(Bool)
     }
@@ -89,7 +88,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs.append((name: name, value: value))
     }
 
-    /// Adds the counts of an earlier line of the same event, which was omitted.
+    /// Adds the `summed` counts of an earlier, omitted line of the same event.
     mutating func add(_ earlier: Fields) {
         for (index, pair) in pairs.enumerated() {
             guard case .summed(let number) = pair.value,

@@ -1,13 +1,13 @@
 import Glibc
 
 package enum LineFormat: String, CaseIterable, Sendable {
-    /// Readable lines: `2026-01-31T12:00:00.000Z warning kafka: message name=value`.
+    /// Plain-text lines: `2026-01-31T12:00:00.000Z warning kafka: message name=value`.
     case text
     case json
 }
 
 struct Line {
-    /// The repetitions of this line that were omitted since it was last written.
+    /// The repetitions of a line that were omitted since the line was last written.
     struct LeftOut {
         var count: Int
         var firstMs: Int64
@@ -52,14 +52,14 @@ struct Line {
         output += (isJSON ? "}\n" : "\n").utf8
     }
 
-    /// Returns the event's name for log searches: `partitions_assigned` for `partitions assigned`. It is stable,
+    /// Returns the event's name for log searches: `partitions_assigned` for `partitions assigned`. The name is stable,
     /// because messages are static.
     private static func event(of message: StaticString) -> String {
         "\(message)".lowercased().split { !$0.isASCII || !$0.isLetter && !$0.isNumber }.joined(separator: "_")
     }
 
-    /// Returns whether a value needs no quotes in a text line: it is printable ASCII, not empty, and without a space,
-    /// quote, backslash or equals sign.
+    /// Returns whether a value needs no quotes in a text line: the value is printable ASCII, not empty, and without a
+    /// space, quote, backslash or equals sign.
     private static func isBare(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= [UInt8].quotedLimit
             && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"\"\\=".utf8.contains($0) }
@@ -67,10 +67,10 @@ struct Line {
 }
 
 extension [UInt8] {
-    /// The maximum number of bytes of a value in a line. Longer values are cut and end with `…`.
+    /// The maximum number of bytes of a value in a line. The logger cuts longer values and appends `…`.
     fileprivate static var quotedLimit: Int { 1_000 }
 
-    /// Appends a JSON string (RFC 8259, section 7), which ends with `…` if it was cut.
+    /// Appends a quoted JSON string (RFC 8259, section 7). A text that exceeds `quotedLimit` is cut and ends with `…`.
     fileprivate mutating func appendQuoted(_ text: String) {
         append(UInt8(ascii: "\""))
         var room = Self.quotedLimit
@@ -86,8 +86,7 @@ extension [UInt8] {
             case "\n": self += "\\n".utf8
             case "\r": self += "\\r".utf8
             case "\t": self += "\\t".utf8
-            // Other control characters, including C1, are escaped because a terminal that shows the log would execute
-            // them.
+            // Control characters, including C1, are escaped because a terminal that shows the log would execute them.
             case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}": self += "\\u\(padded(Int32(scalar.value), 4, radix: 16))".utf8
             default: self += UTF8.encode(scalar)!
             }
@@ -111,7 +110,7 @@ package struct Timestamp: Hashable, Sendable {
     package static func now() -> Timestamp { Timestamp(wallMs: nanoseconds(CLOCK_REALTIME) / 1_000_000) }
 
     package var text: String {
-        // Rounded down, also for times before the epoch.
+        // The seconds are rounded down, also for times before the epoch.
         var seconds = time_t(wallMs / 1_000 - (wallMs % 1_000 < 0 ? 1 : 0))
         var parts = unsafe tm()
         guard unsafe gmtime_r(&seconds, &parts) != nil else { return "\(wallMs)" }
@@ -147,7 +146,7 @@ package func namesOnce(_ message: String) -> String {
 }
 
 extension Substring {
-    /// Returns whether `part` is the whole text, its end, or one of its words.
+    /// Returns whether `part` is this whole text, its end, or one of its words.
     fileprivate func names(_ part: Substring) -> Bool {
         guard !part.isEmpty else { return false }
         if part.contains(" ") { return self == part || hasSuffix(" \(part)") }

@@ -3,19 +3,20 @@ import Synchronization
 
 /// A destination of log lines. `write` receives complete lines in order, and is never called concurrently.
 package protocol LogSink: Sendable {
-    /// Writes lines. Returns false if any part of them is lost.
+    /// Writes log lines. Returns false if any part of the lines is lost.
     @discardableResult func write(_ lines: [UInt8]) -> Bool
 }
 
 /// A sink that writes to a file descriptor with write(2), without a buffer whose contents a crash would lose.
 ///
-/// A slow or missing reader must not block the threads that log. All lines together wait for up to 100 ms in ten
-/// seconds, and do not wait at all after a line that could not be written.
+/// A slow or missing reader must not block the threads that log. In each ten seconds, the sink waits for the reader for
+/// up to 100 ms in total. After a line that could not be written, the sink does not wait at all.
 package final class DescriptorSink: LogSink {
     private struct State {
         var isStuck = false
         var isCut = false
-        /// The start of the current ten seconds (monotonic), and the remaining time to wait in them.
+        /// The start of the current ten-second period (monotonic), and the time that the sink may still wait in that
+        /// period.
         var periodBeganNs = Int64.min / 2
         var leftNs: Int64 = 0
     }
@@ -57,7 +58,7 @@ package final class DescriptorSink: LogSink {
         return true
     }
 
-    /// Waits for the remaining time in these ten seconds. Returns whether the descriptor is writable.
+    /// Waits for the reader, for at most the remaining time of this period. Returns whether the descriptor is writable.
     private func waits(_ state: inout State) -> Bool {
         var nowNs = Self.monotonicNs
         if nowNs - state.periodBeganNs >= Self.periodNs { (state.periodBeganNs, state.leftNs) = (nowNs, Self.waitNs) }
@@ -71,7 +72,7 @@ package final class DescriptorSink: LogSink {
         return false
     }
 
-    /// Returns whether the descriptor is writable. A signal may end the wait early.
+    /// Returns whether the descriptor is writable within the timeout. A signal may end the wait early.
     private func isReady(withinMs timeoutMs: Int32) -> Bool {
         var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return unsafe poll(&poller, 1, timeoutMs) > 0

@@ -4,8 +4,8 @@ import Synchronization
 /// Writes log lines. Thread-safe.
 ///
 /// A line below its part's level costs one atomic load, and its fields are not evaluated. Lines at `warning` and above
-/// are written at most once in ten seconds for the same part, message and subject. The next one contains the number of
-/// omitted lines (`repeated`) and their times. Lower levels are limited in this way only if they name a subject.
+/// are written at most once in ten seconds for the same part, message and subject. The next written line contains the
+/// number of omitted lines (`repeated`) and their times. Lines below `warning` are limited only if they name a subject.
 ///
 /// Lines that the sink rejects are lost. Before the next line that it accepts, the logger reports the number of lost
 /// lines and the time of the first.
@@ -13,7 +13,7 @@ package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
         var line: [UInt8] = []
-        /// The number of lost lines that are not reported yet, and the time of the first.
+        /// The number of lost lines that are not reported yet, and the time of the first lost line.
         var lost = 0
         var lostSinceMs: Int64 = 0
     }
@@ -53,7 +53,8 @@ package final class Logger: Sendable {
         LevelTable(bits: levels.load(ordering: .relaxed)).writes(level, of: part)
     }
 
-    /// - Parameter subject: The app or host that distinguishes similar events for the rate limit. It is not written.
+    /// - Parameter subject: The app or host that distinguishes similar events for the rate limit. The log line does not
+    ///   show it.
     package func log(
         _ level: Level, _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]
@@ -81,8 +82,8 @@ package final class Logger: Sendable {
         }
     }
 
-    /// Writes omitted lines that had no successor for ten seconds, or all of them at the end (`all`). Call it every few
-    /// seconds.
+    /// Writes omitted lines that no equal line followed for ten seconds, or all omitted lines when the process ends
+    /// (`all`). Call it every few seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

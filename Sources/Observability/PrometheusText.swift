@@ -11,7 +11,7 @@ package struct PrometheusText: Sendable {
 
     package init() {}
 
-    /// Starts a metric. `help` is one line.
+    /// Starts a metric family. `help` is one line.
     package mutating func family(_ name: String, _ kind: Kind, _ help: StaticString) {
         self.name = name
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"

@@ -1,18 +1,18 @@
 /// A limit that admits one of many equal events every ten seconds and counts the others.
-///
-/// Events are equal if they have the same part, message and subject. The limit distinguishes at most `capacity` kinds.
+/// Events are equal if they have the same part, message and subject. The limit distinguishes at most `capacity` kinds
+/// of events. Beyond that number, all new subjects of a message share one kind.
 /// Beyond that, new subjects share one kind per message.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
-        /// The address of the message, which identifies a static string.
+        /// The address of the message, a static string, which identifies the message.
         var message: UInt
         var subject: String
     }
 
     private struct State {
         var writtenAtNs: Int64
-        /// The last omitted line, with the count and the sums of all omitted ones.
+        /// The last omitted line of this kind, with the number and the summed counts of all omitted lines.
         var last: Line?
     }
 
@@ -20,7 +20,7 @@ struct RepeatLimit {
     private static let capacity = 500
     private var states: [Key: State] = [:]
 
-    /// Returns the line to write now, with the count of the omitted ones before it, or `nil` to omit this one.
+    /// Returns the line to write now, with the count of the lines omitted before it, or `nil` to omit this line.
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
@@ -40,8 +40,8 @@ struct RepeatLimit {
         return nil
     }
 
-    /// Returns the last line of each kind whose ten seconds are over (with `all`, of every kind) and that had omitted
-    /// lines. Each has their count and the current time, because the lines of a log are ordered by time.
+    /// Returns the last omitted line of each kind whose ten seconds are over, or of every kind if `all` is true. Each
+    /// line has the count of omitted lines and the current time, because the lines of a log are ordered by time.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

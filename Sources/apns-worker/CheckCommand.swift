@@ -25,7 +25,7 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     do throws(ConfigurationError) {
         loaded = try options.configuration.read()
     } catch {
-        // This command reports an invalid configuration like any other finding.
+        // `check` reports an invalid configuration like any other finding, with exit code 1.
         throw Exit(code: .failed, lines: error.lines)
     }
     try startKeyLog(options.configuration.keyLog)

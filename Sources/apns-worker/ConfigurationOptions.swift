@@ -60,7 +60,8 @@ extension AppFlags {
         }
     }
 
-    /// Loads the configuration of a command that connects to Apple without Kafka, from the file or from these flags.
+    /// Loads the configuration of a command that connects to Apple without Kafka, from the given file or from these
+    /// flags.
     func load(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> WorkerConfiguration {
         if let file { return try WorkerConfiguration.load(file: file).configuration }
         var flags = self

@@ -1,7 +1,7 @@
 import Configuration
 
 extension OptionTable.Option {
-    /// Creates an option that parses its value with `read` into a member.
+    /// Creates an option whose value is parsed with `read` and stored in a member.
     init<Value>(
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, Value> & Sendable,
@@ -28,7 +28,7 @@ extension OptionTable.Option {
         self.init(name, value: value, to: member, { text throws(UsageError) in try OptionValue.choice(text) }, help)
     }
 
-    /// Creates an option that may be repeated. Each value is appended to a member.
+    /// Creates an option that may be repeated and appends each value to a member.
     init<Value>(
         _ name: String, value: String, each member: any WritableKeyPath<Values, [Value]> & Sendable,
         _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
@@ -54,7 +54,7 @@ enum OutputFormat: String, CaseIterable {
     case json, text
 }
 
-/// Parses a command's options. Throws `Exit` after it has printed the command's help.
+/// Parses a command's options. For `--help`, prints the command's help and throws `Exit`.
 @discardableResult
 func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) throws -> Values {
     do throws(UsageError) {
@@ -66,13 +66,13 @@ func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defau
     throw Exit(code: .fine)
 }
 
-/// Returns the word before the options, or `nil` if there is none, and the options.
+/// Returns the word before the options, or `nil` if there is none, and the remaining arguments.
 func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     guard let first = arguments.first, !first.hasPrefix("-") else { return (nil, arguments) }
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Parses one word of an enumeration, which errors call a `thing`, and then the options.
+/// Parses a word of an enumeration, then the options. Error messages call the word a `thing`.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

@@ -2,7 +2,7 @@ import Observability
 import PushRecords
 
 extension DeliveryResult {
-    /// Returns the outcome as one line of text. `target` is the device token, or the channel id.
+    /// Returns the outcome as one line of text. `target` is the device token or the channel id.
     func line(about target: String?, of request: DeliveryResult.Request?) -> String {
         var words = [Timestamp(wallMs: settledAtMs).text, padded(outcome.rawValue, to: 12)]
         if let status { words.append("\(status)") }

@@ -2,13 +2,13 @@ import Glibc
 import Observability
 import Synchronization
 
-/// Standard output. A failed write is reported once and makes the command fail, so that a truncated file is not
-/// mistaken for a complete one. If the reader closes the pipe (`| head`), this is not a failure.
+/// Standard output. A failed write is reported once and makes the command fail, so that a truncated file is
+/// not mistaken for a complete one. A reader that closes the pipe (`| head`) does not make the command fail.
 enum Output {
     private static let hasFailed = Atomic(false)
 
     /// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers.
-    /// Writes to them still fail. Call it on the main thread, before any file is opened.
+    /// Writes to these descriptors still fail. Call it on the main thread, before any file is opened.
     static func keepDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
             // open(2) returns the lowest free descriptor, which is the closed one.

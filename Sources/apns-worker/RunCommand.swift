@@ -63,11 +63,11 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
             complain("apns-worker run: \(reason)")
             code = .failed
         }
-        // Destructors would wait for threads that do not end, or free memory that these threads use.
+        // Destructors would wait for threads that do not end, or free memory that these threads still use.
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code
     } catch {
-        // The worker has already logged details. These lines are written at any `log.level`.
+        // The worker has already logged details. The lines below are written at any `log.level`.
         for line in error.lines {
             logger.log(.critical, .worker, "cannot start", about: line, ["reason": .text(line)])
         }

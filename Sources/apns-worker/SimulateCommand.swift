@@ -10,7 +10,8 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
     defaults.managementPort = 0
     defaults.directory = "apns-simulator"
     let options = try parsed(simulateTable, arguments, defaults)
-    // Created before the simulator's threads, which inherit the signal mask, so that signals wake this thread.
+    // The signals are blocked before the simulator's threads are created, because these inherit the signal mask, so
+    // that signals wake this thread.
     let signals = StopSignals()
     let simulator = try Simulator(options)
     say(simulator.instructions)
@@ -125,7 +126,7 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-/// Parses a key option, `ID=FILE`.
+/// Parses the value of a key option, `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {

@@ -7,7 +7,7 @@ import Kafka
 struct Deadline {
     private let atNs: Int64?
 
-    /// - Parameter duration: the time until the deadline, or `nil` for no deadline.
+    /// - Parameter duration: The time until the deadline, or `nil` for no deadline.
     init(after duration: Duration?) { atNs = duration.map { LoopTime.read().monotonicNs + $0.nanoseconds } }
 
     var hasPassed: Bool { leftMs == 0 }
@@ -17,7 +17,7 @@ struct Deadline {
 
     func leftMs(atMost limitMs: Int32) -> Int32 { Int32(min(Int64(limitMs), leftMs)) }
 
-    /// Waits until a descriptor is readable (poll(2)). Returns false if the deadline passes before.
+    /// Waits until a descriptor is readable (poll(2)). Returns false if the deadline passes first.
     func awaitInput(of descriptor: Int32) -> Bool {
         while !hasPassed {
             var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
@@ -29,7 +29,7 @@ struct Deadline {
     }
 }
 
-/// Reports problems of retried operations: the first one immediately, then at most one every ten seconds.
+/// Reports problems of retried operations: the first problem immediately, then at most one every ten seconds.
 final class Troubles {
     private var pause = Deadline(after: .zero)
 
@@ -41,7 +41,7 @@ final class Troubles {
 }
 
 extension BrokerWait {
-    /// Creates a wait of at most ten seconds for each answer, which also ends at the deadline.
+    /// Creates a wait of at most ten seconds for each answer of the brokers, which also ends at the deadline.
     init(_ cluster: ClusterSettings, until deadline: Deadline, report: ((String) -> Void)? = nil) {
         self.init(cluster, limitMs: 10_000, leftMs: { deadline.leftMs }, report: report ?? Troubles().say)
     }
@@ -49,7 +49,7 @@ extension BrokerWait {
 
 /// SIGTERM and SIGINT, which are blocked on every thread so that one thread can wait for them.
 ///
-/// Create it before any other thread, because threads inherit the signal mask.
+/// Create the value before any other thread, because threads inherit the signal mask.
 struct StopSignals: ~Copyable {
     private let set = Signals.set([SIGTERM, SIGINT])
 

@@ -16,8 +16,8 @@ package struct OptionTable<Values>: Sendable {
         /// The name of the option's value in the help, or `nil` for an option without a value.
         var value: String?
         var help: String
-        /// Applies the value, which is empty for an option without one. Throws a description of valid values, without
-        /// the option's name.
+        /// Applies the option's value, or an empty text for an option without a value. Throws a description of valid
+        /// values that does not repeat the option's name.
         var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
 
         package init(
@@ -41,7 +41,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// Returns the same option for a command whose options contain these as a member.
+        /// Returns this option for a command whose `Values` contain this table's values as a member.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {
@@ -53,7 +53,7 @@ package struct OptionTable<Values>: Sendable {
             return option
         }
 
-        /// Returns the same option, which also appends its occurrence to a list: `name=value`, or `name`.
+        /// Returns this option, extended to append each occurrence to a list, as `name=value` or `name`.
         package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
             var option = self
             option.apply = { values, text throws(UsageError) in
@@ -106,7 +106,7 @@ package struct OptionTable<Values>: Sendable {
         return values
     }
 
-    /// Parses `name` or `name=value`. Returns whether it is `help`.
+    /// Parses a long option, `name` or `name=value`. Returns whether the option is `help`.
     private func readLong(
         _ word: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
     ) throws(UsageError) -> Bool {
@@ -116,7 +116,8 @@ package struct OptionTable<Values>: Sendable {
         return try apply(option, as: "--\(option.name)", parts.count > 1 ? parts[1] : nil, &words, &values)
     }
 
-    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one is `--help`.
+    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one means
+    /// `--help`.
     private func readLetters(
         _ letters: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
     ) throws(UsageError) -> Bool {
@@ -145,7 +146,8 @@ package struct OptionTable<Values>: Sendable {
         throw UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
     }
 
-    /// Applies an option with the given value, or with the next word as its value. Returns whether it is `--help`.
+    /// Applies an option with the given value, or with the next word as its value. Returns whether the option is
+    /// `--help`.
     private func apply(
         _ option: Option, as word: String, _ value: String?, _ words: inout ArraySlice<String>,
         _ values: inout Values
@@ -192,7 +194,7 @@ extension OptionTable {
     }
 }
 
-/// Returns the lines of a paragraph, each at most `width` columns long. A longer word is on a separate line.
+/// Returns the lines of a paragraph, each at most `width` columns long. A word longer than `width` gets its own line.
 package func wrapped(_ text: String, width: Int) -> [String] {
     var lines: [String] = []
     var line = ""

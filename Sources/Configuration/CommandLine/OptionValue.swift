@@ -1,6 +1,6 @@
 import Glibc
 
-/// Parsers of option values. Their errors describe valid values.
+/// Parsers of option values. Each throws an error that describes the valid values.
 package enum OptionValue {
     package static func integer(_ text: String, _ range: ClosedRange<Int>) throws(UsageError) -> Int {
         try accept(

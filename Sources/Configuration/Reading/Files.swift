@@ -46,10 +46,10 @@ package func readFile(
     }
 }
 
-/// A value that must not be shown. It prints as `(secret)`.
+/// A secret, such as a password, that must not be shown. It prints as `(secret)`.
 package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     case text(String)
-    /// The path of the file that contains it, absolute or relative to the working directory.
+    /// The path of the file that contains the secret, absolute or relative to the working directory.
     case file(String)
 
     package var description: String { path ?? "(secret)" }
@@ -65,7 +65,7 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The path of the secret's file, or `nil` if it is in the configuration.
+    /// The path of the secret's file, or `nil` if the configuration itself contains the secret.
     package var path: String? {
         switch self {
         case .text: nil

@@ -2,7 +2,7 @@ import YAML
 
 enum Origin {
     case file(path: String)
-    /// Command-line flags. The dictionary has the flag of each configuration path.
+    /// Command-line flags. The dictionary maps each configuration path to its flag.
     case flags([String: String])
 
     /// Returns the prefix of an error about the value at `path`.
@@ -42,19 +42,19 @@ final class Reading {
 
     func noteMark(_ mark: Mark, of path: String) { marks[path] = mark }
 
-    /// - Parameter mark: The position, if it is not that of the value at `path`.
+    /// - Parameter mark: The position in the file, if it differs from the position of the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
         problems.append((path, mark ?? marks[path], oneLine(text)))
     }
 
-    /// Records the valid and unknown keys of a section. `finish` rejects the unknown ones when all keys are known.
+    /// Records a section's valid keys and its unknown keys, which `finish` rejects after all sections have been read.
     func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
         keys += valid.map { ($0, section.path(of: $0)) }
         self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
     }
 
-    /// Rejects the unknown keys. Suggests the closest key of the same section, or of another one in case of a wrong
-    /// indentation.
+    /// Rejects the unknown keys. Suggests the closest valid key of the same section, or of another section in case the
+    /// indentation is wrong.
     func finish() {
         for key in unknown {
             let near =
@@ -84,7 +84,7 @@ final class Reading {
 
     private func lines(_ problems: [Problem]) -> [String] {
         let end = Mark(line: .max, column: 0)
-        // The sort is stable, so problems without a position, or with the same one, stay in order.
+        // The sort is stable, so problems without a position, or with equal positions, keep their order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in
             "\(oneLine(origin.place(problem.path, problem.mark))): \(problem.text)"
         }

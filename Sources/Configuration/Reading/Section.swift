@@ -1,6 +1,7 @@
 import YAML
 
-/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` rejects the others.
+/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` rejects all other
+/// keys.
 struct Section {
     let path: String
     let mark: Mark
@@ -35,7 +36,7 @@ struct Section {
         return entries.first { $0.name == name }.map { value(of: $0) }
     }
 
-    /// Reads an optional key. If it is absent or `body` rejects it, `target` keeps its default.
+    /// Reads an optional key. If the key is absent or `body` rejects its value, `target` keeps its default.
     mutating func read<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
         if let value = value(name), let result = body(value) { target = result }
     }
@@ -53,7 +54,7 @@ struct Section {
     }
 
     /// Reads a mapping, and rejects each key that `body` does not read. If the mapping is absent, `body` reads an empty
-    /// one, so that its keys are known for suggestions and its required keys are reported as missing.
+    /// mapping, so that its keys are known for suggestions and missing required keys are reported.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }
@@ -61,7 +62,7 @@ struct Section {
         section.finish()
     }
 
-    /// Reads a text given either inline or by the file that contains it (by default `NAME_file`).
+    /// Reads a secret, given inline or as the path of a file that contains it (the key `NAME_file` by default).
     mutating func secret(_ name: String, file fileName: String? = nil) -> Secret? {
         let fileName = fileName ?? "\(name)_file"
         let inline = value(name)

@@ -84,7 +84,7 @@ struct Value {
         }
     }
 
-    /// - Parameter orZero: Whether 0 is also allowed.
+    /// - Parameter orZero: Whether 0 is allowed in addition to `range`.
     func duration(_ range: ClosedRange<Duration>, orZero: Bool = false) -> Duration? {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
@@ -111,7 +111,8 @@ struct Value {
         }
     }
 
-    /// Returns a mapping. A missing value counts as an empty one, so that all its keys can be commented out.
+    /// Returns a mapping. A missing value counts as an empty mapping, so that all keys of a section can be commented
+    /// out.
     func section() -> Section? {
         if case .mapping(let entries) = node.content {
             return Section(entries, path: path, mark: node.mark, reading: reading)

@@ -7,12 +7,12 @@ package struct AppSettings: Hashable, Sendable {
         case certificate(CertificateCredential)
     }
 
-    /// The reaction to many `BadDeviceToken` responses: more than half of the last 1,000, or all of the first 20. They
-    /// suggest that the tokens belong to the other environment.
+    /// The reaction to many `BadDeviceToken` responses: more than half of the last 1,000 responses, or all of the first
+    /// 20. So many responses suggest that the tokens belong to the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
         /// Slows down the app and logs a warning.
         case warn
-        /// Also defers the app's notifications to the retry topics.
+        /// Slows down the app, logs a warning, and defers the app's notifications to the retry topics.
         case hold
         case off
     }
@@ -22,11 +22,11 @@ package struct AppSettings: Hashable, Sendable {
     package struct Connections: Hashable, Sendable {
         package var min = 1
         package var max = 8
-        /// The idle time after which a connection is pinged.
+        /// The idle time after which the worker pings a connection.
         package var ping = Duration.seconds(60)
-        /// The time without requests after which a connection beyond `min` is closed.
+        /// The time without requests after which the worker closes a connection beyond `min`.
         package var idle = Duration.seconds(600)
-        /// The age at which a connection is replaced by a new one, or 0 for no limit.
+        /// The age at which the worker replaces a connection, or 0 for no limit.
         package var maxAge = Duration.zero
 
         package init() {}
@@ -37,7 +37,7 @@ package struct AppSettings: Hashable, Sendable {
     package var bundleIDs: [String]
     package var credential: Credential
     package var environment = PushEnvironment.production
-    /// A host name or an address (IPv6 without brackets).
+    /// The APNs host: a name or an address (IPv6 without brackets).
     package var host: String
     package var port = 443
     /// The settings of the binary protocol, or `nil` for HTTP/2.
@@ -45,7 +45,7 @@ package struct AppSettings: Hashable, Sendable {
     package var manageHost: String
     package var managePort: Int
     package var connections = Connections()
-    /// The certificate authorities (PEM) to trust for the host, or `nil` for those of the system.
+    /// The certificate authorities (PEM) to trust for the host, or `nil` for the system's CA certificates.
     package var authorities: Secret?
     package var verifiesHost = true
     /// Whether HPACK indexes the `authorization` header, which saves about 155 bytes a request.
@@ -56,11 +56,11 @@ package struct AppSettings: Hashable, Sendable {
     /// The app with the same bundle ids in the other environment, which resends notifications answered with
     /// BadDeviceToken once, or `nil` to reject them.
     package var otherEnvironment: String?
-    /// The largest number of notifications a second, or 0 for no limit.
+    /// The maximum number of notifications per second, or 0 for no limit.
     package var rateLimit = 0
     package var isPaused = false
 
-    /// - Parameter host: the host, or `nil` for Apple's.
+    /// - Parameter host: The APNs host, or `nil` for Apple's host of the environment.
     package init(
         name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
         host: String? = nil
@@ -75,7 +75,7 @@ package struct AppSettings: Hashable, Sendable {
         managePort = apple.managePort
     }
 
-    /// Returns Apple's hosts. Source: Apple, "Sending channel management requests to APNs".
+    /// Returns Apple's hosts of an environment. Source: Apple, "Sending channel management requests to APNs".
     private static func apple(_ environment: PushEnvironment) -> (host: String, manageHost: String, managePort: Int) {
         switch environment {
         case .production: ("api.push.apple.com", "api-manage-broadcast.push.apple.com", 2196)

@@ -1,17 +1,17 @@
 /// The settings of Apple's retired binary provider protocol: `binary` of an app with `transport: binary`.
 package struct BinarySettings: Hashable, Sendable {
     package enum Format: String, CaseIterable, Sendable {
-        /// The format without identifiers, in which errors do not name their notification.
+        /// The frame format without identifiers, in which an error does not name the notification that caused it.
         case simple
         case enhanced
         case framed
     }
 
     package struct Window: Hashable, Sendable {
-        /// The duration of silence after which a notification counts as accepted.
+        /// The time without an error response after which a notification counts as accepted.
         package var duration = Duration.seconds(2)
         package var limit = 100_000
-        /// The maximum size of the window's frames in bytes.
+        /// The maximum total size of the frames in the resend window, in bytes.
         package var bytes = 32 << 20
         /// Whether errors that arrive after `duration` increase it, up to `drain.rebalance`.
         package var adjusts = true
@@ -20,10 +20,10 @@ package struct BinarySettings: Hashable, Sendable {
     }
 
     package struct Feedback: Hashable, Sendable {
-        /// A name or an address (IPv6 without brackets).
+        /// The host of the feedback service: a name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// The time between the starts of two reads, or 0 if only `apns-worker feedback` reads.
+        /// The time between the starts of two feedback reads, or 0 if only `apns-worker feedback` reads.
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
@@ -35,7 +35,7 @@ package struct BinarySettings: Hashable, Sendable {
 
     package var format = Format.framed
     package var window = Window()
-    /// Whether notifications that the gateway discarded after an error are resent.
+    /// Whether the worker resends notifications that the gateway discarded after an error.
     package var resends = true
     /// Whether the gateway rejects a device token of zeros, which proves that it reads the connection.
     package var answersFence = true
@@ -66,7 +66,7 @@ extension BinarySettings {
 }
 
 extension BinarySettings.Feedback {
-    /// Returns `nil` if the section is absent or has no host.
+    /// Returns `nil` if the section `feedback` is absent or has no host.
     fileprivate init?(in section: inout Section) {
         var feedback = Self(host: "")
         let isThere = section.has("feedback")

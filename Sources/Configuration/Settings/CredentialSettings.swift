@@ -13,15 +13,15 @@ package struct TokenCredential: Hashable, Sendable {
 
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if the file also contains
-        /// the key.
+        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if the certificate's file
+        /// also contains the key.
         case pem(certificate: Secret, key: Secret?)
-        /// A PKCS#12 file, or its base64 in the configuration itself.
+        /// A PKCS#12 file, or its content as base64 in the configuration itself.
         case pkcs12(Secret)
     }
 
     package var form: Form
-    /// The passphrase of the key or the PKCS#12 file, or `nil` if neither is encrypted.
+    /// The passphrase of the key or of the PKCS#12 file, or `nil` if neither is encrypted.
     package var passphrase: Secret?
 
     package init(_ form: Form, passphrase: Secret? = nil) {
@@ -31,7 +31,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// Reads `token` or `certificate`. Returns `nil` after rejecting an invalid value.
+    /// Reads the app's `token` or `certificate`. Returns `nil` after rejecting an invalid credential.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?
@@ -70,7 +70,7 @@ extension TokenCredential {
 }
 
 extension CertificateCredential {
-    /// Returns `nil` after rejecting an invalid value.
+    /// Returns `nil` after rejecting an invalid certificate setting.
     fileprivate init?(reading section: inout Section) {
         let pem = section.secret("pem", file: "file")
         let key = section.secret("key")

@@ -28,10 +28,11 @@ extension WorkerConfiguration {
         }
     }
 
-    /// The time for the last commit of a rebalance, beyond `drain.rebalance`.
+    /// The time allowed for the last commit of a rebalance, in addition to `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// Checks that no topic has two uses and no pattern matches an output topic, which the worker would read back.
+    /// Checks that no topic has two uses, and that no request pattern matches an output topic, which the worker would
+    /// read back.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {

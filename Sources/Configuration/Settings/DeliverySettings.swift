@@ -13,18 +13,18 @@ package struct DeliverySettings: Hashable, Sendable {
         case apple
     }
 
-    /// Where to start in request topics without a committed offset of the group.
+    /// Where to start consuming request topics for which the group has no committed offset.
     package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
-    /// The consequence of an answer, as named in `verdicts`.
+    /// The consequence of an answer from APNs, as named in `verdicts`.
     package enum Verdict: String, CaseIterable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the verdict sends the notification again after APNs has processed it. This excludes a credential
-        /// fault, in which case APNs has not processed the notification.
+        /// Whether the verdict sends a notification again that APNs has processed. False for a credential fault,
+        /// because APNs does not process a notification whose credential it refuses.
         var repeats: Bool { self == .resend || self == .retry }
     }
 
@@ -36,13 +36,13 @@ package struct DeliverySettings: Hashable, Sendable {
     package var resendMax = 5
     /// The maximum age of a request, or `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
-    /// The maximum time from reading a request to its `push-not-before`.
+    /// The maximum time between the reading of a request and its `push-not-before`.
     package var maxAhead = Duration.seconds(7 * 86_400)
     /// The maximum number of notifications in memory.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// Verdicts by reason that override the worker's: `verdicts` and `verdicts_unsafe`.
+    /// The verdicts by reason that override the worker's defaults, from `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
@@ -71,7 +71,7 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Reads verdicts by reason. Accepts unknown reasons, which Apple may add, unless one resembles a known one.
+    /// Reads verdicts by reason. Accepts unknown reasons, which Apple may add, unless one resembles a known reason.
     ///
     /// - Parameter mayRepeatFinal: Whether to allow resending notifications that Apple says not to send again.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {

@@ -8,19 +8,20 @@ package struct KafkaSettings: Hashable, Sendable {
         package init() {}
     }
 
-    /// Comma-separated `host:port` pairs, as in librdkafka.
+    /// The bootstrap servers as comma-separated `host:port` pairs, as in librdkafka.
     package var bootstrapServers: String
-    /// The consumer group of the request topics. The retry topics are read by the group `<groupID>.retry`.
+    /// The consumer group of the request topics. The group `<groupID>.retry` reads the retry topics.
     package var groupID = "apns-worker"
     /// The id of a static member, or empty for dynamic membership.
     package var groupInstanceID = ""
     package var sessionTimeout = Duration.seconds(10)
     package var assignment = Assignment.eager
-    /// The settings for new topics, or `nil` to create none.
+    /// The partition count and replication factor of topics to create, or `nil` to create no topics.
     package var createTopics: TopicCreation?
-    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a configuration key.
+    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers (`MockCluster`) do not. Not a
+    /// configuration key.
     package var tellsTopicConfigurations = true
-    /// librdkafka properties of all clients, consumers and producer. The Kafka module rejects unsafe ones.
+    /// librdkafka properties of all clients, both consumers and producers. The Kafka module rejects unsafe properties.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
@@ -95,7 +96,7 @@ extension KafkaSettings {
 }
 
 extension KafkaSettings.TopicCreation {
-    /// Reads `false`, `true` or a mapping. An inner `nil` means that no topics are created.
+    /// Reads `create_topics`: `false`, `true` or a mapping. An inner `nil` means that the worker creates no topics.
     fileprivate static func read(_ value: Value) -> Self?? {
         guard value.isMapping, var section = value.section() else {
             let isOn = value.choice(
@@ -130,7 +131,8 @@ extension UserProperty {
         }
     }
 
-    /// Returns whether a value is a path. `ssl.ca.location: probe` is not: it selects the system's CA certificates.
+    /// Returns whether a property's value is a path. `ssl.ca.location: probe` is none: it selects the system's CA
+    /// certificates.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

@@ -54,7 +54,7 @@ extension String {
 
 /// A host and a port, written as `host:port` or `[IPv6]:port`.
 package struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
-    /// A host name or an address (IPv6 without brackets).
+    /// The host: a name or an address (IPv6 without brackets).
     package var host: String
     /// The port, from 0 to 65,535.
     package var port: Int

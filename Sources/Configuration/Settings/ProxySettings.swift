@@ -1,5 +1,5 @@
 package struct ProxySettings: Hashable, Sendable {
-    /// A host name or an address (IPv6 without brackets).
+    /// The proxy's host: a name or an address (IPv6 without brackets).
     package var host: String
     package var port: Int
     /// The credentials as `user:password`, if the proxy needs them.
@@ -11,7 +11,8 @@ package struct ProxySettings: Hashable, Sendable {
         self.credentials = credentials
     }
 
-    /// Parses `http://host:port` or `http://user:password@host:port`, with percent-encoding (RFC 3986, section 2.1).
+    /// Parses `http://host:port` or `http://user:password@host:port`, with percent-encoded credentials (RFC 3986,
+    /// section 2.1).
     package init?(url: String) {
         guard let scheme = url.firstRange(of: "://"), url[..<scheme.lowerBound].lowercased() == "http" else {
             return nil
@@ -32,7 +33,8 @@ package struct ProxySettings: Hashable, Sendable {
 }
 
 extension ProxySettings {
-    /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the URL, since it may contain a password.
+    /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the proxy's URL, since it may contain a
+    /// password.
     init?(in section: inout Section) {
         let inline = section.value("proxy")
         let file = section.value("proxy_file")

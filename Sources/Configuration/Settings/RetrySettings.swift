@@ -1,5 +1,5 @@
 package struct RetrySettings: Hashable, Sendable {
-    /// A retry topic. All its notifications wait for the same delay.
+    /// A retry topic. All notifications in one retry topic wait for the same delay.
     package struct Tier: Hashable, Sendable {
         /// The delay as written in the configuration, such as `30s`.
         package var name: String
@@ -13,7 +13,7 @@ package struct RetrySettings: Hashable, Sendable {
         }
     }
 
-    /// The tiers, at least one, ordered by delay and without duplicate delays.
+    /// The retry topics, at least one, ordered by delay and without duplicate delays.
     package var tiers = [
         Tier(name: "30s", delay: .seconds(30), topic: "apns.retry.30s"),
         Tier(name: "15m", delay: .seconds(900), topic: "apns.retry.15m"),
@@ -48,7 +48,7 @@ extension RetrySettings {
                 continue
             }
             guard let topic = value.topicName() else { continue }
-            // Detects a topic such as `apns.retry.15m` under `30s`, a mistake that is otherwise hard to notice.
+            // Detects a retry topic whose name contradicts its delay, such as `apns.retry.15m` under `30s`.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
                 value.refuse("the topic's name ends in \(suffix), but its tier is \(name)")
                 continue

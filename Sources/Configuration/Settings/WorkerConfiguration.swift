@@ -31,9 +31,9 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// The setting `crash`: the reaction to a worker that is killed by a signal.
+/// The reaction to a worker process that is killed by a signal (the setting `crash`).
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// A supervisor restarts the worker, and a record that crashes it twice becomes a dead letter.
+    /// A supervisor restarts the worker, and a record that crashes the worker twice becomes a dead letter.
     case contain
     /// The worker runs without a supervisor, for developers.
     case core
@@ -42,13 +42,13 @@ package enum CrashHandling: String, CaseIterable, Sendable {
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// Results are published except for `accepted` ones that are not in doubt, which are only counted.
+        /// The worker publishes all results except `accepted` ones that are not in doubt, which it only counts.
         case failures
     }
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// Request headers to copy into results, besides `traceparent` and `tracestate`. At most 32.
+    /// The names of request headers to copy into results, in addition to `traceparent` and `tracestate`. At most 32.
     package var copyHeaders: [String] = []
 
     package init() {}
@@ -56,7 +56,7 @@ package struct ResultSettings: Hashable, Sendable {
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
-    /// Whether `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
+    /// Whether tokens that APNs answers with `BadDeviceToken` or `DeviceTokenNotForTopic` count as dead tokens.
     package var includeBadTokens = false
 
     package init() {}
@@ -68,7 +68,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// The setting `drain`: the time limits for unanswered notifications.
+/// The time limits for unanswered notifications at a shutdown or rebalance (the setting `drain`).
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)
@@ -77,7 +77,7 @@ package struct DrainSettings: Hashable, Sendable {
 }
 
 package struct AdminSettings: Hashable, Sendable {
-    /// The address of the status pages, or `nil` for none. Port 0 selects a free port.
+    /// The address of the status pages, or `nil` for no pages. Port 0 selects a free port.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
 
     package init() {}
@@ -94,7 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. A rejected value is replaced by its default or an empty one.
+    /// Reads the whole configuration document. A rejected value is replaced by its default or by an empty value.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.section("kafka") { kafka.read(&$0) }

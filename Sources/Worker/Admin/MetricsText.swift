@@ -4,7 +4,8 @@ internal import Glibc
 internal import Observability
 internal import PushRecords
 
-/// A snapshot in Prometheus' text format. Metric names follow its conventions: base units, and `_total` for counters.
+/// A snapshot in Prometheus' text format. Metric names follow Prometheus' conventions: base units, and `_total` for
+/// counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
@@ -14,7 +15,7 @@ struct MetricsText {
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
-        // The format forbids duplicate samples. If an app was removed and added again, only its newer entry is written.
+        // The format forbids duplicate samples. If an app was removed and added again, only the newer entry is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
         writeWorker()
@@ -29,7 +30,8 @@ struct MetricsText {
 
     // MARK: Families by label
 
-    /// Begins a metric family. Without a `kind` it is a counter if the name ends in `_total`, and a gauge otherwise.
+    /// Begins a metric family. Without a `kind`, the family is a counter if its name ends in `_total`, and otherwise a
+    /// gauge.
     private mutating func family(_ name: String, _ help: StaticString, _ kind: PrometheusText.Kind? = nil) {
         out.family("apns_worker_\(name)", kind ?? (name.hasSuffix("_total") ? .counter : .gauge), help)
     }
@@ -52,12 +54,12 @@ struct MetricsText {
         perApp(name, help, of: rows) { Double($0[keyPath: value]) }
     }
 
-    /// Writes one sample for each app: 1 if it meets the condition, otherwise 0.
+    /// Writes one sample for each app: 1 if the app meets the condition, otherwise 0.
     private mutating func flagPerApp(_ name: String, _ help: StaticString, _ holds: (AppStatus) -> Bool) {
         perApp(name, help) { $0.status.map(holds) == true ? 1 : 0 }
     }
 
-    /// Writes several samples for each app, which differ in one more label.
+    /// Writes several samples for each app, which differ in a label besides `app`.
     private mutating func perApp(
         _ name: String, _ help: StaticString, by label: StaticString, of rows: [AppRow]? = nil,
         _ values: (AppRow) -> [(String, Int)]
@@ -300,7 +302,7 @@ extension PrometheusText {
 
 struct ProcessFigures: Sendable {
     var cpuSeconds = 0.0
-    /// Resident memory in bytes, or 0 if /proc cannot be read.
+    /// The process's resident memory in bytes, or 0 if /proc cannot be read.
     var residentBytes = 0
     var logLinesLost = 0
 

@@ -2,7 +2,7 @@ internal import Delivery
 internal import JSON
 internal import PushRecords
 
-/// The JSON document at `/status`. New versions may add members, but do not remove or rename any.
+/// The JSON document at `/status`. New versions may add members, but do not remove or rename members.
 struct StatusDocument: ~Copyable {
     private var json = JSONWriter(capacity: 4_096)
 

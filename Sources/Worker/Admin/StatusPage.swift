@@ -1,7 +1,7 @@
 internal import Delivery
 internal import PushRecords
 
-/// The HTML page at `/`: the problems with advice, then counts and tables. It has no scripts and reloads itself every
+/// The HTML page at `/`: the problems with advice, then counts and tables. The page has no scripts and reloads every
 /// five seconds. `/status` has the same data as JSON.
 struct StatusPage {
     private(set) var text = ""
@@ -99,7 +99,7 @@ struct StatusPage {
     }
 
     /// Writes a table of partitions by descending lag, with unknown lags first. The table of retry topics is collapsed,
-    /// because their records normally wait.
+    /// because a lag there is normal: retry records wait until they are due.
     private mutating func writePartitions(of role: WorkerSnapshot.Role) {
         let partitions = snapshot.partitions.filter { $0.role == role }
         let rows = partitions.sorted { $0.lag ?? .max > $1.lag ?? .max }.map { partition in

@@ -25,7 +25,7 @@ struct StatusPages {
 
     func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
-    /// - Parameter parts: the worker's parts, or `nil` before they are started.
+    /// - Parameter parts: The worker's parts, or `nil` before they are started.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
         isStopping: Bool, now: DeliveryTime
@@ -46,7 +46,7 @@ extension WorkerSnapshot {
     fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
-        // If no broker answers, librdkafka's last log ends are outdated.
+        // If no broker answers, the log ends that librdkafka last fetched are outdated.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge
@@ -61,7 +61,7 @@ extension WorkerSnapshot {
         let read = Set(partitions.map(\.status.topic))
         for (reader, role) in zip(parts.readers, Role.allCases) {
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
-            // An unavailable topic may contain records, so the lag of its role is unknown.
+            // An unavailable topic may contain records, so the total lag of its role is unknown.
             if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
         removedRetryTopics = parts.removedRetryTopics.topics.map { topic in
@@ -74,7 +74,7 @@ extension WorkerSnapshot {
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
 
-    /// The time without a turn after which `/livez` reports that the core thread is stuck.
+    /// The time without a turn of the core thread after which `/livez` reports the thread as stuck.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot) { snapshot = Guarded(first) }
@@ -86,7 +86,7 @@ final class StatusBoard: Sendable {
     func isAlive(nowNs: Int64) -> Bool { nowNs - snapshot.withLock(\.takenNs) <= Self.stallNs }
 }
 
-/// The admin endpoint (`admin.listen`), which only reads. Handlers run on the page server's thread and read the board.
+/// The read-only admin endpoint (`admin.listen`). Its handlers run on the page server's thread and read the board.
 enum AdminPages {
     static func routes(_ board: StatusBoard) -> [Route] {
         [
@@ -105,8 +105,8 @@ enum AdminPages {
         ]
     }
 
-    /// Returns 200 once the groups were joined. The worker stays ready during a later outage, because otherwise a
-    /// rollout that fixes the outage could not finish.
+    /// Returns 200 once the worker has joined its groups. The worker stays ready during a later outage, because
+    /// otherwise a rollout that fixes the outage could not finish.
     private static func readiness(_ snapshot: WorkerSnapshot) -> HTTPResponse {
         if snapshot.isReady { return .text("ready\n") }
         let reason =

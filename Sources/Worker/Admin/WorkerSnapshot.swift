@@ -6,21 +6,21 @@ internal import PushRecords
 /// core nor a page request waits for the other.
 struct WorkerSnapshot: Sendable {
     enum Phase: String, Sendable {
-        /// Kafka has not been reached yet, or its topics have not been checked yet.
+        /// The worker has not reached Kafka yet, or has not checked its topics yet.
         case starting
         case joining
         case running
         case stopping
     }
 
-    /// An app. Its index in `apps` is also its index in `DeliveryCounters.apps`.
+    /// The state of one app. Its index in `apps` is also its index in `DeliveryCounters.apps`.
     struct App: Sendable {
         var name: String
         var environment: PushEnvironment
         var isRemoved = false
         var status: AppStatus?
         var standing = AppTransports.Standing()
-        /// The state of the app's feedback reads, or `nil` if its feedback is not read.
+        /// The state of the app's feedback reads, or `nil` if the worker does not read feedback for the app.
         var feedback: FeedbackStanding?
         /// The expiry of the client certificate (wall clock), or `nil` if the app uses a provider token.
         var certificateEndsMs: Int64?
@@ -29,14 +29,14 @@ struct WorkerSnapshot: Sendable {
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
-        /// The offset of the next record that is produced to the partition, or `nil` before the first fetch.
+        /// The offset that the partition's next produced record will have, or `nil` before the first fetch.
         var logEnd: Int64?
 
         /// The number of records between the watermark and the log end, or `nil` while the log end is unknown.
         var lag: Int64? {
             guard let logEnd else { return nil }
             guard let watermark = status.watermark else { return logEnd }
-            // Another program may have committed any number, so the difference can overflow.
+            // Another program may have committed any offset, so the difference can overflow.
             let (lag, overflow) = logEnd.subtractingReportingOverflow(watermark)
             return overflow ? nil : max(0, lag)
         }
@@ -50,15 +50,15 @@ struct WorkerSnapshot: Sendable {
     var groupID: String
     var startedMs: Int64
     var takenMs: Int64
-    /// The time of the snapshot (monotonic). An old time means that the core thread is stuck.
+    /// The time at which the snapshot was taken (monotonic). An old time means that the core thread is stuck.
     var takenNs: Int64 = 0
     var problems: [Problem] = []
-    /// The number of problems that `problems` leaves out.
+    /// The number of problems beyond `ProblemList.limit`, which `problems` does not contain.
     var problemsLeftOut = 0
-    /// The roles whose total lag is unknown, because the group has not been joined or Kafka does not answer.
+    /// The roles whose total lag is unknown, because the worker has not joined the group or Kafka does not answer.
     var unknownLags = Set(Role.allCases)
     var apps: [App]
-    /// The names of the retry topics by delay, in the order of `DeliveryCounters.App.retries`.
+    /// The names of the retry tiers by delay, in the order of `DeliveryCounters.App.retries`.
     var tiers: [String]
     var partitions: [Partition] = []
     var counters: DeliveryCounters
@@ -68,7 +68,7 @@ struct WorkerSnapshot: Sendable {
     var refused = 0
     var tooLarge: TopicCounts = []
     var rejected: TopicCounts = []
-    /// The records in this worker's partitions of retry topics that were removed from the configuration.
+    /// The topic counts of the retry topics that were removed from the configuration, for this worker's partitions.
     var removedRetryTopics: TopicCounts = []
 
     /// Whether all consumer groups have received their first assignment, which may be empty.

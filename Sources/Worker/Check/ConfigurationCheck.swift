@@ -7,8 +7,8 @@ internal import Observability
 internal import PushRecords
 internal import TLS
 
-/// The command `check`: tries every file, credential and host that `run` needs, and reports a line about each. It sends
-/// no notification, except for the probes of `probesCredentials`.
+/// The command `check`: tries every file, credential and host that `run` needs, and reports a line about each. The
+/// command sends no notification, except for the probes of `probesCredentials`.
 package struct ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
@@ -29,7 +29,7 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameter probesCredentials: whether to send APNs a request with a token of zeros for each bundle id of each
+    /// - Parameter probesCredentials: Whether to send APNs a request with a token of zeros for each bundle id of each
     ///   app.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
@@ -40,16 +40,16 @@ package struct ConfigurationCheck {
         onFinding = report
     }
 
-    /// Runs all checks, and returns whether everything is fine. Waits up to about 10 s for each broker and host.
+    /// Runs all checks, and returns whether all passed. Waits up to about 10 s for each broker and host.
     package func run() -> Bool {
         let isKafkaFine = checkKafka()
-        // Every app is checked, even after one has failed.
+        // Every app is checked, even if an earlier app has failed.
         let areAppsFine = configuration.apps.map(check).allSatisfy { $0 }
         for line in ConfigurationWarnings.ofKeys(configuration.apps) { report(.warning, line) }
         return isKafkaFine && areAppsFine
     }
 
-    /// Reports a finding, and returns whether the worker can run in spite of it.
+    /// Reports a finding, and returns whether the worker can run in spite of the finding.
     @discardableResult
     private func report(_ kind: Finding.Kind, _ text: String) -> Bool {
         onFinding(Finding(kind: kind, text: namesOnce(text)))
@@ -91,8 +91,8 @@ package struct ConfigurationCheck {
         return false
     }
 
-    /// Creates every Kafka client that `run` creates, because only then librdkafka validates combinations of
-    /// properties.
+    /// Creates every Kafka client that `run` creates, because librdkafka validates combinations of properties only when
+    /// it creates a client.
     private func makeClients(_ cluster: ClusterSettings) throws(StartFailure) {
         do throws(KafkaError) {
             for role in [ConsumerSettings.Role.requests, .retries] {
@@ -129,7 +129,7 @@ package struct ConfigurationCheck {
         return isFine
     }
 
-    /// Checks the credential as far as possible without contacting Apple.
+    /// Checks the app's certificate as far as possible without contacting Apple.
     private func checkCertificate(of app: LoadedApp) -> Bool {
         let nowMs = LoopTime.read().wallMs
         let faults = app.certificateFaults(nowMs: nowMs)
@@ -163,7 +163,7 @@ package struct ConfigurationCheck {
         return report(reaching: app) { way in
             let answer = try HostProbe.run(
                 DialTarget(host: host, port: port, proxy: app.proxy), context: app.context)
-            // Apple allows one stream before it has seen a provider token.
+            // Apple allows one stream before it has received a provider token.
             let streams = answer.streams == 1 ? "1 stream to begin with" : "\(answer.streams) streams"
             return "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), HTTP/2 with "
                 + streams
@@ -205,7 +205,7 @@ package struct ConfigurationCheck {
     }
 
     /// Connects to the feedback service without TLS, because the service sends its tokens to any client that completes
-    /// the TLS handshake, and then forgets them.
+    /// the TLS handshake, and then deletes them.
     private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
         let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
         return report(reaching: app) { way in
@@ -223,7 +223,7 @@ package struct ConfigurationCheck {
     // MARK: Probes
 
     /// Probes up to `probeLimit` bundle ids of the app over one connection, and stops at an answer that applies to all
-    /// of them. Returns whether all answers are fine.
+    /// bundle ids. Returns whether every answer accepts the credential.
     private func probe(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         var isFine = true
@@ -278,10 +278,10 @@ package struct ConfigurationCheck {
 }
 
 extension Exchange.Answer {
-    /// Whether APNs would answer the same for other bundle ids, or should receive no more requests now.
+    /// Whether APNs would give this answer for other bundle ids too, or should receive no more requests now.
     fileprivate var isAboutAllTopics: Bool {
         switch reason {
-        // A key may be limited to some topics.
+        // Apple may limit a key to some topics, so other bundle ids may get another answer.
         case .topicMismatch, .unrelatedKeyIdInToken: false
         default: status == 403 || status == 429 || status >= 500
         }
@@ -290,7 +290,7 @@ extension Exchange.Answer {
 
 /// Warnings, one line each, about a valid configuration that may not have the intended effect.
 enum ConfigurationWarnings {
-    /// Warns of keys that apps of both environments use. Since February 2025 a key may be limited to one environment.
+    /// Warns of keys that apps of both environments use. Since February 2025, Apple may limit a key to one environment.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
         let users = Dictionary(grouping: apps) { app -> [String] in
             if case .token(let token) = app.credential { [token.teamID, token.keyID] } else { [] }

@@ -4,10 +4,10 @@ internal import EventLoop
 internal import Observability
 
 /// Rereads files while the worker runs: the configuration on SIGHUP, and an app's credential when its file changes.
-/// Files are read on another thread, because the core must not wait for a file system. A file takes effect completely
-/// or not at all. Core thread.
+/// Another thread reads the files, because the core must not wait for a file system. A file takes effect completely or
+/// not at all. Core thread.
 final class ConfigurationFiles {
-    /// A reread configuration, and by name its apps that are new or have other connection settings than before.
+    /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
     private unowned let worker: PushWorker
@@ -16,11 +16,11 @@ final class ConfigurationFiles {
     private let configuration: FileReading
     private let credential: FileReading
     private var credentialWatch: FileWatch?
-    /// The reload of the last SIGHUP that arrived while the configuration was being read.
+    /// The most recent reload that SIGHUP requested while another reload was in progress.
     private var nextReload: PushWorker.Rereading?
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
-    /// The errors of changed credential files, by app index.
+    /// The errors of changed credential files that cannot be used, by app index.
     private var refusedFiles: [Int: [String]] = [:]
     private var isStopped = false
 
@@ -38,8 +38,9 @@ final class ConfigurationFiles {
 
     // MARK: The configuration
 
-    /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once all of it
-    /// is read, or not at all if anything is wrong. A reload that is requested meanwhile begins afterwards.
+    /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once the whole
+    /// configuration is read, or not at all if anything is wrong. A reload that is requested meanwhile begins
+    /// afterwards.
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
@@ -51,7 +52,8 @@ final class ConfigurationFiles {
         nextReload = reread
     }
 
-    /// Runs on the other thread. An app that works now must be usable with its new settings. A new app may have faults.
+    /// Runs on the reading thread. An app that works now must be usable with its new settings. A new app may have
+    /// faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
@@ -81,7 +83,7 @@ final class ConfigurationFiles {
             refusedReload = []
             refusedFiles = [:]
             watch()
-            // The contents of a file may have changed under the same name.
+            // Credential files may have changed without a change of their names in the configuration.
             checkCredentials()
             logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
         }
@@ -111,8 +113,8 @@ final class ConfigurationFiles {
 
     func checkCredentials() { credentialWatch?.check() }
 
-    /// Reads the credential of the next app with a changed file, unless a read is under way. Call it once a second as
-    /// well, in case a thread could not be started before.
+    /// Reads the credential of the next app with a changed file, unless a read is in progress. Call it also once a
+    /// second, to try again after the system could not start a thread.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = worker.apps
@@ -130,7 +132,7 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // A reload in the meantime has already read the file.
+        // A configuration reload in the meantime has already read the credential file.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name

@@ -34,8 +34,8 @@ struct ConfiguredApps {
         rows[index.value].certificateEndsMs = app.certificate?.notAfterMs
     }
 
-    /// Returns the hash of the contents that the apps read from each file, or `nil` if they read different contents or
-    /// none.
+    /// Returns for each path the hash of the contents that the apps read, or `nil` if the apps read different contents
+    /// or none.
     func hashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
         paths.map { path in
             let hashes = Set(living.compactMap { all[$0].fileHashes[path] })
@@ -54,11 +54,11 @@ struct ConfiguredApps {
 
     mutating func show(_ told: FeedbackThread.StandingUpdate) {
         rows[told.app].feedback = told.standing
-        // A read may have been under way when the app was removed.
+        // A feedback read may have been in progress when the app was removed.
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
-    /// Returns the apps whose feedback is read from now on, and clears the feedback failures of all others.
+    /// Returns the apps whose feedback the worker reads from now on, and clears the feedback failures of all others.
     mutating func beginFeedback() -> [FeedbackApp] {
         let wanted = living.compactMap { FeedbackApp(all[$0], index: $0) }
         for index in rows.indices where !wanted.contains(where: { $0.index == index }) { endFeedback(of: index) }

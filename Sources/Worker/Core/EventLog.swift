@@ -12,7 +12,7 @@ struct EventLog {
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            // librdkafka also reports each FAIL line as an error event.
+            // librdkafka reports each FAIL log line also as an error event.
             let isSaidTwice = facility == "FAIL"
             let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
@@ -22,7 +22,7 @@ struct EventLog {
             logger.warning(
                 .kafka, "Kafka client error, retrying", about: "\(client) \(error.code.name)",
                 ["client": "\(client)", "error": "\(error.text)"])
-        // The callers handle these events.
+        // The callers handle fatal errors and statistics.
         case .fatal, .statistics: break
         }
     }
@@ -106,7 +106,7 @@ struct EventLog {
         }
     }
 
-    /// Returns a number for the log, or `unknown` if Kafka has none, for example because the topic was deleted.
+    /// Returns an offset for the log, or `unknown` if Kafka has none, for example because the topic was deleted.
     private func text(of offset: Int64?) -> Fields.Value { offset.map { .integer($0) } ?? "unknown" }
 
     private func text(of circuit: CircuitName) -> String {
@@ -127,7 +127,7 @@ struct EventLog {
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
             logger.log(level, .apns, message, about: subject, fields)
         }
-        /// Returns a reason without the host or address that it begins with, which the line has in a separate field.
+        /// Returns a reason without the host or address at its beginning, which the log line has in a separate field.
         func cause(_ reason: String, of place: String) -> Fields.Value {
             .text(reason.hasPrefix("\(place): ") ? String(reason.dropFirst(place.count + 2)) : reason)
         }
@@ -141,7 +141,7 @@ struct EventLog {
                 .warning, "cannot connect, retrying", about: host,
                 ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
         case .noStreams:
-            // A server may allow no streams for a moment (RFC 9113, 6.5.2). If this lasts, `AppHealth` reports a
+            // A server may briefly allow no streams (RFC 9113, 6.5.2). If the condition lasts, `AppHealth` reports a
             // problem.
             break
         case .disconnected(let address, let reason, let unanswered):

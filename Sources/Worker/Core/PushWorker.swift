@@ -14,11 +14,11 @@ internal import Synchronization
 package final class PushWorker: @unchecked Sendable {
     package enum Ending: Sendable, Equatable {
         case stopped
-        /// The reason for a failure that a restart may fix, as one line.
+        /// The worker failed for the given reason (one line), which a restart may fix.
         case failed(String)
     }
 
-    /// The numbers of unanswered notifications and open connections, and whether the groups were joined.
+    /// The numbers of unanswered notifications and open connections, and whether the worker has joined its groups.
     package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
 
     /// A function that reads the configuration again from its source.
@@ -33,7 +33,7 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// Wakes the loop when an empty queue of librdkafka receives an event.
+    /// Wakes the core loop when an empty queue of librdkafka receives an event.
     private var doorbell: Doorbell?
     /// The readers, publisher and transports, or `nil` before `start`.
     private(set) var parts: WorkerParts?
@@ -42,8 +42,8 @@ package final class PushWorker: @unchecked Sendable {
     var pages: StatusPages
     private let board: StatusBoard
     private let shutdown = Shutdown()
-    /// False if threads that `run` has started are still running after its end. The process must then exit without
-    /// destructors.
+    /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
+    /// these threads still use memory that destructors would free.
     package private(set) var hasEndedWhole = true
 
     package init(
@@ -93,7 +93,7 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
     ///
-    /// - Parameter isSupervised: whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
+    /// - Parameter isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
     /// - Throws: `StartFailure` if Kafka answers but a topic or permission is missing or a setting is unsafe.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
@@ -105,7 +105,8 @@ package final class PushWorker: @unchecked Sendable {
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal.
+                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal as a
+                    // second one.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()
@@ -134,8 +135,8 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions that are
-    /// read from their end, or `nil` if `stop` is called meanwhile.
+    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
+    /// from their end, or `nil` if `stop` is called meanwhile.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
@@ -218,7 +219,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                // The entry with the exact topic name applies, otherwise the first matching pattern.
+                // The entry with the exact topic name applies, otherwise the first entry whose pattern matches.
                 let entry =
                     requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
                 return .requests(weight: entry?.weight ?? 1, app: entry?.app)
@@ -258,7 +259,7 @@ package final class PushWorker: @unchecked Sendable {
         if end.hasMore { loop.wantAnotherTurn() }
     }
 
-    /// Runs once a second.
+    /// Runs the maintenance of all parts, once a second.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }
@@ -274,8 +275,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Stopping
 
-    /// - Parameter reason: the fatal error, or `nil` for a normal stop. After an error, notifications in flight settle
-    ///   and offsets are committed as far as possible, and the process exits with an error.
+    /// - Parameter reason: The fatal error, or `nil` for a normal stop. After an error, notifications in flight settle,
+    ///   the worker commits offsets as far as possible, and the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
         files.stop()
@@ -294,10 +295,10 @@ package final class PushWorker: @unchecked Sendable {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends everything that `run` started. The offsets have been committed before.
+    /// Ends everything that `run` started. The worker has committed its offsets before.
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
-        // Threads that read files or query brokers use OpenSSL, whose state the destructors would free.
+        // Threads that read files or query brokers use OpenSSL, whose state the process's destructors would free.
         let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
         server?.stop()
         feedback?.stop()
@@ -371,7 +372,7 @@ package final class PushWorker: @unchecked Sendable {
         readFeedback()
     }
 
-    /// Replaces an app's credential and connection settings. Deferral because of its former credential ends.
+    /// Replaces an app's credential and connection settings, and ends a deferral that the former credential caused.
     func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
@@ -388,8 +389,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Feedback
 
-    /// Updates the apps whose feedback is read. Starts the feedback thread for the first of them. If that fails, the
-    /// next maintenance tries again a second later.
+    /// Updates the apps whose feedback is read. Starts the feedback thread for the first such app. If the thread cannot
+    /// be started, the next maintenance tries again a second later.
     func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()

@@ -3,9 +3,10 @@ internal import Delivery
 internal import Observability
 internal import Synchronization
 
-/// Stops a worker in stages: it drains and leaves the consumer groups, waits until Kafka has acknowledged produced
-/// records, and closes connections. Every stage has a deadline, so the process ends within `drain.shutdown` plus 18 s.
-/// With the default of 12 s, this is before Kubernetes kills it (30 s). Core thread, except for `isRequested`.
+/// Stops a worker in stages: the worker drains and leaves the consumer groups, waits until Kafka has acknowledged
+/// produced records, and closes connections. Every stage has a deadline, so the process ends within `drain.shutdown`
+/// plus 18 s. With the default of 12 s, that is before Kubernetes kills the process (30 s). Core thread, except for
+/// `isRequested`.
 final class Shutdown {
     private enum Stage {
         case draining(deadlineNs: Int64)
@@ -20,7 +21,8 @@ final class Shutdown {
     /// The time limit for leaving the groups after the drain limit, including the last commit (`GroupReader`).
     private static let leaveNs: Int64 = 6_000_000_000
     private static let flushNs: Int64 = 2_000_000_000
-    /// The binary protocol waits up to 5 s for the answer to a fence. HTTP/2 connections have no open requests by then.
+    /// The time limit for closing connections. The binary protocol waits up to 5 s for the answer to a fence. HTTP/2
+    /// connections have no open requests at this stage.
     private static let closeNs: Int64 = 5_300_000_000
 
     var isUnderWay: Bool { stage != nil }
@@ -36,7 +38,7 @@ final class Shutdown {
         feedback?.finish()
     }
 
-    /// Begins the next stage if the current one is complete or late. Returns true once the last stage has ended.
+    /// Begins the next stage if the current stage is complete or late. Returns true once the last stage has ended.
     func move(
         _ parts: WorkerParts, _ feedback: FeedbackThread?, _ machine: borrowing DeliveryMachine, _ logger: Logger,
         _ now: DeliveryTime
@@ -45,8 +47,8 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // After a fatal error, notifications in flight have the drain limit to settle, even if the member has
-            // already left its groups.
+            // After a fatal error, notifications in flight have the drain limit to settle, even if the members have
+            // already left their groups.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs

@@ -2,21 +2,21 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// The parts that the machine works with: the consumer groups, the publisher and the transports. Core thread.
+/// The parts with which the delivery machine works: the consumer groups, the publisher and the transports. Core thread.
 struct WorkerParts {
     /// The readers of the request topics and of the retry topics.
     let readers: [GroupReader]
     let publisher: RecordPublisher
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
-    /// Wakes the core up when the machine, a group or a producer has something to do.
+    /// Wakes the core when the machine, a group or a producer has work due.
     let alarm: Alarm
 
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
-    /// Returns the topic and partition of a current assignment.
+    /// Returns the topic and partition of a current assignment, or `nil` if the partition was given up.
     func partition(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.partition(of: id) }.first }
 }
 

@@ -1,10 +1,10 @@
 internal import CLinux
 internal import Glibc
 
-/// The crashes of earlier worker processes and the records that they were processing, from the memory page that this
+/// The crashes of earlier worker processes and the records that these were processing, from the memory page that this
 /// process shares with its supervisor (`crash.h`).
 package struct CrashHistory: Sendable, Equatable {
-    /// A record becomes a dead letter after this many crashes.
+    /// The number of crashes after which a record becomes a dead letter.
     package static let deathsOfRecord = 2
 
     package struct Place: Hashable, Sendable, CustomStringConvertible {
@@ -17,7 +17,7 @@ package struct CrashHistory: Sendable, Equatable {
 
     package struct Death: Sendable, Equatable {
         package var signal: Int32
-        /// The records that the worker's threads were processing. The supervisor does not learn which thread crashed.
+        /// The records that the worker's threads were processing. The supervisor does not know which thread crashed.
         package var places: [Place]
 
         package var signalName: String {
@@ -40,12 +40,13 @@ package struct CrashHistory: Sendable, Equatable {
     /// The records that become dead letters without being parsed.
     package var condemned: Set<Place> {
         var counts: [Place: Int] = [:]
-        // Two threads may have been processing the same record in one crash, which counts once.
+        // In one crash, two threads may have been processing the same record, which counts once.
         for place in deaths.flatMap({ Set($0.places) }) { counts[place, default: 0] += 1 }
         return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 
-    /// Removes crashes at a partition's records from the shared page, for example after the topic was recreated.
+    /// Removes a partition's records from the crash history on the shared page, for example after the topic was
+    /// recreated.
     static func forgetOffsets(topic: String, partition: Int32) {
         var topic = topic
         topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }

@@ -2,10 +2,11 @@ internal import CLinux
 internal import EventLoop
 internal import Glibc
 
-/// The process that starts the worker as its child, and restarts it after a fatal signal, including one from the
-/// kernel's OOM killer. It does nothing else, to keep its own risk of failure low.
+/// The process that starts the worker as its child, and restarts the worker after a fatal signal, including one from
+/// the kernel's OOM killer. The supervisor does nothing else, to keep its own risk of failure low.
 ///
-/// Its only thread blocks signals and receives them by sigtimedwait(2). As process 1 of a container it reaps orphans.
+/// The supervisor's only thread blocks signals and receives them by sigtimedwait(2). As process 1 of a container, the
+/// supervisor reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
         case supervisor, worker
@@ -24,8 +25,8 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Worker
 
-    /// Returns the role of this process. In a worker it also maps the shared page. Call it on the main thread, before
-    /// other threads are started.
+    /// Returns the role of this process. In a worker, the method also maps the shared page. Call it on the main thread,
+    /// before other threads are started.
     package static func role() -> Role {
         guard let value = getenv(variable).map({ String(cString: $0) }) else { return .supervisor }
         unsetenv(variable)
@@ -34,8 +35,8 @@ package struct Supervisor: ~Copyable {
         linux_name_thread("apns-worker")
         guard let descriptor = Int32(value), crash_page_adopt(descriptor) == 0 else { _exit(1) }
         crash_enter_thread(0)
-        // Until the worker handles signals, SIGTERM and SIGINT end it immediately: no work has begun. SIGHUP stays
-        // blocked.
+        // Until the worker handles signals, SIGTERM and SIGINT end it immediately, because it has not begun any work.
+        // SIGHUP stays blocked.
         var stops = signals([SIGTERM, SIGINT])
         pthread_sigmask(SIG_UNBLOCK, &stops, nil)
         return .worker
@@ -107,7 +108,7 @@ package struct Supervisor: ~Copyable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // A shell starts background jobs with SIGINT ignored, and the child would inherit that.
+        // A shell starts background jobs with SIGINT ignored, and the child would inherit the ignored signal.
         var stops = Self.signals([SIGTERM, SIGINT]), blocked = Self.signals([SIGHUP])
         posix_spawnattr_setsigdefault(&attributes, &stops)
         posix_spawnattr_setsigmask(&attributes, &blocked)
@@ -124,7 +125,7 @@ package struct Supervisor: ~Copyable {
             case SIGHUP:
                 kill(child, SIGHUP)
             case let signal? where stops > 0:
-                // A terminal's Ctrl-C and service managers also signal the worker. Only the supervisor counts signals.
+                // A terminal's Ctrl-C and service managers signal both processes. Only the supervisor counts signals.
                 kill(child, SIGKILL)
                 waitpid(child, nil, 0)
                 return .stopped(signal: signal)
@@ -148,7 +149,7 @@ package struct Supervisor: ~Copyable {
         return ending
     }
 
-    /// Waits before the next start. Returns false if a stop signal arrives.
+    /// Waits before the worker's next start. Returns false if a stop signal arrives.
     private mutating func pause(_ delayMs: Int64) -> Bool {
         let endMs = Self.nowMs + delayMs
         while case let restMs = endMs - Self.nowMs, restMs > 0 {
@@ -189,12 +190,13 @@ package struct Supervisor: ~Copyable {
 }
 
 struct RestartBackoff {
-    /// A crash after this time is not attributed to the worker's startup.
+    /// The run time in milliseconds after which a crash is not attributed to the worker's startup.
     static let soundMs: Int64 = 60_000
 
     private var pause = GrowingPause()
 
-    /// Returns the delay before a restart: 0 at first, and longer while workers crash soon after their start.
+    /// Returns the delay before a restart: 0 after the first crash, and longer while workers crash soon after their
+    /// start.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         if livedMs >= Self.soundMs { pause = GrowingPause() }
         defer { pause.begin(0) }

@@ -3,9 +3,9 @@ package import Configuration
 internal import JSON
 package import PushRecords
 
-/// Creates, reads, lists and deletes an app's broadcast channels at Apple. Each request uses a new connection.
+/// Creates, reads, lists and deletes an app's broadcast channels at Apple, with a new connection for each request.
 ///
-/// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
+/// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
 package enum ChannelManagement {
     package struct Answer: Sendable, Equatable {
         package var app: String
@@ -14,11 +14,11 @@ package enum ChannelManagement {
         package var status: Int
         package var reason: Reason?
         package var advice: String?
-        /// The `apns-request-id` of the answer. Apple's support asks for it.
+        /// The `apns-request-id` of the answer, which Apple's support asks for.
         package var requestID: String?
         package var channelID: String?
-        /// The `message-storage-policy` of a created or read channel: 0 stores no message for offline devices, 1 stores
-        /// the most recent one.
+        /// The `message-storage-policy` of a created or read channel: with 0, APNs stores no message for offline
+        /// devices, with 1 the most recent message.
         package var storagePolicy: Int?
         package var channels: [String]?
 
@@ -110,8 +110,8 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// Returns what an error means and what to do. Source: Apple, "Handling error responses from Apple Push
-    /// Notification service".
+    /// Returns the meaning of an error and what to do about it. Source: Apple, "Handling error responses from Apple
+    /// Push Notification service".
     private static func advice(
         _ reason: ReasonCode, _ status: UInt16, _ bundleID: String, _ app: AppSettings
     ) -> String? {

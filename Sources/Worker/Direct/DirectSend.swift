@@ -5,12 +5,12 @@ internal import EventLoop
 internal import Network
 package import PushRecords
 
-/// Sends one notification directly to APNs over a new connection, without Kafka or a worker. Publishes no records.
+/// Sends one notification directly to APNs over a new connection, without Kafka or a worker, and publishes no records.
 ///
-/// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
+/// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
 package enum DirectSend {
-    /// A result as from the worker, but without retries and without the offset of a request. `invalid` means that no
-    /// app matched and nothing was sent.
+    /// A result as the worker would publish it, but without retries and without the offset of a request. `invalid`
+    /// means that no app matched and nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         package var advice: String?
@@ -24,7 +24,8 @@ package enum DirectSend {
 
     /// Sends the notification of a validated record in payload form.
     ///
-    /// - Parameter onDelay: called with the reason for the wait, after two seconds and then every ten seconds.
+    /// - Parameter onDelay: A function that is called with the reason for the wait, after two seconds and then every
+    ///   ten seconds.
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
@@ -34,7 +35,7 @@ package enum DirectSend {
         let settings: AppSettings
         let topic: String
         let parsed = request.parsed
-        // The app is found by the same rules as in a worker.
+        // A direct send selects the app by the same rules as a worker.
         var directory = AppDirectory(
             configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
         switch directory.find(
@@ -51,7 +52,7 @@ package enum DirectSend {
             return Answer(result: result)
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
-            // The bytes of the default topic belong to the directory, so they are copied.
+            // The bytes of the default topic belong to the directory, so this statement copies them.
             topic = String(decoding: parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic, as: UTF8.self)
         }
         guard settings.binary == nil else {
@@ -86,7 +87,8 @@ package enum DirectSend {
     }
 }
 
-/// A parsed request whose bytes are never freed, because a transport may use them after the caller has stopped waiting.
+/// A parsed request whose bytes are never freed, because a transport may still use them after the caller's wait has
+/// ended.
 private struct KeptRequest {
     let parsed: ParsedRequest
 

@@ -6,13 +6,13 @@ package import PushRecords
 /// "Handling notification responses from APNs" and "Handling error responses from Apple Push Notification service".
 package enum RefusalAdvice {
     /// - Parameters:
-    ///   - reason: Apple's reason, or `nil` if the answer had no readable one.
-    ///   - isOtherTried: whether a request with a bad token was also sent to the app of the other environment.
-    /// - Returns: the advice, or `nil` if there is none for this answer.
+    ///   - reason: Apple's reason, or `nil` if the answer had no readable reason.
+    ///   - isOtherTried: Whether a request with a bad token was also sent to the app of the other environment.
+    /// - Returns: The advice, or `nil` if there is none for this answer.
     package static func text(
         _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false
     ) -> String? {
-        // A result without a reason has the reason `HTTP` followed by the status.
+        // The worker gives a result without Apple's reason the reason `HTTP` followed by the status.
         guard let reason, reason.rawValue != "HTTP \(status)" else {
             return text(of: .none, status: status, topic, app)
         }

@@ -6,12 +6,12 @@ internal import TLS
 struct FeedbackApp: Sendable {
     let index: Int
     let record: RecordApp
-    /// The `apns_topic` in records of dead tokens. The feedback service sends no topic, so it is the app's first bundle
-    /// id.
+    /// The `apns_topic` in records of dead tokens: the app's first bundle id, because the feedback service sends no
+    /// topic.
     let topic: String
     let target: DialTarget
     let context: ClientContext
-    /// The time from the start of one read to the start of the next, or 0 if only the command `feedback` reads.
+    /// The time from the start of one read to the start of the next read, or 0 if only the command `feedback` reads.
     let intervalNs: Int64
 
     var name: String { record.name }
@@ -30,7 +30,7 @@ struct FeedbackApp: Sendable {
 package struct FeedbackOutcome: Sendable, Equatable {
     package var app: String
     package var tokens: Int
-    /// The number of items whose token had an invalid length.
+    /// The number of received items whose token had an invalid length.
     package var skipped = 0
     /// The reason why the service may have more tokens, or `nil` if Kafka has acknowledged all of them.
     package var failure: String?
@@ -42,9 +42,9 @@ package struct FeedbackOutcome: Sendable, Equatable {
 
 struct FeedbackStanding: Sendable {
     enum Outcome: String, CaseIterable, Sendable {
-        /// The service sent all its tokens, and Kafka acknowledged them.
+        /// The service sent all its tokens, and Kafka acknowledged their records.
         case complete
-        /// Kafka acknowledged all received tokens, but the service may have had more.
+        /// Kafka acknowledged all received tokens, but the service may have had more tokens.
         case incomplete
         case failed
     }
@@ -52,11 +52,11 @@ struct FeedbackStanding: Sendable {
     var tokens = 0
     /// The number of finished reads for each case of `Outcome`, in the order of `allCases`.
     var reads = Outcome.allCases.map { _ in 0 }
-    /// The reason why the last read was incomplete, or why none can begin.
+    /// The reason why the last read was incomplete, or why no read can begin.
     var failure: String?
-    /// Dead tokens that were read and that Kafka has not acknowledged.
+    /// The number of dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
-    /// The time of Kafka's last acknowledgement, or of the first of these tokens (monotonic).
+    /// The time of Kafka's last acknowledgement, or of the first token in `waiting` (monotonic).
     var waitingSinceNs: Int64 = 0
 
     mutating func count(_ outcome: Outcome) {

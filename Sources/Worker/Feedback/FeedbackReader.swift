@@ -6,22 +6,22 @@ internal import Observability
 internal import PushRecords
 
 /// Reads the feedback service of each app, and produces dead tokens to the unregistered topic with a separate producer.
-/// Runs on the loop's thread.
+/// Runs on the feedback loop's thread.
 ///
-/// The service forgets tokens that it has sent. A read therefore begins only while Kafka answers, and ends only when
-/// Kafka has acknowledged all received tokens. While too many tokens wait for Kafka, the reader stops reading from
+/// The service deletes tokens once it has sent them. A read therefore begins only while Kafka answers, and ends only
+/// when Kafka has acknowledged all received tokens. While too many tokens wait for Kafka, the reader stops reading from
 /// connections, and TCP flow control stops the service.
 final class FeedbackReader {
     private final class Read {
         let app: FeedbackApp
         var connection: FeedbackConnection?
-        /// Whether the connection has ended. `skipped` and `failure` are final then.
+        /// Whether the connection has ended, after which `skipped` and `failure` are final.
         var hasEnded = false
         var skipped = 0
         var failure: String?
         var received = 0
         var acknowledged = 0
-        /// The time of Kafka's last acknowledgement, or of the first token (monotonic).
+        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first token (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
@@ -38,28 +38,28 @@ final class FeedbackReader {
     private let loop: Loop
     private let logger: Logger
     private let dialer: Dialer
-    /// The current reads by app index. A read's records have the app index as their tag.
+    /// The current reads by app index. The records of a read have the app index as their tag.
     private var reads: [UInt64: Read] = [:]
     private var isPaused = false
     var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
 
-    /// Wakes the loop when librdkafka has events. It must outlive the producer (`ClientReaper`).
+    /// Wakes the loop when librdkafka has events. The doorbell must outlive the producer (`ClientReaper`).
     private var doorbell: Doorbell?
     private var producer: Producer?
     private var topic: ProducerTopic?
     private var health = ProducerHealth()
-    /// Records that Kafka or the producer did not accept. They are produced before new records.
+    /// Records that Kafka or the producer did not accept. The reader produces them before new records.
     private var refused: [UndeliveredRecord] = []
     private var nextTryNs: Int64 = 0
     private var retryAlarm: Alarm?
-    /// The text of the Kafka client's last error, or empty if a record was acknowledged since.
+    /// The text of the Kafka client's last error, or empty if Kafka has acknowledged a record since.
     private(set) var trouble = ""
 
-    /// The number of unacknowledged tokens (about 25 MB) at which reading pauses. Tokens that are sent but unread when
-    /// a connection ends are lost, so the limit is larger than the usual list of a service.
+    /// The number of unacknowledged tokens (about 25 MB) at which the reader pauses. Tokens that the service has sent
+    /// are lost if a connection ends before they are read, so the limit is larger than the usual list of a service.
     static let waitingLimit = 50_000
     private static let retryNs: Int64 = 1_000_000_000
-    /// The longest time that a check of Kafka may block the thread.
+    /// The longest time that a check of whether Kafka answers may block the thread.
     private static let checkMs: Int32 = 1_500
 
     init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
@@ -82,7 +82,7 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. The read has not begun then.
+    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. The reader then has not contacted the service.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         let number = UInt64(app.index)
         guard reads[number] == nil else { return }
@@ -101,7 +101,7 @@ final class FeedbackReader {
         read.connection?.isPaused = isPaused
     }
 
-    /// Stops waiting for services that send nothing, because the worker is stopping.
+    /// Stops waiting for feedback services that send nothing, because the worker is stopping.
     func hurry() { for read in reads.values { read.connection?.hurry() } }
 
     private func take(_ seconds: UInt32, _ token: UnsafeRawBufferPointer, _ number: UInt64) {
@@ -114,7 +114,7 @@ final class FeedbackReader {
             write(
                 read.writer.write(
                     feedback: token, topic: UnsafeRawBufferPointer(topic), app: 0,
-                    // A time in the future would also declare a token dead that was registered again after this read.
+                    // A time in the future would also declare tokens dead that are registered again after this read.
                     unregisteredAtMs: min(Int64(seconds) * 1_000, nowMs), observedAtMs: nowMs),
                 tag: number)
         }
@@ -164,8 +164,8 @@ final class FeedbackReader {
     /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. A read that is cut short but
     /// has lost no tokens ends as failed.
     ///
-    /// - Parameter reason: why reads are cut short, for the log and the command's output.
-    /// - Returns: the number of lost tokens.
+    /// - Parameter reason: The reason why reads are cut short, for the log and the command's output.
+    /// - Returns: The number of lost tokens.
     @discardableResult
     func close(because reason: String) -> Int {
         serve()
@@ -178,7 +178,7 @@ final class FeedbackReader {
                 finish(read)
                 continue
             }
-            // The service has already forgotten these tokens.
+            // The service has already deleted these tokens, so they cannot be read again.
             logger.log(
                 .critical, .apns, "dead tokens lost before Kafka acknowledged them", about: read.app.name,
                 [
@@ -186,7 +186,7 @@ final class FeedbackReader {
                     "was_read_to_its_end": .boolean(read.hasEnded), "trouble": "\(trouble)",
                 ])
         }
-        // The doorbell is freed with this object, because librdkafka may still use it.
+        // The doorbell stays alive until this object is freed, because librdkafka may still use it.
         retryAlarm = nil
         producer = nil
         return left.reduce(0) { $0 + $1.waiting }
@@ -208,7 +208,7 @@ final class FeedbackReader {
         retryAlarm?.set(noLaterThanNs: loop.now.monotonicNs + Self.retryNs)
     }
 
-    /// Handles delivery reports, produces refused records again when due, and ends reads whose tokens are all
+    /// Handles delivery reports, produces refused records again when due, and ends reads whose tokens Kafka has all
     /// acknowledged.
     private func serve() {
         guard let producer else { return }
@@ -241,7 +241,7 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // With these codes the broker has not refused the record.
+        // These codes do not mean that the broker has refused the record.
         guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(
@@ -253,7 +253,8 @@ final class FeedbackReader {
         nextTryNs = nowNs + Self.retryNs
     }
 
-    /// Returns whether the producer accepted a record. Otherwise the caller produces it again, whatever the reason.
+    /// Returns whether the producer accepted a record. If not, the caller produces the record again, whatever the
+    /// reason.
     private func isTaken(_ code: KafkaCode) -> Bool {
         switch code {
         case .none: return true

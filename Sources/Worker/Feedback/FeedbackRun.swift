@@ -4,13 +4,13 @@ package import Kafka
 internal import Network
 package import Observability
 
-/// Reads the feedback of some apps once, without a worker.
+/// Reads the feedback of given apps once, without a worker.
 package enum FeedbackRun {
     package struct Ending: Sendable, Equatable {
         package var unread: [String]
-        /// The number of tokens that were read but not acknowledged by Kafka.
+        /// The number of tokens that were read but that Kafka did not acknowledge.
         package var lost: Int
-        /// The Kafka client's last error, or empty if there was none.
+        /// The Kafka client's last error text, or empty if there was no error.
         package var trouble: String
     }
 
@@ -21,12 +21,13 @@ package enum FeedbackRun {
         case giveUp
     }
 
-    /// Reads the feedback of `apps`. Returns once Kafka has acknowledged all tokens, on timeout, or if `stopRequest`
-    /// ends it.
+    /// Reads the feedback of `apps`. Returns once Kafka has acknowledged all tokens, on timeout, or when `stopRequest`
+    /// requests a stop.
     ///
-    /// Runs an event loop on the calling thread. Do not call it on a thread that already runs one.
+    /// The method runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
     ///
-    /// - Parameter onDelay: called with the reason each time a read is delayed because Kafka cannot accept tokens.
+    /// - Parameter onDelay: A function that is called with the reason each time a read is delayed because Kafka cannot
+    ///   accept tokens.
     package static func run(
         _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,
         stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void
@@ -61,7 +62,7 @@ package enum FeedbackRun {
         }
         let trouble = reader.trouble
         let lost = reader.close(because: "the read was stopped before the service had sent everything")
-        // Connections are closed in the loop's next turn.
+        // The loop closes the connections in its next turn.
         loop.runOnce()
         _ = ClientReaper.wait(milliseconds: 3_000)
         return Ending(unread: left.map(\.name), lost: lost, trouble: trouble)

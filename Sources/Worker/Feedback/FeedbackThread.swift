@@ -4,10 +4,10 @@ internal import Network
 internal import Observability
 internal import Synchronization
 
-/// Reads the feedback of all apps at their intervals. It has a separate thread and producer, so that no notification
-/// waits for it.
+/// Reads the feedback of all apps at their intervals. The separate thread and producer ensure that no notification
+/// waits for a feedback read.
 ///
-/// Any thread may call its methods. `@unchecked Sendable` is correct because only its own thread uses the mutable
+/// Any thread may call the methods. `@unchecked Sendable` is correct because only the feedback thread uses the mutable
 /// state, or the thread that has joined it.
 final class FeedbackThread: @unchecked Sendable {
     /// An app's index and the state of its feedback reads, posted to the core thread.
@@ -37,7 +37,7 @@ final class FeedbackThread: @unchecked Sendable {
         thread = try LoopThread(name: "feedback")
     }
 
-    /// Sets the apps to read. Changes take effect at an app's next read.
+    /// Sets the apps to read. A change takes effect at the app's next read.
     func set(_ apps: [FeedbackApp]) {
         thread.loop.perform { [self] in
             self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
@@ -47,7 +47,7 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    /// Begins no more reads. Current reads continue, because the service has forgotten the tokens that it has sent.
+    /// Begins no more reads. Current reads continue, because the service has deleted the tokens that it has sent.
     func finish() {
         thread.loop.perform { [self] in
             isFinishing = true
@@ -97,7 +97,8 @@ final class FeedbackThread: @unchecked Sendable {
                 plan.began(index, nowNs: nowNs)
                 current[index] = current[index] ?? FeedbackStanding()
             } catch {
-                // All due reads are postponed, because every further check of Kafka would block for as long again.
+                // All due reads are postponed, because checking Kafka again for each of them would block for as long
+                // again.
                 for index in plan.postpone(nowNs: nowNs) {
                     current[index, default: FeedbackStanding()].failure =
                         "Kafka cannot take its dead tokens now: \(error.text)"
@@ -125,9 +126,9 @@ final class FeedbackThread: @unchecked Sendable {
 struct FeedbackPlan {
     private struct Entry {
         var intervalNs: Int64
-        /// The time of the next read, or `Int64.max` during a read.
+        /// The time of the app's next read, or `Int64.max` during a read.
         var dueNs: Int64
-        /// The start of the current or last read.
+        /// The start time of the app's current or last read.
         var startedNs: Int64 = 0
     }
 
@@ -137,7 +138,7 @@ struct FeedbackPlan {
     static let firstNs: Int64 = 1_000_000_000
     /// The delay before a failed read is repeated, unless the interval is shorter.
     static let retryNs: Int64 = 60_000_000_000
-    /// The delay before another attempt if a read could not begin because Kafka did not answer.
+    /// The delay before another attempt to begin a read after Kafka did not answer.
     static let postponedNs: Int64 = 5_000_000_000
 
     /// Sets the apps with their intervals. An interval of 0 means that the app is not read.
@@ -152,7 +153,7 @@ struct FeedbackPlan {
         }
     }
 
-    /// The time of the next read, or `Int64.max`.
+    /// The time of the next read of any app, or `Int64.max` if none is scheduled.
     var nextNs: Int64 { entries.values.lazy.map(\.dueNs).min() ?? .max }
 
     func due(nowNs: Int64) -> Int? {
@@ -164,15 +165,15 @@ struct FeedbackPlan {
         entries[app]?.dueNs = .max
     }
 
-    /// Postpones all due reads and returns their apps.
+    /// Postpones all due reads and returns the indexes of their apps.
     mutating func postpone(nowNs: Int64) -> [Int] {
         let due = entries.filter { $0.value.dueNs <= nowNs }.map(\.key)
         for app in due { entries[app]?.dueNs = nowNs + Self.postponedNs }
         return due
     }
 
-    /// Registers the end of a read. The next one is due an interval after this one began, or earlier if it was
-    /// incomplete.
+    /// Registers the end of a read. The app's next read is due an interval after this read began, or earlier if this
+    /// read was incomplete.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
         guard let entry = entries[app] else { return }
         let regularNs = entry.startedNs + entry.intervalNs

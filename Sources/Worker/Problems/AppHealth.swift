@@ -11,13 +11,13 @@ struct AppHealth {
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// The detectors of apps whose notifications mostly expire, by `AppIndex`.
+    /// The detectors by `AppIndex` of apps whose notifications mostly expire.
     private var expiries: [Int: ExpiryWatch] = [:]
 
-    /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
+    /// The time without a usable connection after which an app has a problem. Opening a connection usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// The remaining validity below which a client certificate is a problem. One log line already warns 30 days before
-    /// the end, or when a certificate in its last 30 days is loaded.
+    /// The remaining validity below which a client certificate is a problem. A single log line already warns 30 days
+    /// before the certificate expires, or when a certificate in its last 30 days is loaded.
     private static let expiringMs: Int64 = 7 * 86_400_000
     /// The time without an acknowledged dead token after which feedback has a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
@@ -31,7 +31,7 @@ struct AppHealth {
     }
 
     /// Records how long apps have had no usable connection and which apps' requests mostly expire, and logs a warning
-    /// of certificates whose last 30 days have begun.
+    /// about each certificate whose last 30 days have begun.
     mutating func update(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
@@ -102,7 +102,8 @@ struct AppHealth {
             "correct the credential: \(why); changed key and certificate files are read within 10 s")
     }
 
-    /// - Parameter text: the problem's text, unless the app has connections but they allow no streams.
+    /// - Parameter text: The problem's text, except for an app with connections that allow no streams, which has its
+    ///   own text.
     private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
         let streamless = row.standing.streamlessHost.map {
             "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
@@ -154,7 +155,7 @@ struct AppHealth {
         guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
             return nil
         }
-        // A single unanswered notification may itself be the cause, so it does not prove that the host is at fault.
+        // A single unanswered notification may itself be the cause, so one does not prove that the host is at fault.
         guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
         return Problem(
@@ -184,14 +185,15 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The expired and all concluded notifications of the last span, or `nil` if at most half of them expired.
+    /// The numbers of expired and of all concluded notifications in the last span, or `nil` if at most half of them
+    /// expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
-    /// The number of expired notifications in a span below which nothing is reported.
+    /// The number of expired notifications in a span below which the worker reports no problem.
     private static let least = 20
 
-    /// - Parameter outcomes: the number of the app's concluded notifications, by `Outcome.index`.
+    /// - Parameter outcomes: The number of the app's concluded notifications since the start, by `Outcome.index`.
     mutating func update(_ outcomes: [Int], nowNs: Int64) {
         if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
         guard nowNs - startNs >= Self.spanNs else { return }
@@ -207,7 +209,7 @@ extension WorkerSnapshot.App {
 }
 
 extension CircuitName {
-    /// The app of the circuit breaker, or one of the apps that share it.
+    /// The app of this circuit breaker, or one of the apps that share the breaker.
     fileprivate var app: AppIndex {
         switch self {
         case .credential(let app), .topic(_, let app), .connection(let app): app

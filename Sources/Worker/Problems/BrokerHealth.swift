@@ -17,23 +17,24 @@ struct BrokerHealth: Equatable {
     }
 
     private(set) var reach = Reachability.unknown
-    /// The brokers that do not answer, by name, except for the connection to the coordinator.
+    /// The brokers that do not answer, by name, without the separate connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
-    /// Whether the group's coordinator is unknown, or does not answer.
+    /// Whether the consumer group's coordinator is unknown, or does not answer.
     private(set) var isCoordinatorSilent = false
-    /// Whether the group's member is neither joining nor leaving, so that its assignment is the current one.
+    /// Whether the group member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
     private var missedCoordinator = false
-    /// The number of connection attempts when each broker was last connected, by the broker's name.
+    /// The number of connection attempts to each broker when it was last connected, by the broker's name.
     private var attempts: [String: Int64] = [:]
 
     /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
     /// s.
     static let silentMs: Int64 = 4_000
-    /// The failed connection attempts after which a broker is reported. librdkafka dials only brokers that it needs.
+    /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
+    /// needs.
     private static let attemptLimit: Int64 = 2
 
-    /// Updates the health from the JSON text of the client's statistics.
+    /// Updates the health from the client's statistics (JSON text).
     mutating func take(_ text: String) {
         if let statistics = ClientStatistics(text) { take(statistics) }
     }
@@ -54,7 +55,7 @@ struct BrokerHealth: Equatable {
             silence(of: broker).map { (broker.name, $0) }
         }
         silences = Dictionary(silent) { $1 }
-        // A coordinator is missing for a moment while it moves, or until a new cluster has its offsets topic.
+        // The coordinator is briefly unknown while it moves, or until a new cluster has created its offsets topic.
         isCoordinatorSilent =
             waiting.contains(where: \.isCoordinator) || !statistics.hasCoordinator && missedCoordinator
         missedCoordinator = !statistics.hasCoordinator
@@ -78,7 +79,7 @@ extension ClientStatistics.Broker {
 }
 
 extension BrokerHealth {
-    /// Whether no broker answers any of these clients.
+    /// Whether no broker answers any of the given clients.
     static func areAllSilent(_ clients: [BrokerHealth]) -> Bool {
         !clients.contains { $0.reach == .answered }
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }

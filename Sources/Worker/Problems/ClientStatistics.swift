@@ -2,23 +2,25 @@ internal import JSON
 
 /// The parts of one Kafka client's statistics that show whether its brokers answer (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// The interval of the reports. A silent broker shows in the second report, which is within ten seconds.
+    /// The interval of the statistics. A silent broker shows in the second report, which is within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {
-        /// `host:port/id`, or the name of the coordinator's connection.
+        /// The broker's name, `host:port/id`, or the name of the coordinator's connection.
         var name = ""
-        /// Whether this is the connection to the group's coordinator, which is also listed under its broker's name.
+        /// Whether this entry is the connection to the group's coordinator, which is also listed under its broker's
+        /// name.
         var isCoordinator = false
         var isConnected = false
         var inFlight: Int64 = 0
-        /// The time since something was received on the connection, or -1 if nothing was.
+        /// The time since the client received anything on the connection, or -1 if it never did.
         var silentMs: Int64 = -1
         var attempts: Int64 = 0
     }
 
     var brokers: [Broker]?
-    /// Whether the coordinator of the consumer's group is known. Producers always have true here and in `isSteady`.
+    /// Whether the coordinator of the consumer's group is known. For producers, `hasCoordinator` and `isSteady` are
+    /// true.
     var hasCoordinator = true
     var isSteady = true
 }

@@ -2,7 +2,7 @@ internal import Delivery
 internal import Kafka
 
 enum Advice {
-    /// Returns the advice for an error that prevents all communication with the brokers.
+    /// Returns the advice for an error that prevents the worker from communicating with any broker.
     static func connecting(_ error: KafkaError, isSCRAMCorrect: Bool = KafkaLibrary.hasCorrectSCRAM) -> String {
         guard error.code == .authentication else { return "check kafka.bootstrap_servers, the brokers and the network" }
         let login = "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
@@ -46,12 +46,12 @@ enum Advice {
     }
 }
 
-/// Counts records that were deleted, by retention or manually, before the worker read them. The problem of a partition
-/// lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
+/// The numbers of records that were deleted, by retention or manually, before the worker read them. A partition's
+/// problem lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
 
-    /// Counts offsets that the worker skipped. They include transaction markers and compacted records.
+    /// Counts offsets of a partition that the worker skipped. They include transaction markers and compacted records.
     mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
         guard offsets > 0 else { return }
         let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }

@@ -1,7 +1,7 @@
 internal import Kafka
 internal import Observability
 
-/// A condition that stops a part of the worker, with advice for the operator. Other parts continue.
+/// A condition that stops a part of the worker, with advice for the operator. Other parts of the worker continue.
 struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration
@@ -11,8 +11,8 @@ struct Problem: Sendable, Equatable {
         case topicOfApp(String, topic: String)
     }
 
-    /// The kind of a problem. A problem lasts as long as its subject has one of the same kind, even if the text
-    /// changes. The raw values appear on `/status` and in the documentation, and are stable.
+    /// The kind of a problem. A problem lasts as long as its subject has a problem of the same kind, even if the text
+    /// changes. The raw values are stable, because they appear on `/status` and in the documentation.
     enum Kind: String, CaseIterable, Sendable {
         case kafkaUnreachable = "kafka_unreachable"
         case topicsMissing = "topics_missing"
@@ -21,7 +21,7 @@ struct Problem: Sendable, Equatable {
         case groupDenied = "group_denied"
         case unjoined = "group_not_joined"
         case reading = "not_readable"
-        /// Another group of workers writes to the retry topic.
+        /// Another consumer group's workers write to the retry topic.
         case shared = "retry_topic_shared"
         case committing = "commits_refused"
         case recordsLost = "records_lost"
@@ -38,7 +38,7 @@ struct Problem: Sendable, Equatable {
         case acceptedLost = "accepted_lost"
         case doubtful = "connections_in_doubt"
         case feedback = "feedback_failed"
-        /// A changed configuration or credential file cannot be used, and the previous one stays in use.
+        /// A changed configuration or credential file cannot be used, so the worker still uses the previous version.
         case refused = "file_refused"
 
         fileprivate var reminderNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
@@ -52,7 +52,7 @@ struct Problem: Sendable, Equatable {
     /// The time at which `ProblemList` first received the problem (wall clock).
     var sinceMs: Int64 = 0
 
-    /// The time for which a past event, such as a loss of records, is reported as a problem.
+    /// The time for which the worker reports a past event, such as a loss of records, as a problem.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
     init(_ subject: Subject, _ kind: Kind, _ text: String, _ advice: String) {
@@ -96,7 +96,7 @@ extension Problem.Kind {
 }
 
 /// The current problems. A log line is due when a problem begins, every 10 s while it lasts (daily for an expiring
-/// certificate), and when its subject has no problem any more.
+/// certificate), and when the subject no longer has any problem.
 struct ProblemList {
     enum Line: Equatable {
         case lasts(Problem)
@@ -107,12 +107,12 @@ struct ProblemList {
     /// The number of problems beyond `limit`, which `problems` does not contain.
     private(set) var leftOut = 0
 
-    /// The maximum number of listed problems of one kind.
+    /// The maximum number of problems of one kind in `problems`.
     static let limit = 25
 
     var problems: [Problem] { entries.map(\.problem) }
 
-    /// Replaces the list by all current problems, in display order, and returns the log lines that are due.
+    /// Replaces the list with all current problems, in display order, and returns the log lines that are due.
     mutating func update(_ found: [Problem], nowNs: Int64, nowMs: Int64) -> [Line] {
         var lines: [Line] = []
         var left = entries
@@ -137,7 +137,7 @@ struct ProblemList {
             lines.append(.lasts(entry.problem))
             return entry
         }
-        // A problem that is no longer listed because of `limit` is not over.
+        // A problem that `limit` removes from the list has not ended.
         let lasting = Set(found.map(\.subject))
         let over = Dictionary(left.map { ($0.problem.subject, $0.sinceNs) }, uniquingKeysWith: min)
             .filter { !lasting.contains($0.key) }

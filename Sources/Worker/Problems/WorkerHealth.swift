@@ -3,8 +3,8 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// The worker's problems. It checks all parts a few times a second, and logs problems that begin, last and end. Core
-/// thread.
+/// The detection of all the worker's problems. It checks all parts a few times a second, and logs problems that begin,
+/// last and end. Core thread.
 struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
@@ -12,14 +12,14 @@ struct WorkerHealth {
     var lostRecords = LostRecords()
     /// The time at which the worker began to read (monotonic).
     var startedNs: Int64 = 0
-    /// When the worker was last a member of each group (monotonic), by the group's name.
+    /// The time when the worker was last a member of each group (monotonic), by the group's name.
     private var lastMemberNs: [String: Int64] = [:]
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Checks all parts, and logs problems that begin, that still last, and that are over.
+    /// Checks all parts, and logs problems that begin, still last or have ended.
     ///
-    /// - Parameter parts: `nil` while the worker starts or stops.
+    /// - Parameter parts: The worker's parts, or `nil` while the worker starts or stops.
     mutating func update(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps,
         _ counters: [DeliveryCounters.App], others: [Problem], _ eventLog: EventLog, _ now: DeliveryTime
@@ -63,7 +63,7 @@ struct WorkerHealth {
         }
         var named = Set(problems.map(\.subject))
         problems += others.filter { named.insert($0.subject).inserted }
-        // Unlike other problems, a loss is also reported if its partition already has a problem.
+        // Unlike other problems, a loss of records is also reported if its partition already has a problem.
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
@@ -86,7 +86,7 @@ struct WorkerHealth {
                 group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         }
-        // A join waits until the session of a crashed member has timed out.
+        // Joining a group waits until the session of a crashed member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
         guard outsideNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""

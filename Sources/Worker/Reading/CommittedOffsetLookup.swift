@@ -1,19 +1,19 @@
 internal import Delivery
 internal import Kafka
 
-/// The offsets at which assigned partitions begin. It queries the brokers for topic ids, committed offsets, and the
-/// first and last offsets of the logs.
+/// Determines the offset at which to start consuming each assigned partition. Queries the brokers for topic ids,
+/// committed offsets, and log start and end offsets.
 struct CommittedOffsetLookup {
-    /// The offset at which one partition is read, and the offsets that determine it.
+    /// The offset at which to start consuming one partition, and the offsets from which it was determined.
     struct Start {
         var committed: CommittedOffset
         var logStart: Int64?
         var logEnd: Int64?
-        /// The offset to read from, or `nil` for the log's beginning.
+        /// The offset at which to start consuming, or `nil` for the log start offset.
         var offset: Int64?
-        /// Whether the log is read from its end, because the group has no committed offset.
+        /// Whether consuming starts at the log end, because the group has no committed offset.
         var isAtEnd = false
-        /// Whether the topic has another id than at its last assignment.
+        /// Whether the topic has another id than at the partition's last assignment.
         var isRecreated = false
     }
 
@@ -21,20 +21,20 @@ struct CommittedOffsetLookup {
     /// The ids of the partitions' topics, as far as the brokers reported them.
     let topicIDs: [String: TopicID]
     private var committed: [CommittedOffset] = []
-    /// Partitions whose committed offset is unknown because their topic has an error.
+    /// The partitions whose committed offset is unknown because of an error of their topic.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
     private var logStarts: [TopicPartition: Int64] = [:]
     private var logEnds: [TopicPartition: Int64] = [:]
 
-    /// Whether a partition without a committed offset has a log whose end is unknown, as with a topic that was just
-    /// created. Without the end, its records would be treated as if an earlier worker might have sent them.
+    /// Whether the log end of a partition without a committed offset is unknown, as for a topic that was just created.
+    /// Without the log end, the partition's records would be treated as if an earlier worker might have sent them.
     var hasUnknownNewLog: Bool { committed.contains { $0.offset == nil && logEnds[$0.partition] == nil } }
 
     static let timeoutMs: Int32 = 1_000
 
-    /// Queries the brokers, and waits up to a second for each answer. Topic ids and log offsets may stay unknown.
+    /// Queries the brokers, and waits up to a second for each answer. Topic ids and log offsets may remain unknown.
     ///
-    /// - Throws: `KafkaError` if the committed offsets cannot be read.
+    /// - Throws: `KafkaError` if the brokers do not return the committed offsets.
     init(_ partitions: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {
         self.partitions = partitions
         topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
@@ -53,28 +53,29 @@ struct CommittedOffsetLookup {
         guard !batch.isEmpty else { return }
         do throws(KafkaError) {
             for answer in try consumer.committed(batch, timeoutMs: Self.timeoutMs) {
-                // `noOffset` is a valid answer: the group has not committed this partition.
+                // `noOffset` is a valid answer: the group has not committed an offset for this partition.
                 let isKnown = answer.code == .none || answer.code == .noOffset
                 if isKnown { committed.append(answer) } else { failed.append((answer.partition, answer.code)) }
             }
         } catch {
             guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
-            // librdkafka fails the whole query if one of its topics is denied, so each topic is queried separately.
+            // librdkafka fails the whole query if the broker denies access to one topic, so each topic is queried
+            // separately.
             let topics = Set(batch.map(\.topic))
             guard topics.count > 1 else { return failed += batch.map { ($0, error.code) } }
             for topic in topics { try askCommitted(batch.filter { $0.topic == topic }, consumer) }
         }
     }
 
-    /// Returns the start of each partition whose committed offset is known.
+    /// Returns the offset at which to start consuming each partition whose committed offset is known.
     ///
-    /// - Parameter startingAtEnd: partitions that are read from their end if they have no committed offset.
+    /// - Parameter startingAtEnd: The partitions to read from their log end if they have no committed offset.
     func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
         committed.map { committed in
             let (partition, topic) = (committed.partition, committed.partition.topic)
             var start = Start(committed: committed, logStart: logStarts[partition], logEnd: logEnds[partition])
-            // This end is the last stable offset, which an open transaction keeps below the committed offset. If the
-            // committed offset really is beyond the log end, the fetch fails with an error.
+            // This log end is the last stable offset, which an open transaction may keep below the committed offset. If
+            // the committed offset really is beyond the log end, the fetch fails with an error.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }
@@ -87,7 +88,8 @@ struct CommittedOffsetLookup {
                 start.isRecreated = true
                 start.offset = nil
             }
-            // The machine commits this start immediately, so that the partition has a committed offset from then on.
+            // The machine commits this start offset immediately, so that the partition has a committed offset from then
+            // on.
             if committed.offset == nil, !start.isRecreated {
                 start.isAtEnd = startingAtEnd.contains(committed.partition)
                 start.offset = start.isAtEnd ? start.logEnd ?? Consumer.end : start.logStart

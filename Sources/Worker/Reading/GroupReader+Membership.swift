@@ -4,19 +4,20 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// Partitions that drain before they are given up, until they are drained or the time limit has passed.
+/// Partitions that the worker drains before it gives them up, until they are drained or the time limit has passed.
 struct Revocation {
     var partitions: [PartitionID]
-    /// The time limit (monotonic): first for answers, and after `hasStoppedWaiting` for the last commit.
+    /// The time limit (monotonic): first for answers from APNs, and after `hasStoppedWaiting` for the last commit.
     var deadlineNs: Int64
     var hasStoppedWaiting = false
-    /// Whether the group revoked the partitions and waits for `unassign`. False if the member leaves by itself.
+    /// Whether the group revoked the partitions and waits for `unassign`. False if the member leaves the group of its
+    /// own accord.
     let mustUnassign: Bool
 }
 
 extension GroupReader {
     private static let lookupPauseNs: Int64 = 500_000_000
-    /// How long the reader waits for the leaders of new partitions. A created topic has them within a second.
+    /// How long the reader waits until new partitions have leaders, which normally takes less than a second.
     private static let newPartitionsNs: Int64 = 10_000_000_000
     private static let unreadablePauseNs: Int64 = 5_000_000_000
 
@@ -52,8 +53,7 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that fails only if the client is unusable. A failure is fatal, because the group waits for the
-    /// call.
+    /// Makes a call that fails only if the client is unusable. A failed call is fatal, because the group waits for it.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -64,12 +64,12 @@ extension GroupReader {
 
     // MARK: Assignment
 
-    /// Accepts an assignment. Its partitions are read once their offsets are known (`moveAssignment`).
+    /// Accepts an assignment. The reader reads the partitions once their offsets are known (`moveAssignment`).
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
         // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign partitions before
-        // `unassign` is called. It then neither fetches the new partitions nor rejoins, so the worker has to be
+        // `unassign` is called. librdkafka then neither fetches the new partitions nor rejoins, so the worker has to be
         // restarted.
         if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
             fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were unassigned")
@@ -80,7 +80,7 @@ extension GroupReader {
         if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
-    /// Looks up the offsets of assigned partitions, and begins to read them.
+    /// Looks up the committed offsets of assigned partitions, and begins to read the partitions.
     func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard let (assigned, retryNs, newPartitionsUntilNs) = lookup, retryNs <= now.ns else { return }
         do throws(KafkaError) {
@@ -141,14 +141,15 @@ extension GroupReader {
                 ])
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
-        // Unreadable partitions do not block others. With cooperative assignment, earlier ones stay assigned.
+        // Unreadable partitions do not block others. With cooperative assignment, earlier partitions stay assigned.
         for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Looks up the offsets of unreadable partitions again. If one is known now, rejoins the group to have it assigned.
+    /// Looks up the offsets of unreadable partitions again. If one offset is known now, rejoins the group to have its
+    /// partition assigned.
     func retryUnreadable(_ now: DeliveryTime) {
         guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
@@ -160,9 +161,9 @@ extension GroupReader {
 
     // MARK: Changed logs
 
-    /// Checks the logs of partitions whose next offset is out of range or that may have been deleted. If records were
-    /// deleted by retention or a topic was recreated, the member rejoins the group and reads the partition from its
-    /// beginning.
+    /// Checks the logs of partitions whose next offset is out of range or that may have been deleted. If retention
+    /// deleted records or a topic was recreated, the member rejoins the group and reads the partition from its log
+    /// start offset.
     func checkLogs(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         suspects.unknown.formIntersection(topicIDs.keys)
         suspects.outOfRange = suspects.outOfRange.filter(isAssigned)
@@ -170,7 +171,7 @@ extension GroupReader {
         guard !all.isEmpty, isSettled, lookup == nil, nextLogCheckNs <= now.ns else { return }
         nextLogCheckNs = now.ns + Self.unreadablePauseNs
         let ids = consumer.topicIDs(of: Set(all.map(\.topic)), timeoutMs: CommittedOffsetLookup.timeoutMs)
-        // A deleted topic has no id until it is created again.
+        // A deleted topic has no id until the topic is created again.
         suspects.unknown = suspects.unknown.filter { ids[$0.topic] == nil }
         let recreated = topicIDs.filter { partition, id in ids[partition.topic].map { $0 != id } ?? false }.map(\.key)
         let changed = Array(suspects.outOfRange.union(recreated))
@@ -195,7 +196,7 @@ extension GroupReader {
         rejoin("the log of a partition changed", now)
     }
 
-    /// Restarts a partition whose topic was recreated, as a new assignment of the machine.
+    /// Restarts a partition whose topic was recreated. The machine treats the partition as a new assignment.
     private func beginAnew(
         _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime
@@ -207,9 +208,9 @@ extension GroupReader {
 
     // MARK: Revocation
 
-    /// Drains partitions that the group revokes, for up to `drainNs`, and then gives them up.
+    /// Drains partitions that the group revokes, for up to `drainNs`, and then gives up the partitions.
     ///
-    /// - Parameter lost: whether another member may already own the partitions.
+    /// - Parameter lost: Whether another member may already own the partitions.
     func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         lookup = nil
@@ -226,7 +227,7 @@ extension GroupReader {
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
-        // Partitions that already drain because the member leaves now also need `unassign`.
+        // Partitions that already drain because the member leaves the group now also need `unassign`.
         for index in revocations.indices { revocations[index].partitions.removeAll { ids.contains($0) } }
         revocations.removeAll { $0.mustUnassign || $0.partitions.isEmpty }
         var deadlineNs = now.ns + drainNs
@@ -234,8 +235,8 @@ extension GroupReader {
         revocations.append(Revocation(partitions: ids, deadlineNs: deadlineNs, mustUnassign: true))
     }
 
-    /// Begins to leave the group: drains all partitions for up to `limitNs`, after which `hasLeft` becomes true. The
-    /// limit also applies to revoked partitions that are still draining.
+    /// Begins to leave the group: drains all partitions for up to `limitNs`, after which `hasLeft` becomes true.
+    /// `limitNs` also applies to revoked partitions that are still draining.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
@@ -251,7 +252,7 @@ extension GroupReader {
     }
 
     /// Ends the membership after a fatal error, after which the client can neither read nor commit. Another member may
-    /// own the partitions, so notifications in flight settle, but no others of these partitions are sent.
+    /// own the partitions, so the worker lets their notifications in flight settle but sends no others.
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
         guard !isAbandoned else { return }
         phase = .abandoned
@@ -266,7 +267,8 @@ extension GroupReader {
         unreadable.partitions = []
     }
 
-    /// Gives up partitions that are drained or have reached their limit. A leaving member then closes its consumer.
+    /// Gives up partitions that are drained or have reached their time limit. A leaving member then closes its
+    /// consumer.
     func moveRevocations(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         let moving = revocations
         revocations = []
@@ -299,13 +301,13 @@ extension GroupReader {
         }
     }
 
-    /// - Parameter isLost: whether to suspend the partitions in the machine, in case they return, instead of releasing
-    ///   them.
+    /// - Parameter isLost: Whether to suspend the partitions in the machine, in case the group assigns them to this
+    ///   member again, instead of releasing them.
     private func giveUp(
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
         if isLost {
-            // Another member may read a lost partition after its topic was recreated.
+            // Another member may have read a lost partition after its topic was recreated.
             topicIDs = [:]
             machine.suspend(ids)
         } else {

@@ -3,8 +3,8 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// A member of one consumer group. It reads its assigned partitions into the machine, and drains them before it gives
-/// them up. Core thread.
+/// A member of one consumer group. The reader reads its assigned partitions into the machine, and drains the partitions
+/// before it gives them up. Core thread.
 ///
 /// The worker has one reader for the request topics and one for the retry topics, so that a rebalance of one group does
 /// not drain the other. This file handles events, records and problems; `GroupReader+Membership.swift` handles
@@ -14,9 +14,9 @@ final class GroupReader {
 
     enum Phase {
         case member
-        /// The assigned partitions drain, at the latest until this time (monotonic).
+        /// The member is leaving the group: its partitions drain, at the latest until this time (monotonic).
         case leaving(deadlineNs: Int64)
-        /// All partitions were given up, and the consumer is closing.
+        /// The member has given up all partitions, and the consumer is closing.
         case closing
         /// The membership ended because of a fatal error of the client.
         case abandoned
@@ -39,10 +39,10 @@ final class GroupReader {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
     private var byID: [PartitionID: PartitionReader] = [:]
-    /// Partitions that are read from their end if they have no committed offset at their first assignment.
+    /// The partitions to read from their log end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
-    /// The topic ids of the assigned partitions, as far as librdkafka reports them. They are compared at the next
-    /// assignment, because a topic may be recreated in between.
+    /// The topic ids of the assigned partitions, as far as librdkafka reports them. The next assignment compares the
+    /// ids, because a topic may be recreated in between.
     var topicIDs: [TopicPartition: TopicID] = [:]
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
@@ -50,17 +50,17 @@ final class GroupReader {
     var nextLogCheckNs: Int64 = 0
     /// Assigned partitions whose start offsets are still unknown, and the time of the next lookup (monotonic).
     var lookup: (partitions: [TopicPartition], retryNs: Int64, newPartitionsUntilNs: Int64)?
-    /// Assigned partitions that are not read because their committed offsets are unknown, and the time of the next
-    /// lookup.
+    /// Assigned partitions that the reader cannot read because their committed offsets are unknown, and the time of the
+    /// next lookup.
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
-    /// The draining partitions. Each partition is in at most one of these.
+    /// The current revocations. Each draining partition is in at most one revocation.
     var revocations: [Revocation] = []
     /// Whether the member has received an assignment, which may be empty.
     var hasJoined = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
-    /// The client's last error, which may no longer exist.
+    /// The client's last error, whose cause may be over.
     private(set) var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
@@ -121,14 +121,15 @@ final class GroupReader {
         EventLog.write(event, of: name, to: logger)
     }
 
-    /// Whether the worker is a member of the group, or is about to answer the group's last rebalance.
+    /// Whether the worker is a member of the group, or is about to respond to the group's last rebalance.
     var isMember: Bool {
         hasJoined && (brokers.isMemberSteady || lookup != nil || !revocations.isEmpty)
     }
 
     // MARK: Problems
 
-    /// Returns the topics and partitions that cannot be read or committed now. Drops problems of former ones.
+    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of former
+    /// partitions.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {
@@ -152,8 +153,8 @@ final class GroupReader {
         for one in partitions { one.markReadable() }
     }
 
-    /// The time limit for reading in one turn, plus one partition's share. It bounds the delay by records that are slow
-    /// to read, for example with a hundred thousand headers.
+    /// The time limit for reading in one turn. A turn may exceed the limit by one partition's share. The limit bounds
+    /// the delay caused by records that are slow to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as many records as the machine has room for. Returns whether more can be read immediately.

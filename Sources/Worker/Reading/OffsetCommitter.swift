@@ -12,13 +12,13 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    /// The problems, with the time at which each began (monotonic).
+    /// The current problems of commits, with the time at which each began (monotonic).
     private var problems: [Problem.Subject: (problem: Problem, sinceNs: Int64)] = [:]
 
-    /// The time without a reply after which a commit is a problem.
+    /// The time without a reply after which a commit in flight is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// The time after which the coordinator's error "unknown topic" is believed. A coordinator that was just elected
-    /// may not know the topic yet, and neither may any coordinator of a topic that was just created.
+    /// The time after which the worker believes the coordinator's error "unknown topic". A coordinator that was just
+    /// elected may not know the topic yet, nor may any coordinator know a topic that was just created.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {
@@ -28,8 +28,8 @@ final class OffsetCommitter {
     }
 
     /// - Parameters:
-    ///   - partitionOf: returns the partition of an assignment, or `nil` after it was given up.
-    ///   - send: sends a commit whose reply has this tag. Throws if the commit could not be sent.
+    ///   - partitionOf: Returns the partition of an assignment, or `nil` after the partition was given up.
+    ///   - send: Sends a commit whose reply has the given tag. Throws if the commit could not be sent.
     func commit(
         _ machine: inout DeliveryMachine, now: DeliveryTime, partitionOf: (PartitionID) -> TopicPartition?,
         send: ([CommitEntry], UInt64) throws(KafkaError) -> Void
@@ -94,8 +94,8 @@ final class OffsetCommitter {
         problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
     }
 
-    /// Returns the current problems of commits. Drops problems of partitions that were given up, and those of the group
-    /// when no partition is left, because no further commit could end them.
+    /// Returns the current problems of commits. Drops the problems of partitions that were given up, and the group's
+    /// problems when no partition is left, because no further commit could end them.
     func problems(now: DeliveryTime, of assigned: [TopicPartition]) -> [Problem] {
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { assigned.contains(partition) } else { !assigned.isEmpty }
@@ -107,7 +107,7 @@ final class OffsetCommitter {
         return named
     }
 
-    /// - Parameter outcomes: the outcome of each partition, or `nil` if the whole commit failed.
+    /// - Parameter outcomes: The commit outcome of each partition, or `nil` if the whole commit failed.
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         pending.removeAll(keepingCapacity: true)
         machine.commitFinished(of: group, outcomes, now: now)
@@ -115,7 +115,7 @@ final class OffsetCommitter {
 }
 
 extension KafkaCode {
-    /// Whether a commit's error is about the group or its coordinator, and not about one partition.
+    /// Whether a commit's error concerns the group or its coordinator, and not one partition.
     fileprivate var isOfGroup: Bool {
         switch self {
         case .groupAuthorizationFailed, .clusterAuthorizationFailed, .coordinatorNotAvailable, .notCoordinator,

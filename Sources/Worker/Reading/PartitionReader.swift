@@ -7,8 +7,8 @@ internal import PushRecords
 protocol DeadLetterSink: AnyObject {
     var deadLetterBudget: Int { get }
 
-    /// Produces a record unchanged, before its bytes are returned to librdkafka. Requires `deadLetterBudget` to allow
-    /// it.
+    /// Produces a record unchanged, before the record's bytes are returned to librdkafka. Call it only if
+    /// `deadLetterBudget` allows the record's size.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime)
@@ -16,18 +16,19 @@ protocol DeadLetterSink: AnyObject {
 
 /// Reads one assigned partition into the machine. Core thread.
 ///
-/// It is a class, so that reading a record copies none of it. Its properties are private, because those need no
-/// exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per record).
+/// The reader is a class, so that reading a record copies none of it. Its properties are private, because private
+/// properties need no exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per record).
 final class PartitionReader {
     let queue: PartitionQueue
     /// The machine's identifier of the assignment.
     let id: PartitionID
     private let topic: [UInt8]
     private let context: ReadingContext
-    /// Whether records may be waiting. librdkafka sends no further wake-up until the queue has been read until empty.
+    /// Whether the queue may have records. librdkafka sends no further wake-up until the queue has been read until
+    /// empty.
     private var mayHaveMore = true
     /// The time at which the first record of a retry partition is due (monotonic, because the wall clock may be set
-    /// back). The record stays in the queue meanwhile: pausing and seeking back would discard fetched records.
+    /// back). Until then the record stays in the queue: pausing and seeking back would discard fetched records.
     private var dueNs: Int64 = 0
     private let readFrom: Int64
 
@@ -73,7 +74,7 @@ final class PartitionReader {
         var isWaiting = false
         let place = context.place
         place.pointee = machine.place(of: id)
-        // Asking the machine for room once per few records is cheaper than for each.
+        // Asking the machine for room once per few records is cheaper than asking for each record.
         var room = 0
         let records = queue.read(max: most) { message in
             if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
@@ -91,7 +92,7 @@ final class PartitionReader {
             queue.end = nil
         }
         mayHaveMore = queue.count > 0
-        // A record that is not due, or that needs dead-letter budget, is read in a later turn.
+        // A record that is not due, or that exceeds the dead-letter budget, is read in a later turn.
         return (records, mayHaveMore && !isWaiting && machine.room(for: id) > 0)
     }
 
@@ -121,7 +122,7 @@ final class PartitionReader {
                 letterRoom: deadLetters.deadLetterBudget, now: now)
         }
         switch receipt {
-        // librdkafka before 2.4.0 may rewind after a rebalance, so known records are skipped.
+        // librdkafka before 2.4.0 may rewind after a rebalance, so the machine skips records that it already knows.
         case .taken, .ignored: return true
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in
@@ -132,7 +133,7 @@ final class PartitionReader {
             return true
         case .noLetterRoom: return false
         case .notDue(let untilMs):
-            // The difference to a time in the far future may overflow.
+            // The difference between now and a time in the far future may overflow.
             let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)
             let waitMs = isOver ? Self.longestWaitMs : min(max(0, distance), Self.longestWaitMs)
             dueNs = now.ns + waitMs * 1_000_000
@@ -149,10 +150,10 @@ final class ReadingContext {
     var condemned: Set<CrashHistory.Place> = []
     /// The group that retry records must name, or `nil` for a reader of request topics.
     private let retryGroup: [UInt8]?
-    /// The group of the last skipped retry record by topic, and the time of the skip (monotonic).
+    /// The group named in the last skipped retry record of each topic, and the time of the skip (monotonic).
     private(set) var foreign: [String: (group: String, ns: Int64)] = [:]
 
-    /// - Parameter retryGroup: the group id that retry records must name, or `nil` for request topics.
+    /// - Parameter retryGroup: The group id that retry records must name, or `nil` for request topics.
     init(retryGroup: String? = nil) {
         place.initialize(to: CrashPlace())
         self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }
@@ -160,13 +161,13 @@ final class ReadingContext {
 
     deinit { place.deallocate() }
 
-    /// Removes crashes at a partition's records from the history, because its recreated topic reuses their offsets.
+    /// Removes a partition's records from the crash history, because the recreated topic reuses their offsets.
     func forgetOffsets(of partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
         CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
     }
 
-    /// Returns whether these are headers of a retry record of another group, and stores that group.
+    /// Returns whether the headers are those of another group's retry record. If so, remembers that group in `foreign`.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
         guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
             return false

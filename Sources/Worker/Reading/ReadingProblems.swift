@@ -3,20 +3,21 @@ internal import Kafka
 
 /// The topics and partitions of a group that cannot be read, according to the errors of its consumer.
 ///
-/// librdkafka reports failed fetches, but not that fetches succeed again. It repeats most errors at every fetch
-/// (`fetch.error.backoff.ms`, half a second), so such a problem ends after `namedNs` without a report. It reports only
-/// once that a topic is unknown or denied (rdkafka_fetcher.c, rd_kafka_fetch_reply_handle_partition_error). The problem
-/// of a partition then ends when records arrive, and that of a topic when it is assigned or exists again.
+/// librdkafka reports failed fetches, but not that fetches succeed again. librdkafka repeats most errors at every fetch
+/// (`fetch.error.backoff.ms`, half a second), so such a problem ends after `namedNs` without a report. librdkafka
+/// reports only once that a topic is unknown or denied (rdkafka_fetcher.c,
+/// rd_kafka_fetch_reply_handle_partition_error). A partition's problem then ends when records arrive, and a topic's
+/// problem when the topic is assigned or exists again.
 struct ReadingProblems {
     static let namedNs: Int64 = 20_000_000_000
 
     private let group: String
-    /// The problems, with the time at which each ends unless it is reported again (monotonic).
+    /// The problems, with the time at which each ends unless the error is reported again (monotonic).
     private var entries: [Problem.Subject: (problem: Problem, endNs: Int64)] = [:]
 
     init(ofGroup group: String) { self.group = group }
 
-    /// Returns the current problems. Drops problems that are over, and those whose subject does not satisfy `counts`.
+    /// Returns the current problems. Drops problems that have ended, and those whose subject does not satisfy `counts`.
     mutating func all(
         _ now: DeliveryTime, where counts: (Problem.Subject) -> Bool = { _ in true }
     ) -> [Problem] {
@@ -26,7 +27,7 @@ struct ReadingProblems {
 
     /// Adds the problem that a topic or partition cannot be read.
     ///
-    /// - Parameter isOfFetch: whether a fetch failed. librdkafka repeats such errors. Other problems last until
+    /// - Parameter isOfFetch: Whether a fetch failed. librdkafka repeats errors of fetches. Other problems last until
     ///   `forget`.
     mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
         let topic =
@@ -44,12 +45,12 @@ struct ReadingProblems {
         if !entries.isEmpty { entries[subject] = nil }
     }
 
-    /// Ends the problems of topics that exist, given all topics of the cluster.
+    /// Ends the problems of topics that exist. `topics` contains all topics of the cluster.
     mutating func exist(_ topics: Set<String>) {
         for topic in unavailableTopics where topics.contains(topic) { entries[.topic(topic)] = nil }
     }
 
-    /// Topics that cannot be read at all, whose partitions are unknown.
+    /// The topics that cannot be read at all, whose partitions are unknown.
     var unavailableTopics: [String] {
         entries.keys.compactMap { if case .topic(let name) = $0 { name } else { nil } }
     }

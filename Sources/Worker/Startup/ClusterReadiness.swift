@@ -10,7 +10,7 @@ package struct ClusterReadiness {
     private let cluster: ClusterSettings
     private let topics: Topics
     private let check: TopicCheck
-    /// The last reason why no broker answered. It is stored because librdkafka reports it only once.
+    /// The last reason why no broker answered, stored because librdkafka reports the reason only once.
     private var lastError: KafkaError?
     /// Whether to create missing topics if `kafka.create_topics` is set, instead of only asking the brokers whether
     /// they could be created.
@@ -31,9 +31,10 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// - `requestPartitions`: the number of partitions of all request topics, including those that match a pattern.
-        /// - `startingAtEnd`: the partitions that are read from their end (`delivery.start: latest`).
-        /// - `denied`: a line for each group that lacks permissions.
+        /// - `requestPartitions`: the number of partitions of all request topics, including topics that match a
+        ///   pattern.
+        /// - `startingAtEnd`: the partitions to read from their log end (`delivery.start: latest`).
+        /// - `denied`: a line for each group for which the worker lacks permissions.
         /// - `warnings`: lines about settings that may lose records later.
         /// - `toBeMade`: missing topics that `run` would create, if `makesTopics` is false.
         case ready(
@@ -44,9 +45,9 @@ package struct ClusterReadiness {
         case uncreated([String])
     }
 
-    /// Makes one attempt, which waits up to `timeoutMs` for each request.
+    /// Makes one attempt to get the cluster ready, which waits up to `timeoutMs` for each request.
     ///
-    /// - Throws: `StartFailure` when Kafka answered and something is missing or unsafe.
+    /// - Throws: `StartFailure` if Kafka answered and a topic or permission is missing or a setting is unsafe.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
         do throws(KafkaError) {
@@ -55,7 +56,7 @@ package struct ClusterReadiness {
             for case .error(let error) in topics.events() { lastError = error }
             return .unreachable(lastError?.text ?? "\(error)", advice: Advice.connecting(lastError ?? error))
         }
-        // A topic that was just created may not be known to all brokers yet.
+        // Some brokers may not know a topic yet that was just created.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
@@ -116,8 +117,8 @@ package struct ClusterReadiness {
             warnings: doubts + warnings, toBeMade: toBeMade)
     }
 
-    /// Returns the partitions of topics without any committed offset of the group, or none if all are read from their
-    /// beginning anyway. Partitions added to a topic that has committed offsets are not included.
+    /// Returns the partitions of topics for which the group has committed no offset, or none if all topics are read
+    /// from their log start offsets anyway. New partitions of a topic that has committed offsets are not included.
     private func partitionsWithoutStart(
         of topics: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) throws(KafkaError) -> Set<TopicPartition> {
@@ -125,23 +126,23 @@ package struct ClusterReadiness {
             (0..<Int32(clamping: found[topic]?.partitions ?? 0)).map { TopicPartition(topic, $0) }
         }
         guard configuration.delivery.start != .earliest, !partitions.isEmpty else { return [] }
-        // This consumer does not join the group.
+        // The consumer only queries committed offsets and does not join the group.
         let consumer = try Consumer(configuration.consumer(.requests, of: cluster))
         let committed = try consumer.committed(partitions, timeoutMs: timeoutMs)
         let known = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
         return Set(partitions.filter { !known.contains($0.topic) })
     }
 
-    /// Returns a line for each group that the worker may not use, or whose topics it may not read. If the brokers do
-    /// not answer in time, the permission is assumed to exist.
+    /// Returns a line for each group that the worker may not use, or whose topics the worker may not read. If the
+    /// brokers do not answer in time, the worker assumes that it has the permissions.
     private func missingRights(
         to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) -> [String] {
         let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
-            // If there are no topics, any topic shows whether the group may be used. Each costs a request, hence the
-            // limit.
+            // If there are no topics, any topic name shows whether the worker may use the group. Each topic costs a
+            // request, hence the limit.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
@@ -160,7 +161,7 @@ package struct ClusterReadiness {
 /// the configuration is not the cause.
 package struct StartFailure: Error, CustomStringConvertible {
     package let lines: [String]
-    /// Whether a later start may succeed, because only the system's limit of threads was reached.
+    /// Whether a later start may succeed, because the only cause is the system's limit of threads.
     package let isPassing: Bool
 
     package init(_ lines: [String], isPassing: Bool = false) {

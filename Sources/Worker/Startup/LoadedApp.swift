@@ -8,7 +8,8 @@ package import TLS
 /// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why its credential or CA file cannot be used, one line each. An app with faults has no transport.
+    /// The reasons why the app's credential or CA file cannot be used, one line each. An app with faults has no
+    /// transport.
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
@@ -17,15 +18,15 @@ package struct LoadedApp: Sendable {
     /// The key that signs provider tokens, or `nil` if the app has a client certificate.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
-    /// The identity of the app's provider token. Apps with the same identity share a token, because Apple limits the
-    /// tokens of a key.
+    /// The identity of the app's provider token. Apps with equal identities share a token, because Apple limits how
+    /// often a token may change.
     let tokenIdentity: TokenIdentity?
-    /// `NAME:PASSWORD` for the proxy, or empty if it needs none.
+    /// The credentials `NAME:PASSWORD` for the proxy, or empty if the proxy needs none.
     private let proxyCredentials: String
-    /// The hashes (`FileWatch.hash`) of the contents that were read from its files, by path.
+    /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: whether to create an app with faults instead of throwing.
+    /// - Parameter allowsFaults: Whether to create an app with faults instead of throwing.
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
@@ -33,7 +34,7 @@ package struct LoadedApp: Sendable {
         var signingKey: SigningKey?
         var identity: Identity?
         var files = ReadFiles()
-        /// Returns the result of `body`, or adds a line with its error.
+        /// Returns the result of `body`, or adds a line about the error that `body` throws.
         func load<T>(_ part: String, _ body: () throws -> T) -> T? {
             do {
                 return try body()
@@ -53,7 +54,7 @@ package struct LoadedApp: Sendable {
             let trust: Trust =
                 !settings.verifiesHost
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? files.systemTrust()
-            // The binary protocol is older than ALPN, and its servers do not negotiate any.
+            // The binary protocol is older than ALPN, and its servers do not negotiate a protocol.
             let alpn = settings.binary == nil ? ["h2"] : []
             return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         }
@@ -74,7 +75,7 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app. Throws a failure with the errors of all apps that cannot be loaded and may not have faults.
+    /// Loads every app. Throws the errors of all apps that cannot be loaded and may not have faults.
     package static func load(
         _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
     ) throws(StartFailure) -> [LoadedApp] {
@@ -115,8 +116,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // A file may be read twice, as certificate and as key, and change in between. The watch compares the first
-        // hash.
+        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change in
+        // between.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }
@@ -128,8 +129,8 @@ private struct ReadFiles {
         }
     }
 
-    /// Returns the system's CA certificates. OpenSSL reads the bundle itself; it is hashed here so that the watch
-    /// detects updates.
+    /// Returns the system's CA certificates. OpenSSL reads the bundle itself. This method hashes the bundle so that the
+    /// watch detects updates.
     mutating func systemTrust() -> Trust {
         _ = try? bytes(SystemTrust.file)
         return .system
@@ -172,12 +173,13 @@ extension CertificateCredential {
     }
 }
 
-/// The provider tokens of a thread: one for each key, because Apple limits the tokens of a key. Not thread-safe.
+/// The provider tokens of a thread: one token per key, because Apple limits how often a token may change. Not
+/// thread-safe.
 final class ProviderTokens {
-    /// Tokens of replaced keys are kept, because Apple may refuse another new token if such a key is used again soon.
+    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a key returns soon.
     private var tokens: [TokenIdentity: ProviderToken] = [:]
 
-    /// Returns the app's token, or `nil` if it has a certificate.
+    /// Returns the app's provider token, or `nil` if the app has a certificate.
     func token(of app: LoadedApp) -> ProviderToken? {
         guard let identity = app.tokenIdentity, let key = app.signingKey else { return nil }
         if let token = tokens[identity] { return token }
@@ -188,8 +190,8 @@ final class ProviderTokens {
 }
 
 extension AppSettings {
-    /// The paths of key, certificate, passphrase and CA file (by default the system's bundle). Secrets given directly
-    /// in the configuration have no path.
+    /// The paths of the app's key, certificate, passphrase and CA files (by default the system's CA bundle). Secrets
+    /// given directly in the configuration have no path.
     var credentialFiles: [String] {
         let secrets: [Secret?] =
             switch credential {
@@ -204,8 +206,8 @@ extension AppSettings {
         return secrets.compactMap { $0?.path } + [bundle].compactMap(\.self)
     }
 
-    /// Returns whether `other` can use this app's connections: it has the same connection settings and no additional
-    /// bundle id, which APNs would refuse on an existing connection.
+    /// Returns whether `other` can use this app's connections: `other` has the same connection settings and no
+    /// additional bundle id, which APNs would refuse on an existing connection.
     package func connects(like other: AppSettings) -> Bool {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
@@ -217,7 +219,7 @@ extension AppSettings {
 }
 
 extension BinarySettings {
-    /// The settings that connections to the gateway depend on, which are all except `feedback`.
+    /// The settings on which connections to the gateway depend, which are all settings except `feedback`.
     fileprivate var withoutFeedback: Self {
         var settings = self
         settings.feedback = nil
@@ -229,7 +231,7 @@ extension BinarySettings {
 
 extension LoadedApp {
     /// Returns a line for each reason why Apple will refuse the app's certificate, or the app will refuse Apple's. The
-    /// app is loaded anyway, because an app that cannot send must not stop the others.
+    /// worker loads the app anyway, because an app that cannot send must not stop the others.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {

@@ -38,7 +38,7 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
-    /// Returns the error of a property and its valid values. The given value is not shown, because it may be a secret.
+    /// Returns the error of a librdkafka property and its valid values, but not the given value, which may be a secret.
     private static func text(of error: InvalidProperty) -> String {
         let known = KafkaLibrary.knownProperties
         let name = error.property.name
@@ -46,13 +46,14 @@ extension WorkerConfiguration {
             let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
             return "librdkafka has no such property\(suggestion)"
         }
-        // librdkafka's table may list a topic property twice. The first entry is that of the client.
+        // librdkafka's table may list a property name for the client and for topics. The client's entry is the first.
         guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
         return range.contains(" .. ")
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
     }
 
-    /// Returns a line for a client that could not be created, with the configuration key at fault and its file, if any.
+    /// Returns a line about a client that could not be created, with the configuration key at fault and the file it
+    /// names, if any.
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
         guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {
@@ -60,7 +61,7 @@ extension WorkerConfiguration {
             let place = all.last { error.text.contains("`\($0.name)`") }?.place
             return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
         }
-        // Only a path may be quoted, because other properties' values may be secrets.
+        // Only a path may be shown, because the values of other properties may be secrets.
         guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
         // OpenSSL's error for a missing file does not say that the file is missing.
         let isReadable = access(property.value, R_OK) == 0
@@ -71,10 +72,10 @@ extension WorkerConfiguration {
         return "\(property.place): \(property.value): \(reason)"
     }
 
-    /// Version 2.10.0, encoded as in `KafkaLibrary.version`.
+    /// librdkafka's version 2.10.0, encoded as in `KafkaLibrary.version`.
     private static let cooperativeVersion: Int32 = 0x020A_0000
 
-    /// - Parameter partitions: the number of partitions of all request topics. The retry role does not use it.
+    /// - Parameter partitions: The number of partitions of all request topics. The retry role does not use the number.
     package func consumer(
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {
@@ -88,7 +89,7 @@ extension WorkerConfiguration {
 }
 
 extension ClusterSettings {
-    /// The same settings with statistics enabled, for clients whose statistics feed `BrokerHealth`.
+    /// The same cluster settings with statistics enabled, for clients whose statistics feed `BrokerHealth`.
     var withStatistics: ClusterSettings {
         var settings = self
         settings.statisticsIntervalMs = ClientStatistics.intervalMs
@@ -108,7 +109,7 @@ extension WorkerConfiguration {
         settings.maxOpen = delivery.maxOpen
         settings.maxOpenBytes = delivery.maxOpenBytes
         settings.commitIntervalNs = delivery.commitInterval.nanoseconds
-        // The lease must end before the session, after which the group may assign the partitions to other members.
+        // The send lease must end before the session, after which the group may assign the partitions to other members.
         settings.leaseNs = kafka.sessionTimeout.nanoseconds / 5 * 4
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
@@ -125,18 +126,19 @@ extension WorkerConfiguration {
 
 /// The number of file descriptors that a worker may need at once, according to its configuration.
 package enum DescriptorNeed {
-    /// The number of Kafka clients: two producers, a consumer for each of two groups, and two that look for removed
-    /// retry topics (`RemovedRetryTopics`). Each connects to every broker, and a second time to its coordinator.
+    /// The number of Kafka clients: two producers, a consumer for each of two groups, and two clients that look for
+    /// removed retry topics (`RemovedRetryTopics`). Each client connects to every broker, and a second time to its
+    /// coordinator.
     private static let kafkaClients = 2 + 2 + 2
-    /// The descriptors of pipes between the threads of one client.
+    /// The number of descriptors of the pipes between the threads of one client.
     private static let ofClient = 8
-    /// The descriptors of other files, event loops and file watches.
+    /// The number of descriptors for other files, event loops and file watches.
     private static let own = 64
 
-    /// Returns the maximum number of descriptors, except that a replaced credential doubles its app's connections until
-    /// the old ones are closed.
+    /// Returns the maximum number of descriptors. The number does not include that a replaced credential doubles its
+    /// app's connections until the old connections are closed.
     package static func most(of configuration: WorkerConfiguration) -> Int {
-        // The quarantine connection is one beyond the maximum.
+        // The quarantine connection is not included in `max`.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
         let brokers = configuration.kafka.bootstrapServers.split(separator: ",").count
         let reads = configuration.apps.count { $0.binary?.feedback != nil }
@@ -144,7 +146,7 @@ package enum DescriptorNeed {
         return connections + reads + kafka + (configuration.admin.listen == nil ? 0 : PageServer.connectionLimit) + own
     }
 
-    /// Raises the process's descriptor limit as far as permitted, and logs a warning if that is too low.
+    /// Raises the process's descriptor limit as far as permitted, and logs a warning if the resulting limit is too low.
     package static func raiseLimit(for configuration: WorkerConfiguration, _ logger: Logger) {
         if let warning = warning(of: configuration, limit: linux_raise_descriptor_limit()) {
             logger.warning(.worker, "descriptor limit too low", ["advice": .text(warning)])

@@ -5,14 +5,14 @@ internal import Kafka
 internal import Observability
 
 /// Finds retry topics that were removed from the configuration but still contain records of the group, so that the
-/// worker reads them as well.
+/// worker also reads these topics.
 ///
-/// It queries the brokers at the start and after each rebalance, because other members may have a configuration with
-/// such topics. A found topic is read until it is deleted or the worker ends, because another member may still produce
-/// to it. Core thread; the queries run on a temporary thread.
+/// The search queries the brokers at the start and after each rebalance, because other members may have a configuration
+/// with such topics. The worker reads a found topic until it is deleted or the worker ends, because another member may
+/// still produce to the topic. Core thread; the queries run on a temporary thread.
 final class RemovedRetryTopics {
-    /// The longest delay that a retry topic can have. The delay of a removed topic is unknown, so the due time of each
-    /// record applies.
+    /// The longest delay that a retry topic can have. The delay of a removed topic is unknown, so each record's own due
+    /// time applies.
     static let delayMs: Int64 = 168 * 3_600_000
     fileprivate static let timeoutMs: Int32 = 3_000
     private static let retryNs: Int64 = 60_000_000_000
@@ -21,10 +21,10 @@ final class RemovedRetryTopics {
     private let cluster: ClusterSettings
     private let loop: Loop
     private let logger: Logger
-    /// A function that subscribes to these topics in addition to the configured retry topics.
+    /// A function that subscribes to the given topics in addition to the configured retry topics.
     private let onChange: ([String]) -> Void
     private let onTopics: (Set<String>) -> Void
-    /// The removed retry topics that are read, in the order in which they were found.
+    /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
     /// Whether the group changed during a query.
@@ -42,7 +42,7 @@ final class RemovedRetryTopics {
         self.onTopics = onTopics
     }
 
-    /// Begins a query of the brokers. If one is running, another one follows it.
+    /// Begins a query of the brokers. If a query is running, another one follows it.
     func search() {
         guard !isAsking else {
             mustAskAgain = true
@@ -94,9 +94,9 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. A removed retry topic is recognised by committed offsets of the retry group and by the
-    /// retry records in it, because another worker may use a group of the same name for requests. (The admin API of
-    /// librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
+    /// The brokers' answers. A removed retry topic is recognised by the retry group's committed offsets and by the
+    /// retry records in the topic, because another worker may use a group of the same name for requests. (The admin API
+    /// of librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
     struct Answer: Sendable {
         let found: [String]
         let existing: Set<String>

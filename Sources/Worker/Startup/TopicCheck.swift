@@ -7,7 +7,7 @@ struct TopicCheck {
 
     init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
 
-    /// The topics named in the configuration, except for patterns, with the configuration key of each.
+    /// The topics named in the configuration, without patterns, and the configuration key of each topic.
     var expected: [(path: String, name: String)] {
         configuration.requestTopics.filter { !$0.isPattern }.map { ("requests.topics", $0.name) }
             + configuration.outputTopics
@@ -17,7 +17,7 @@ struct TopicCheck {
         expected.filter { topics[$0.name] == nil }
     }
 
-    /// Returns a line for the missing topics, which ends with their names, or `nil` if all exist.
+    /// Returns a line about the missing topics, which ends with their names, or `nil` if all topics exist.
     func missingLine(in topics: [String: TopicDescription]) -> String? {
         let missing = missing(in: topics)
         guard !missing.isEmpty else { return nil }
@@ -28,8 +28,8 @@ struct TopicCheck {
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
-    /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. The retention of a
-    /// retry topic is its delay plus a week.
+    /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. A retry topic's
+    /// retention is its delay plus a week.
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
@@ -71,7 +71,8 @@ struct TopicCheck {
         }
     }
 
-    /// Returns lines about settings that may lose records later, or that cannot be checked. The worker starts anyway.
+    /// Returns lines about settings that may lose records later, or that cannot be checked. These do not prevent the
+    /// start.
     func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
         var lines: [String] = []
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
@@ -88,7 +89,7 @@ struct TopicCheck {
                     "\(name) unclean.leader.election.enable=true, so a new leader may lack its last records and reuse "
                         + "their offsets: set it to false")
             }
-            // This is only a warning, because such a limit is harmless as long as few records wait.
+            // A size limit only causes a warning, because it is harmless as long as few records wait.
             if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "

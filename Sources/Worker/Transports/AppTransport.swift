@@ -8,21 +8,21 @@ internal import Network
 struct AppTransport {
     let isBinary: Bool
     let handle: (TransportCommand) -> Void
-    /// Opens new connections with the settings of this app, such as another credential, host or CA. Existing
+    /// Opens new connections with the given app's settings, such as another credential, host or CA. Existing
     /// connections finish their requests. The protocol must stay the same.
     let replace: (LoadedApp) -> Void
 
     typealias Emit = ([TransportEvent]) -> Void
     typealias Maker = (LoadedApp, AppIndex, @escaping Emit) -> AppTransport
 
-    /// Returns a function that creates transports over HTTP/2 or the binary protocol, according to each app. Apps with
-    /// the same key share a provider token.
+    /// Returns a function that creates an HTTP/2 or binary transport according to the app's settings. Apps with the
+    /// same key share a provider token.
     ///
     /// - Parameters:
-    ///   - responseTimeoutNs: the time without a response after which a request is in doubt.
-    ///   - longestWindowNs: the longest resend window of the binary protocol, which is the time that a rebalance waits
+    ///   - responseTimeoutNs: The time without a response after which a request is in doubt.
+    ///   - longestWindowNs: The longest resend window of the binary protocol, which is the time that a rebalance waits
     ///     for open notifications.
-    ///   - tracesFrames: whether new HTTP/2 connections report their frame headers.
+    ///   - tracesFrames: Whether new HTTP/2 connections report their frame headers.
     static func maker(
         loop: Loop, responseTimeoutNs: Int64, longestWindowNs: Int64, tracesFrames: @escaping @Sendable () -> Bool
     ) -> Maker {

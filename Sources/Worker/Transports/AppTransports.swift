@@ -1,11 +1,11 @@
 internal import Delivery
 internal import EventLoop
 
-/// The core thread's interface to the transports of all apps, and the last reports about each app. Core thread.
+/// The core thread's interface to the transports of all apps, with the last reports of each transport. Core thread.
 final class AppTransports: Transports {
     struct Standing: Sendable {
         var connections = ConnectionCounts()
-        /// Whether requests can be sent, over an open connection or one that is dialed on demand.
+        /// Whether the app can send requests, over an open connection or one that the transport dials on demand.
         var takesRequests = false
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
@@ -23,15 +23,15 @@ final class AppTransports: Transports {
         var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// The errors of the binary protocol that arrived after their resend window had closed, since the start.
+    /// The errors of the binary protocol that arrived after their resend window had closed, counted since the start.
     struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
-        /// The maximum number of notifications with the result `accepted` that were not delivered.
+        /// The maximum number of notifications whose result is `accepted` but that were not delivered.
         var lostAtMost = 0
         var lastNs: Int64 = 0
     }
 
-    /// Connections that ended in quick succession while notifications on them had no answer.
+    /// Connections that ended in quick succession while some of their notifications were unanswered.
     struct DoubtfulEnds: Equatable, Sendable {
         private(set) var connections = 0
         private(set) var notifications = 0
@@ -55,7 +55,7 @@ final class AppTransports: Transports {
     private let link: TransportLink
     private var standings: [Standing]
     private let inbox = Inbox()
-    /// The apps with a failed connection attempt since the last turn.
+    /// The indexes of apps with a failed connection attempt since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex) -> Void
 
@@ -78,7 +78,7 @@ final class AppTransports: Transports {
 
     subscript(_ app: Int) -> Standing { standings[app] }
 
-    /// Starts a transport for one more app.
+    /// Starts a transport for an additional app.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
         link.add(app)
@@ -102,7 +102,7 @@ final class AppTransports: Transports {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
     }
 
-    /// Ends the net thread, and drops requests that transports still have. Any thread may call it, as the last call.
+    /// Ends the net thread, and drops the transports' remaining requests. Any thread may call it, as the last call.
     func stop() { link.stop() }
 
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
@@ -112,7 +112,8 @@ final class AppTransports: Transports {
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in inbox.events { take(event, &machine, now) }
         inbox.events.removeAll(keepingCapacity: true)
-        // The transport reports its connections in the same turn. If some are open, only an additional one failed.
+        // The transport reports its connections in the same turn. If some are open, only an additional connection
+        // failed.
         for app in failed where standings[app].connections.open > 0 && !standings[app].isOutOfReach {
             standings[app].unreachable = nil
         }
@@ -147,7 +148,7 @@ final class AppTransports: Transports {
                 standings[app.value].unreachable = note
                 failed.append(app.value)
             case .noStreams: standings[app.value].unreachable = note
-            // Each app reports the renewal, even if apps share a token.
+            // Each app reports the renewed token, even if several apps share it.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
             case .windowTooShort(_, _, let lostAtMost, _):
                 standings[app.value].window.tooShort += 1

@@ -3,7 +3,7 @@ internal import Configuration
 internal import Delivery
 internal import EventLoop
 
-/// Connects the core thread with the transports on the net thread, through a mailbox in each direction.
+/// The link between the core thread and the transports on the net thread, with a mailbox in each direction.
 final class TransportLink: Sendable {
     private enum Order: Sendable {
         case command(AppIndex, TransportCommand)
@@ -52,7 +52,7 @@ final class TransportLink: Sendable {
         orders.post(.replace(index, app))
     }
 
-    /// Starts a transport for one more app, which gets the next index. Core thread.
+    /// Starts a transport for an additional app, which gets the next index. Core thread.
     func add(_ app: LoadedApp) { orders.post(.add(app)) }
 
     func stop() {
@@ -61,8 +61,8 @@ final class TransportLink: Sendable {
     }
 }
 
-/// An app's transport. If a reload changes the app's protocol, another transport replaces it. The former one finishes
-/// its requests, and only its completions and notes are forwarded. Net thread.
+/// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The former
+/// transport finishes its requests, and only its completions and notes are forwarded. Net thread.
 private final class SwitchingTransport {
     private let index: AppIndex
     private let make: AppTransport.Maker
@@ -82,7 +82,7 @@ private final class SwitchingTransport {
 
     func handle(_ command: TransportCommand) {
         switch command {
-        // A recall goes to all transports, because each ignores requests that it does not have.
+        // A recall is passed to all transports, because each transport ignores requests that it does not have.
         case .recall: for transport in transports.values { transport.handle(command) }
         case .close where transports.isEmpty: events.post(.closed(app: index))
         case .send, .close: transports[number]?.handle(command)

@@ -1,12 +1,12 @@
-/// The time for which a topic with outstanding records has received no delivery report. A value type without a clock or
-/// I/O.
+/// A measure of how long a topic with outstanding records has received no delivery report. A value type without a clock
+/// or I/O.
 struct AcknowledgementWatch {
     private var outstanding = 0
-    /// The time of the last report, or of a record produced while none was outstanding (monotonic).
+    /// The time of the last delivery report, or of a record produced while none was outstanding (monotonic).
     private var quietSinceNs: Int64 = 0
 
-    /// The time without a report after which a topic has a problem. A broker normally acknowledges records in
-    /// milliseconds, or in a few seconds while a leader moves.
+    /// The time without a delivery report after which a topic has a problem. A broker normally acknowledges records in
+    /// milliseconds, or in a few seconds while a partition's leadership moves.
     static let namedNs: Int64 = 10_000_000_000
 
     @inline(__always)
@@ -28,14 +28,14 @@ struct AcknowledgementWatch {
 
 /// The memory that unacknowledged dead letters use. A value type without a clock or I/O.
 struct InFlightDeadLetters {
-    /// The size of each dead letter in bytes, by tag.
+    /// The size of each unacknowledged dead letter in bytes, by tag.
     private var sizes: [UInt64: Int] = [:]
     private var bytes = 0
 
-    /// The limit in bytes. Above it, a partition whose next record becomes a dead letter is not read further.
+    /// The limit in bytes. Above the limit, a partition whose next record becomes a dead letter is not read further.
     static let limit = 8 << 20
 
-    /// The maximum size of the next dead letter in bytes. It is unlimited if none is unacknowledged.
+    /// The maximum size of the next dead letter in bytes, unlimited while no dead letter is unacknowledged.
     var budget: Int { bytes == 0 ? .max : max(0, Self.limit - bytes) }
 
     mutating func add(_ tag: UInt64, bytes size: Int) {

@@ -1,18 +1,18 @@
 internal import Kafka
 internal import Observability
 
-/// Decides when a failed producer is replaced, with growing pauses. A value type without a clock or I/O.
+/// The decision when to replace a failed producer, with growing pauses. A value type without a clock or I/O.
 struct ProducerHealth {
     private var mustRenew = false
     private var pause = GrowingPause()
 
-    /// Marks the producer as unusable: it had a fatal error, or no thread could be started for one of its brokers,
-    /// which librdkafka does not retry.
+    /// Marks the producer as unusable: a fatal error occurred, or the system could not start a thread for one of the
+    /// producer's brokers, which librdkafka does not retry.
     mutating func noteFatal() { mustRenew = true }
 
-    /// Handles an event of the producer's client, and logs it.
+    /// Handles and logs an event of the producer's client.
     ///
-    /// - Parameter client: the client's name in log lines.
+    /// - Parameter client: The client's name in log lines.
     mutating func take(_ event: ClientEvent, of client: String, _ logger: Logger) {
         if case .error(let error) = event, error.code == .noResources { noteFatal() }
         guard case .fatal(let error) = event else { return EventLog.write(event, of: client, to: logger) }

@@ -4,14 +4,14 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Produces the machine's records to Kafka, and passes the acknowledgements to the machine. Core thread.
+/// Produces the machine's records to Kafka, and passes Kafka's acknowledgements to the machine. Core thread.
 ///
-/// A record that was not written is produced again until it is: a failed delivery report never settles a notification.
-/// Refused records wait in their `TargetTopic` and are produced by a second producer, because after a refusal
-/// librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
+/// The publisher produces a record again until Kafka has written it: a failed delivery report never settles a
+/// notification. Refused records wait in their `TargetTopic`, and a second producer produces them, because after a
+/// refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
-    /// Produces refused records, one record per batch. Created on demand, with the same topics.
+    /// The producer of refused records, with one record per batch. Created on demand, with the same topics.
     private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
@@ -22,7 +22,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private let unregistered: ProducerTopic
     let deadLetters: ProducerTopic
     let tiers: [ProducerTopic]
-    /// Each encoded record is produced before the next is encoded, so accesses to the writers never overlap.
+    /// Each encoded record is produced before the next is encoded, so accesses to the writer never overlap.
     @exclusivity(unchecked) private var resultWriter: ResultWriter
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
@@ -33,8 +33,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
-    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open.
-    /// More than that can only come from earlier assignments.
+    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open. Any
+    /// further records can only come from earlier assignments.
     private let outstandingLimit: Int
 
     init(
@@ -69,12 +69,12 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     // MARK: State
 
-    /// Whether reading should pause until records of lost partitions are acknowledged.
+    /// Whether reading should pause until Kafka has acknowledged records of lost partitions.
     var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
-    /// The number of records that the producers have accepted and that are not acknowledged.
+    /// The number of records that the producers have accepted and Kafka has not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
 
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -94,7 +94,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 return Problem(
                     .topic(target.name), isClosed ? .writing : .refusingSingle, code, Advice.writing(target.name, code))
             }
-            // librdkafka retries without a limit, and logs the reason only at debug level.
+            // librdkafka retries records without a limit, and logs the reason only at debug level.
             guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
             return Problem(
                 .topic(target.name), .unacknowledged, .timedOut,
@@ -114,7 +114,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     // MARK: Writing
 
-    /// Produces the machine's records for writable topics, until there are no more or the producer's queue is full.
+    /// Produces the machine's records for writable topics, until none are left or the producer's queue is full.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         publish(.results, of: &machine, now)
         publish(.unregistered, of: &machine, now)
@@ -165,10 +165,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Passes a record to the producer. A copy is kept if the producer refuses it immediately.
+    /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
     ///
-    /// - Parameter isKept: whether to keep a copy whatever the reason, because there is no other.
-    /// - Returns: false if the record was neither accepted by the producer nor kept.
+    /// - Parameter isKept: Whether to keep a copy for any reason of a refusal, because there is no other copy.
+    /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
@@ -252,7 +252,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
         let partition = report.partition
         let record = report.detach()
-        // The record may then exist twice, and its notification may be sent twice. The second copy is marked in doubt.
+        // The retry record may then exist twice, and its notification may be sent twice. The second copy is marked in
+        // doubt.
         if record.mayBeWritten, tiers.contains(record.topic) {
             record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
             record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
@@ -262,7 +263,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a record was acknowledged without an offset and is written again; it may exist twice",
                 about: targets[index].name, ["topic": "\(targets[index].name)"])
         }
-        // With these codes the broker has not refused the record.
+        // These codes do not mean that the broker has refused the record.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
             if isPurged { return targets[index].writeAgain(record) }
@@ -274,10 +275,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Handles a refusal of a record that was alone in its batch: tries it again, or produces its replacement.
+    /// Handles a refusal of a record that was alone in its batch: produces the record again later, or its replacement.
     ///
-    /// - Parameter partition: the partition that refused the record, or a negative number if it was not sent to a
-    ///   broker.
+    /// - Parameter partition: The partition that refused the record, or a negative number if the record was not sent to
+    ///   a broker.
     private func refuseAlone(
         _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
     ) {
@@ -327,7 +328,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 targets[index].acknowledgements.handedOver(nowNs: now.ns)
                 targets[index].wrote(refused, isSingle: isSingle, nowNs: now.ns)
             case .messageTooLarge:
-                // Handled as if a broker had refused the record alone.
+                // The record is handled as if a broker had refused it alone.
                 targets[index].wrote(refused, isSingle: true, nowNs: now.ns)
                 refuseAlone(record, max(refused.form, .alone), code, partition: -1, now)
             default:
@@ -343,18 +344,18 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         if let single { return single }
         let made = try Producer(
             ProducerSettings(cluster: cluster, sendsSingly: true), wakeUpDescriptor: wakeUpDescriptor)
-        // Created in the same order as in the other producer, so that topic indexes agree.
+        // The topics are created in the same order as in the other producer, so that topic indexes agree.
         for name in producer.topicNames { _ = try made.topic(name) }
         single = made
         return made
     }
 
-    /// The time at which the next refused record is due (monotonic), or `nil` if none is due before a report.
+    /// The time at which the next refused record is due (monotonic), or `nil` if none is due before a delivery report.
     var nextDeadlineNs: Int64? { targets.lazy.compactMap(\.nextTryNs).min() }
 }
 
 extension UnsafeBufferPointer<RecordHeader> {
-    /// The same memory as headers of the Kafka module. Both types are pairs of borrowed byte ranges.
+    /// The same memory viewed as headers of the Kafka module. Both types are pairs of borrowed byte ranges.
     var asMessageHeaders: UnsafeBufferPointer<MessageHeader> {
         UnsafeBufferPointer<MessageHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: MessageHeader.self), count: count)
@@ -362,7 +363,7 @@ extension UnsafeBufferPointer<RecordHeader> {
 }
 
 extension UnsafeBufferPointer<MessageHeader> {
-    /// The same memory as headers of the PushRecords module.
+    /// The same memory viewed as headers of the PushRecords module.
     var asRecordHeaders: UnsafeBufferPointer<RecordHeader> {
         UnsafeBufferPointer<RecordHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: RecordHeader.self), count: count)

@@ -3,18 +3,19 @@ internal import Kafka
 /// The records that one output topic has refused, and when to produce them again. A value type without a clock or I/O.
 ///
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
-///   ones are produced one at a time with growing pauses until the topic accepts one. The others follow in order, then
-///   new ones.
+///   records are produced one at a time with growing pauses until the topic accepts one. The other refused records
+///   follow in order, then new records.
 /// 2. A record that is too large is produced alone in its batch, then in its reduced form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
 ///   `KafkaCode.ownRefusals` such refusals, each after the topic has accepted others, it becomes a dead letter. The
 ///   topic stays open, because new records show whether it works.
 ///
-/// A record may have no delivery report for a long time, because its partition has no leader. Others are tried
-/// meanwhile. After `silentNs` the topic opens without waiting for the report, so that a new record may overtake it.
+/// A record may have no delivery report for a long time, because its partition has no leader. Meanwhile, other records
+/// are produced. After `silentNs` the topic opens without waiting for the report, so a new record may overtake it.
 struct TargetTopic {
     enum Form: Comparable {
-        /// In a batch with other records. The batch may be refused as too large because of another record.
+        /// The record is produced in a batch with other records, any of which may cause the broker to refuse the batch
+        /// as too large.
         case together
         case alone
         case reduced
@@ -24,12 +25,12 @@ struct TargetTopic {
         fileprivate(set) var record: UndeliveredRecord
         fileprivate(set) var form: Form
         fileprivate let order: UInt64
-        /// The number of refusals of the record alone, each after the topic had accepted other records.
+        /// The number of refusals of the record alone in its batch, each after the topic had accepted other records.
         fileprivate var ownRefusals = 0
-        /// The number of records that the topic had accepted at the last refusal.
+        /// The number of records that the topic had accepted when it last refused this record.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// The pause before the next attempt. It has begun if the record was refused alone and may be the cause.
+        /// The pause before the next attempt, which has begun if the record was refused alone and may be the cause.
         fileprivate var pause = GrowingPause()
     }
 
@@ -37,13 +38,13 @@ struct TargetTopic {
     /// The value of `isOpen` that was last passed to the machine.
     var isKnownOpen = true
     var acknowledgements = AcknowledgementWatch()
-    /// The reason why the topic is closed and the pause before the next attempt, or `nil` if it is not closed.
+    /// The reason why the topic is closed and the pause before the next attempt, or `nil` if the topic is open.
     private(set) var cause: (code: KafkaCode, pause: GrowingPause)?
     /// Whether the closed topic has accepted a record again, and the other refused records are being produced.
     private var isReturning = false
     private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
-    /// Records produced alone that have no report yet, by tag.
+    /// Records produced alone whose delivery reports are outstanding, by tag.
     private var underWay: [UInt64: Refused] = [:]
     private var lastTryNs: Int64 = 0
     private var takenCount: UInt64 = 0
@@ -51,7 +52,7 @@ struct TargetTopic {
     var tooLargeCount = 0
     private(set) var rejectedCount = 0
 
-    /// The number of refused records at which new ones wait, and the limit of records produced alone at once.
+    /// The number of refused records at which new records wait, and the limit of records produced alone at once.
     static let limit = 1_000
     static let silentNs: Int64 = 2_000_000_000
 
@@ -59,7 +60,7 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// The reason why the topic refuses single records, and whether it has accepted no record since then.
+    /// The reason why the topic refuses single records, and whether the topic has accepted no record since then.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
             ($0.code, $0.takenBefore == takenCount)
@@ -70,7 +71,7 @@ struct TargetTopic {
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
-    /// The time at which `next` returns a record even without another report (monotonic), or `nil`.
+    /// The time at which `next` returns a record even without another delivery report (monotonic), or `nil` for never.
     var nextTryNs: Int64? {
         if waiting.count == 0, cause != nil || isReturning { return lastTryNs + Self.silentNs }
         guard hasRoom else { return nil }
@@ -95,12 +96,12 @@ struct TargetTopic {
         isReturning = false
     }
 
-    /// Returns the form in which the record with this tag was produced alone, or `nil` if it was not.
+    /// Returns the form in which the record with this tag was produced alone, or `nil` if it was not produced alone.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
     /// Registers that the topic accepted a record.
     ///
-    /// - Parameter tag: the tag of a record that was produced alone.
+    /// - Parameter tag: The tag of a record that was produced alone, or `nil` for a record in a batch.
     mutating func written(_ tag: UInt64? = nil) {
         takenCount += 1
         guard let tag, underWay.removeValue(forKey: tag) != nil, cause != nil else { return }
@@ -111,10 +112,11 @@ struct TargetTopic {
     /// Registers a refusal of a record that was produced alone.
     ///
     /// - Parameters:
-    ///   - partition: the partition that refused the record, or a negative number if it was not sent to a broker.
-    ///   - isReplaceable: whether another record can replace it.
-    /// - Returns: whether the record is given up as the cause of its refusals. The caller then calls `writeAgain` or
-    ///   `remove`. Otherwise the record is tried again.
+    ///   - partition: The partition that refused the record, or a negative number if the record was not sent to a
+    ///     broker.
+    ///   - isReplaceable: Whether another record can replace the refused record.
+    /// - Returns: Whether the record is given up as the cause of its refusals. The caller then calls `writeAgain` or
+    ///   `remove`. If false, the record is tried again.
     mutating func refused(
         _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isReplaceable: Bool = true, nowNs: Int64
     ) -> Bool {
@@ -140,7 +142,7 @@ struct TargetTopic {
         return false
     }
 
-    /// Stores a record to produce it alone again: a replaced producer dropped it, or it is the reduced form of another.
+    /// Stores a record to produce alone again: a replaced producer dropped it, or it is another record's reduced form.
     mutating func writeAgain(_ record: UndeliveredRecord, isReduced: Bool = false) {
         guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record
@@ -157,8 +159,8 @@ struct TargetTopic {
 
     // MARK: Writing
 
-    /// Returns the next record to produce now and whether to produce it alone, or `nil`. The caller then calls `wrote`
-    /// or `putBack`.
+    /// Returns the next record to produce now and whether to produce it alone, or `nil` if none is due. The caller then
+    /// calls `wrote` or `putBack`.
     mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
         if waiting.count == 0, underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs {
             cause = nil
@@ -225,7 +227,7 @@ extension ArraySlice<TargetTopic.Refused> {
 extension KafkaCode {
     enum Fault {
         case topic, record
-        /// The error may come from a leader in trouble, which refuses some records and accepts others.
+        /// The error may come from a broken partition leader, which refuses some records and accepts others.
         case unclear
     }
 
@@ -234,7 +236,7 @@ extension KafkaCode {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
         // Codes below -1 are errors of librdkafka: no broker has received the record.
         case _ where rawValue < -1 || isUnknownTopic: .topic
-        // `invalidTimestamp` is not the record's fault, because each attempt sets a new timestamp.
+        // `invalidTimestamp` does not mean that the record is at fault, because each attempt sets a new timestamp.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
             .invalidTimestamp, .requestTimedOut:
             .topic
@@ -242,7 +244,7 @@ extension KafkaCode {
         }
     }
 
-    /// The number of refusals of a record alone, each after the topic accepted others, after which it is given up. For
-    /// an unclear fault this takes about eight minutes, because the record may still be deliverable.
+    /// The number of refusals, each of the record alone and after the topic accepted others, after which the record is
+    /// given up. For an unclear fault this takes about eight minutes, because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

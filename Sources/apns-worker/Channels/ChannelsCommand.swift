@@ -30,7 +30,7 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// Returns the answer as text. A list has one channel id per line, for `xargs`.
+    /// Returns Apple's answer as text. A list has one channel id per line, for `xargs`.
     fileprivate func text(_ action: ChannelsOptions.Action) -> String {
         let place = "\(channelID ?? "") \(bundleID) app=\(app) environment=\(environment.text)"
         return switch action {

@@ -2,23 +2,23 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three books: produced records, requests accepted by the simulator, and consumed results. All are indexed
-/// by a notification's number, so that two mistakes cannot cancel each other out.
+/// The demo's three books: produced records, requests accepted by the simulator, and consumed results. Each book is
+/// indexed by the notification's number, so that two mistakes cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
         var results = 0
         var outcome: Outcome?
-        /// The unanswered sends that the results report.
+        /// The sum of `in_doubt` in the results of this notification.
         var inDoubt = 0
         var deadTokens = 0
         var deadLetters = 0
-        /// Requests that the simulator processed, and those that it accepted.
+        /// The numbers of requests that the simulator received, and of those that it accepted.
         var received = 0
         var accepted = 0
 
         /// Whether the simulator accepted, rejected or never received the notification as expected. More than one
-        /// acceptance is correct only if results are in doubt.
+        /// acceptance is correct only if the notification is in doubt.
         var isSimulatedRight: Bool {
             switch completion {
             case .accepted, .retried: accepted >= 1 && accepted - 1 <= inDoubt
@@ -41,7 +41,7 @@ struct DemoBooks {
         }
     }
 
-    /// The time at which the worker had its partitions and production began (monotonic).
+    /// The time at which the worker had its partitions and the demo began to produce (monotonic).
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
@@ -52,7 +52,7 @@ struct DemoBooks {
     private var outcomes: [Outcome: Int] = [:]
     private var deadLetters = 0
     private var deadTokens = 0
-    /// The number of results and simulator requests whose notification was not produced.
+    /// The number of results and simulator requests for notifications that the demo did not produce.
     private var strangers = 0
 
     init(count: Int) { entries = Array(repeating: nil, count: count) }
@@ -64,7 +64,7 @@ struct DemoBooks {
         produced += record.count
     }
 
-    /// - Parameter number: The notification's number, or `nil` if it is unreadable.
+    /// - Parameter number: The notification's number, or `nil` if its token does not contain one.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
         guard let number, entries.indices.contains(number), var entry = entries[number] else {
             strangers += 1
@@ -102,7 +102,7 @@ struct DemoBooks {
         }
     }
 
-    /// Whether the dead token of an `unregistered` result has not been read yet.
+    /// Whether some dead tokens of `unregistered` results have not been read yet.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
     func progress(of total: Int, rate: Int, _ worker: PushWorker.Progress) -> String {
@@ -117,7 +117,7 @@ struct DemoBooks {
         return parts.joined(separator: "  ")
     }
 
-    /// Returns whether the books agree, and the three books side by side.
+    /// Returns whether the books agree, and a table that shows the three books side by side.
     ///
     /// - Parameter isWhole: Whether the demo ran to its end.
     func compared(_ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
@@ -126,7 +126,7 @@ struct DemoBooks {
         for outcome in Outcome.allCases.map(Optional.some) + [nil] {
             let entries = entries.compactMap(\.self).filter { $0.completion.outcome == outcome }
             guard !entries.isEmpty else { continue }
-            // The simulator never sees requests that are invalid or expired, nor dead letters.
+            // The simulator never receives requests that are invalid or expired, nor dead letters.
             let isSent = outcome != nil && outcome != .invalid && outcome != .expired
             let simulated = entries.count(where: \.isSimulatedRight)
             if isSent { simulatedRight += simulated }

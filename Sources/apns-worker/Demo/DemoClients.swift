@@ -25,8 +25,8 @@ final class DemoProducer {
 
     var isDone: Bool { next == nil && producer.outstanding == 0 }
 
-    /// Produces records until `limit` notifications are produced or librdkafka's queue is full, and adds them to the
-    /// books.
+    /// Produces records until `limit` notifications are produced or librdkafka's queue is full, and adds the
+    /// notifications to the books.
     func produce(upTo limit: Int, _ books: inout DemoBooks) {
         var code = KafkaCode.none
         while books.produced < limit, code == .none, let record = next {
@@ -47,7 +47,7 @@ struct DemoReader {
     private let results: TopicReader
     private let unregistered: TopicReader
     private let deadLetters: TopicReader
-    /// The number of the result to leave out, counted from 1, or 0 for none.
+    /// The number of the result to leave out of the books, counted from 1, or 0 for none.
     private let withheld: Int
     private var count = 0
 

@@ -9,7 +9,7 @@ import Worker
 
 private struct DemoOptions {
     var count = 100_000
-    /// Notifications per second, or 0 for no limit.
+    /// The number of notifications to produce per second, or 0 for no limit.
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
@@ -52,7 +52,7 @@ private struct DemoOptions {
 
 func runDemo(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(DemoOptions.table, arguments, DemoOptions())
-    // Created before all other threads, which inherit the signal mask.
+    // The signals are blocked before all other threads are created, because these inherit the signal mask.
     let signals = StopSignals()
     let broker = try MockCluster()
     var settings = SimulatorOptions()
@@ -91,7 +91,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     books.endedNs = LoopTime.read().monotonicNs
     worker.stop()
     pthread_join(thread, nil)
-    // The worker produces a result and its dead-token record independently, so the latter may be read later.
+    // The worker produces a result and its dead-token record independently, so the dead-token record may be read later.
     let limit = Deadline(after: .seconds(10))
     repeat { try reader.read(into: &books, timeoutMs: 300) } while books.lacksDeadTokens && !limit.hasPassed
     simulator.books.forEach { _, token, received, accepted in
@@ -129,12 +129,13 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     return result
 }
 
-/// The maximum number of notifications between producer and reader. The in-process broker stores 5 MiB or 100,000
-/// batches of a partition, so a slower reader loses records.
+/// The maximum number of notifications that are produced but not read back. The in-process broker stores 5 MiB or
+/// 100,000 batches of a partition, so a slower reader loses records.
 private let aheadLimit = 9_000
 private let stallNs: Int64 = 60_000_000_000
 
-/// Produces and reads back until everything has arrived. Returns the problem that ended it early.
+/// Produces requests and reads results back until all have arrived. Returns the problem that ended the demo early, or
+/// `nil`.
 private func drive(
     _ options: DemoOptions, _ worker: PushWorker, _ failure: Guarded<String?>, _ reader: inout DemoReader,
     _ producer: DemoProducer, _ books: inout DemoBooks, _ signals: borrowing StopSignals

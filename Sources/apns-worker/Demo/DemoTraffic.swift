@@ -1,23 +1,23 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: numbered notifications whose device tokens contain their number. Each run with the same
-/// count produces the same requests.
+/// The requests of the demo: numbered notifications whose device tokens contain the notification's number. Each run
+/// with the same count produces the same requests.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// Answered with 429 first, and accepted at the second attempt.
+        /// The simulator answers the first attempt with 429, and accepts the second one.
         case retried
         case unregistered
         case rejected
-        /// Its priority is invalid.
+        /// The worker rejects the request because its priority is invalid.
         case invalid
         case expired
-        /// Its record contains no readable notification.
+        /// The record contains no readable notification, so it becomes a dead letter.
         case deadLetter
 
-        /// The outcome of its result (`nil` for a dead letter, which has no result), and the prefix of a device token
-        /// that requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with `fa17`.
+        /// The outcome in the result (`nil` for a dead letter, which has no result), and the device token's prefix that
+        /// requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with `fa17`.
         fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")
@@ -33,7 +33,8 @@ struct DemoTraffic {
         var outcome: Outcome? { parts.outcome }
     }
 
-    /// A record of `count` notifications, starting with number `first`. More than one are sent as an envelope.
+    /// A record of `count` notifications, starting with number `first`. With more than one notification, it is an
+    /// envelope.
     struct Record {
         var first: Int
         var count = 1
@@ -74,11 +75,11 @@ struct DemoTraffic {
 
     init(count: Int) { self.count = count }
 
-    /// Returns the next record, or `nil` at the end.
+    /// Returns the next record to produce, or `nil` at the end.
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not accepted at once.
+        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not accepted at first.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {
@@ -101,7 +102,7 @@ struct DemoTraffic {
         return start + String(repeating: "0", count: 64 - start.count - digits.count) + digits
     }
 
-    /// Returns the number in a token, or `nil` if it is not one of the demo's tokens.
+    /// Returns the notification's number in a token, or `nil` if the demo did not create the token.
     static func number(inToken token: some StringProtocol) -> Int? {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }

@@ -9,7 +9,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
     var (configuration, cluster) = try loaded(options.file)
     try options.check(configuration)
     cluster.clientID += "-replay"
-    // Created before librdkafka's threads, which inherit the signal mask.
+    // The signals are blocked before librdkafka's threads are created, because these inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     let began = LoopTime.read()

@@ -4,7 +4,7 @@ import Replay
 
 struct ReplayOptions {
     var file: String?
-    /// The members of the `ReplayOrder` that options set. `order(_:_:nowMs:)` sets the others.
+    /// The parts of the `ReplayOrder` that options set directly. `order(_:_:nowMs:)` sets the others.
     private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?
@@ -121,7 +121,7 @@ struct ReplayOptions {
             "--to: topic \(output.name) is an output topic (\(output.path)); the worker reads no requests from it")
     }
 
-    /// Returns remarks on unknown reasons. They are not errors, because Apple may add reasons.
+    /// Returns remarks on unknown reasons. Unknown reasons are not errors, because Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

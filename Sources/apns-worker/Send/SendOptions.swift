@@ -115,12 +115,13 @@ struct SendOptions {
     private static func parsedNotBefore(_ text: String) throws(UsageError) -> UnixTime {
         let expected = "expected a delay such as 90s, or seconds since 1970"
         if let seconds = Int64(text) {
-            // A time before September 2001 is probably a delay without a unit. It would be sent immediately.
+            // A time before September 2001 is probably a delay without a unit. As a time, it would mean to send
+            // immediately.
             if 1..<1_000_000_000 ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
             return UnixTime(secondsSinceEpoch: seconds)
         }
         guard let delay = try? OptionValue.duration(text) else { throw UsageError(expected) }
-        // Rounded up, so that the notification is not sent before the whole delay has passed.
+        // The time is rounded up, so that the notification is not sent before the whole delay has passed.
         return UnixTime(secondsSinceEpoch: (LoopTime.read().wallMs + delay.milliseconds + 999) / 1_000)
     }
 

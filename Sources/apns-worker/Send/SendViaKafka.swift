@@ -66,7 +66,7 @@ private func report(
     let advice = advice(on: result, configuration)
     switch format {
     case .json:
-        // Prints the published result, with the advice as an additional last member.
+        // The command prints the published result, with the advice as an additional last member.
         let text = String(decoding: value, as: UTF8.self)
         var json = JSONWriter()
         json.value(advice ?? "")
@@ -79,7 +79,7 @@ private func report(
     return result.outcome == .accepted ? .fine : .failed
 }
 
-/// Returns an explanation of Apple's refusal. Other results explain themselves in `detail`.
+/// Returns an explanation of Apple's refusal. For other results, `detail` already contains an explanation.
 private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
     switch result.outcome {
     case .accepted, .invalid, .expired: return nil
@@ -123,8 +123,8 @@ private func produce(
 }
 
 extension TopicReader {
-    /// Returns the value of the request's result, or `nil` on timeout. Prints a notice after five seconds, because
-    /// results of the binary protocol normally take two.
+    /// Returns the result record's value, or `nil` on timeout. Prints a notice after five seconds, because results of
+    /// the binary protocol normally take two seconds.
     fileprivate func result(
         of request: DeliveryResult.Request, key: [UInt8], until deadline: Deadline
     ) throws -> [UInt8]? {

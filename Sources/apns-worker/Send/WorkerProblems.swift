@@ -39,7 +39,7 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
     return lines
 }
 
-/// Requests a page. Returns the whole answer, or `nil` on an error or after two seconds without data.
+/// Requests a status page. Returns the whole response, or `nil` on an error or after two seconds without data.
 private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)

@@ -2,8 +2,8 @@ import Glibc
 import Kafka
 import PushRecords
 
-/// Reads a topic as a member of a consumer group, and passes its records to a shell command in batches. Commits a batch
-/// if the command succeeds, and otherwise passes it again. Not thread-safe.
+/// Reads a topic as a member of a consumer group, and passes the records to a shell command in batches. Commits a batch
+/// if the command succeeds, and otherwise passes the batch again. Not thread-safe.
 ///
 /// A crash between the end of the command and the commit passes a batch twice, so the command must be idempotent.
 final class GroupFeeder {
@@ -19,20 +19,20 @@ final class GroupFeeder {
     private let kind: TailKind
     private let topic: String
     private let group: String
-    /// The start offsets of partitions without a committed offset. Partitions added later are read from their
-    /// beginning.
+    /// The offsets at which to start partitions without a committed offset. Partitions added later are read from their
+    /// log start offset.
     private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
-    /// Partitions whose committed offset is out of range, and which are read from their beginning.
+    /// Partitions that are read from their log start offset because their committed offset is out of range.
     private var outOfRange: Set<TopicPartition> = []
-    /// A revocation that is pending until the command ends.
+    /// A revocation by the group that is pending until the command ends.
     private var revocation: Revocation?
     private var batch = Batch()
     private var taken = 0
     private var commits: UInt64 = 0
     private var commitReply: KafkaCode?
-    /// Whether the last commit was refused or not answered, so that its records may be read again.
+    /// Whether the last commit was refused or not answered, so that the batch's records may be read again.
     private var isInDoubt = false
     private let troubles = Troubles()
     private var failure: CommandFailure?
@@ -54,8 +54,8 @@ final class GroupFeeder {
     }
 
     /// Runs until the deadline, the total or a signal, then leaves the group. Returns whether all passed records are
-    /// committed. After a signal the command may finish, and its batch is committed. At the deadline or after a second
-    /// signal, the command is killed and its batch is not committed.
+    /// committed. After a signal the command may finish, and the feeder commits its batch. At the deadline or after a
+    /// second signal, the feeder kills the command and does not commit its batch.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
     ) throws -> Bool {
@@ -91,7 +91,8 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Fills the batch, and returns whether it has records. Unreadable records are not passed, but committed.
+    /// Fills the batch, and returns whether it has records. Unreadable records are not passed to the command, but
+    /// committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -115,7 +116,8 @@ final class GroupFeeder {
         }
     }
 
-    /// Runs the command with the batch while handling the consumer's events. Returns the error, or `nil` on success.
+    /// Runs the command with the batch while handling the consumer's events. Returns the command's error, or `nil` on
+    /// success.
     private func hand(
         to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
     ) throws -> String? {
@@ -141,7 +143,7 @@ final class GroupFeeder {
         }
     }
 
-    /// Commits the batch, and waits up to ten seconds for the answer.
+    /// Commits the batch, and waits up to ten seconds for the broker's answer.
     private func commit() throws {
         defer { batch = Batch() }
         guard revocation != .lost, !batch.ends.isEmpty else { return }
@@ -209,7 +211,7 @@ final class GroupFeeder {
         try consumer.unassign()
     }
 
-    /// Waits before the batch is passed again. Returns whether this process should stop.
+    /// Waits before the feeder passes the batch again. Returns whether this process should stop.
     private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) throws -> Bool {
         let pause = Deadline(after: .milliseconds(milliseconds))
         // A revocation ends the wait, because another member gets the records.

@@ -15,8 +15,8 @@ struct PublishedRecord {
     let content: Content
     private let value: [UInt8]
 
-    /// Parses a record. Returns `nil` for one without a value (a tombstone of a compacted topic), and throws if it is
-    /// unreadable.
+    /// Parses a record. Returns `nil` for a record without a value (a tombstone of a compacted topic), and throws if
+    /// the record is unreadable.
     init?(_ kind: TailKind, _ message: borrowing Message) throws(RecordError) {
         let value = message.value
         self.value = Array(value)
@@ -73,7 +73,7 @@ extension DeadLetter {
         return words.joined(separator: " ")
     }
 
-    /// The dead letter as one JSON object. Bytes that are not UTF-8 are in base64 under a separate name.
+    /// The dead letter as one JSON object. Bytes that are not UTF-8 are in base64, as a member with another name.
     fileprivate var json: String {
         var json = JSONWriter()
         json.beginObject()
@@ -102,7 +102,7 @@ extension DeadLetter {
 }
 
 extension JSONWriter {
-    /// Writes bytes as text if they are UTF-8, otherwise as base64 with `_base64` appended to the name.
+    /// Writes bytes as text if they are UTF-8, otherwise as base64 with `_base64` appended to the member's name.
     fileprivate mutating func member(_ name: String, bytes: [UInt8]?) {
         guard let bytes else { return member(name, nil as String?) }
         if let text = String(validating: bytes, as: UTF8.self) {

@@ -4,11 +4,11 @@ import Replay
 
 /// The search condition of `tail`.
 enum Search: Equatable {
-    /// A notification, by its `apns-id`.
+    /// A search for a notification by its `apns-id`.
     case id(NotificationUUID)
-    /// All notifications of a request record, or one of them.
+    /// A search for all notifications of a request record, or for one of them.
     case request(ReplaySelection.Place)
-    /// The records of a device, by the first digits of its token in lower case.
+    /// A search for the records of a device, by the first digits of its token in lower case.
     case device(String)
 
     var option: String {
@@ -31,7 +31,7 @@ enum Search: Equatable {
         case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
         case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
-        // A dead letter contains no notification. It matches if a notification of it would have had this id.
+        // A dead letter has no notification. It matches if a notification in the record would have had this id.
         case (.deadLetter(let letter), .id(let id)):
             return DerivedID.decode(id).map {
                 derivedID(letter.topic, letter.partition, letter.offset, $0.index) == id
@@ -47,9 +47,9 @@ enum Search: Equatable {
         }
     }
 
-    /// Returns the partition and offset of the request, if they are known.
+    /// Returns the partition and offset of the searched request, if they are known.
     ///
-    /// - Parameter topics: the candidates for the topic of a derived id, which contains only the topic's hash.
+    /// - Parameter topics: The possible topics of a derived id, which contains only the topic's hash.
     private func request(among topics: [String]) -> (log: TopicPartition, offset: Int64)? {
         switch self {
         case .request(let place): return (TopicPartition(place.topic, place.partition), place.offset)
@@ -71,13 +71,13 @@ enum Search: Equatable {
     }
 
     /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
-    /// the search starts at its timestamp, because its records are not older.
+    /// reading starts at the request's timestamp, because the records about the request are not older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
         var found: (timestampMs: Int64, tokens: Int)?
         if let (log, offset) = request(among: requestTopics) { found = try? readRequest(at: offset, of: log, cluster) }
-        // Starts a minute earlier, because clocks may differ.
+        // Reading starts a minute earlier, because the clocks of brokers and of this machine may differ.
         let fromMs = (found?.timestampMs ?? 0) - 60_000
         let wanted: Int? =
             switch self {
@@ -90,7 +90,7 @@ enum Search: Equatable {
     }
 }
 
-/// Returns the time of the record at an offset and the number of its device tokens, or `nil` if it cannot be read.
+/// Returns the timestamp of the record at an offset and the number of its device tokens, or `nil` if it cannot be read.
 private func readRequest(
     at offset: Int64, of log: TopicPartition, _ cluster: ClusterSettings
 ) throws -> (timestampMs: Int64, tokens: Int)? {

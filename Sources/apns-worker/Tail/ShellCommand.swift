@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import Kafka
 
-/// A shell command that runs with bytes as its standard input.
+/// A shell command whose standard input is given as bytes.
 struct ShellCommand: ~Copyable {
     /// The time that the command has to end after SIGTERM.
     static let grace = Duration.seconds(5)
@@ -33,8 +33,8 @@ struct ShellCommand: ~Copyable {
         for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &ignored)
-        // A separate process group, so that signals reach the shell's children as well, and Ctrl-C in a terminal does
-        // not reach it.
+        // The command runs in a separate process group, so that signals reach the shell's children as well, and Ctrl-C
+        // in a terminal does not reach the command.
         posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))

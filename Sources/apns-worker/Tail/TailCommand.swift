@@ -14,7 +14,7 @@ func tail(_ arguments: [String]) throws -> ExitCode {
         topic = options.topic ?? kind.topic(in: configuration)
         requestTopics = configuration.requestTopics.map(\.name)
     }
-    // Created before librdkafka's threads, which inherit the signal mask.
+    // The signals are blocked before librdkafka's threads are created, because these inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     guard let group = options.group, let command = options.command else {
