@@ -1,7 +1,6 @@
 internal import Kafka
 internal import PushRecords
 
-/// A record of a results or dead-letters topic.
 struct SourceRecord {
     var partition: TopicPartition
     var offset: Int64
@@ -33,12 +32,10 @@ struct ReplayItem {
     }
 
     var source: SourceRecord
-    /// The partition of the request.
     var log: TopicPartition
     var offset: Int64
     var kind: Kind
 
-    /// The size of the record in a dead letter.
     var letterBytes: Int {
         switch kind {
         case .letter: source.record.byteCount + 200
@@ -72,7 +69,6 @@ package struct ReplayKind: Sendable {
     /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]
     package internal(set) var count: Int64 = 0
-    /// The place of the first request of this kind.
     package let first: String
 }
 

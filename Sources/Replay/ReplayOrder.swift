@@ -82,13 +82,11 @@ package struct ReplayOrder: Sendable {
     /// The topic for the new requests, or `nil` for the topic of each original.
     package var target: String?
     package var expiredToo = false
-    /// The maximum number of requests a second, or `nil` for no limit.
     package var ratePerSecond: Int?
     package var isDryRun = false
     package var job = ""
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group = ""
-    /// The configured `results.copy_headers`.
     package var copyHeaders: [String] = []
     /// The hash of the conditions, which distinguishes this job from others (`fingerprint(_:)`).
     package var fingerprint = ""

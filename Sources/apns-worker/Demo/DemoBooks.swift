@@ -45,7 +45,6 @@ struct DemoBooks {
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
-    /// The number of produced notifications and unreadable records.
     private(set) var produced = 0
     /// The number of produced notifications with a result or a dead letter.
     private(set) var settled = 0
@@ -171,7 +170,6 @@ struct DemoBooks {
     }
 }
 
-/// Returns a number with one decimal place.
 func tenths(_ number: Double) -> String {
     let tenths = Int((number * 10).rounded())
     return "\(tenths / 10).\(tenths % 10)"

@@ -9,7 +9,6 @@ import Worker
 
 private struct DemoOptions {
     var count = 100_000
-    /// The number of notifications to produce per second, or 0 for no limit.
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []

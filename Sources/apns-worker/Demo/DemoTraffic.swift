@@ -10,7 +10,6 @@ struct DemoTraffic {
         case retried
         case unregistered
         case rejected
-        /// The worker rejects the request because its priority is invalid.
         case invalid
         case expired
         /// The record contains no readable notification, so it becomes a dead letter.

@@ -35,7 +35,6 @@ struct PublishedRecord {
         }
     }
 
-    /// The record as one line of JSON.
     var json: String {
         if case .deadLetter(let letter) = content { return letter.json }
         // In valid JSON, line breaks are only whitespace between tokens.

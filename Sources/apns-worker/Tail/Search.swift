@@ -2,11 +2,8 @@ import Kafka
 import PushRecords
 import Replay
 
-/// The search condition of `tail`.
 enum Search: Equatable {
-    /// A search for a notification by its `apns-id`.
     case id(NotificationUUID)
-    /// A search for all notifications of a request record, or for one of them.
     case request(ReplaySelection.Place)
     /// A search for the records of a device, by the first digits of its token in lower case.
     case device(String)

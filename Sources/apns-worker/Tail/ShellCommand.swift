@@ -52,7 +52,6 @@ struct ShellCommand: ~Copyable {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }
 
-    /// Returns how the command ended, or `nil` while it runs.
     func ending() -> Result<Void, CommandFailure>? {
         var status: Int32 = 0
         guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
@@ -63,6 +62,5 @@ struct ShellCommand: ~Copyable {
             CommandFailure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)"))
     }
 
-    /// Sends a signal to the shell and to the processes that it started.
     func send(_ signal: Int32) { kill(-processID, signal) }
 }
