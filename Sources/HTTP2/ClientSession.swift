@@ -281,7 +281,8 @@ package final class ClientSession {
         let field = unsafe headers.fields + headers.credential
         let name = options.indexAuthorization ? AuthorizationIndexing.standIn : AuthorizationIndexing.name
         unsafe field.pointee.name = unsafe UnsafeMutablePointer(mutating: name.utf8Start)
-        // Huffman codes have at least 5 bits.
+        // A Huffman code has at least 5 bits (RFC 7541, appendix B), so a frame that contains the credential as a
+        // literal has at least 5/8 of the credential's length.
         unsafe state.pointee.credentialFrameMinimum =
             options.indexAuthorization ? field.pointee.valuelen * 5 / 8 : .max
     }

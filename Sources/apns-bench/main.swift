@@ -5,9 +5,10 @@ import Glibc
 import Kafka
 import TLS
 
-// This program measures the worker's parts in memory and the floors, which Python would distort. The user's commands,
-// `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python files in `driver`, which start this program again for
-// each measured process.
+// Runs the measured code: the worker's parts without a network, and the minimal nghttp2 and librdkafka programs that
+// the worker is compared with. Python would distort these measurements. The Python files in `driver` are the user's
+// commands
+// `apns-bench [OPTIONS]` and `apns-bench guard`, and start this program for each measured process.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))

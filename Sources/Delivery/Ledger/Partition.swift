@@ -174,7 +174,7 @@ struct Partition: ~Copyable {
 extension Partition {
     /// Handles an acknowledged commit.
     ///
-    /// - Returns: Whether notifications that wait for the horizon may continue.
+    /// - Returns: Whether the partition may send notifications that were waiting for a higher send horizon.
     mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
         journal.counters.commitsAcknowledged &+= 1
         if let before = committed ?? ledger.committedAtAssignment {

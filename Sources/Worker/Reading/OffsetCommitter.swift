@@ -17,8 +17,8 @@ final class OffsetCommitter {
 
     /// The time without a reply after which a commit in flight is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// The time after which the worker believes the coordinator's error "unknown topic". A coordinator that was just
-    /// elected may not know the topic yet, nor may any coordinator know a topic that was just created.
+    /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. A newly
+    /// elected coordinator may not know the topic yet, and a topic may be too new for any coordinator.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {

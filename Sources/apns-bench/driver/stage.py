@@ -91,7 +91,7 @@ class Child:
     @property
     def has_ended(self):
         if self.usage is None:
-            # rusage's maximum would include the bench's own memory at the start of the child (execve(2)).
+            # VmHWM starts anew at execve(2). `ru_maxrss` would include the bench's own memory, which the child has before.
             peak = re.search(r"VmHWM:\s*(\d+)", read(f"/proc/{self.pid}/status"))
             self.peak = int(peak[1]) * 1_024 if peak else self.peak
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
