@@ -7,8 +7,7 @@ import TLS
 
 // Runs the measured code: the worker's parts without a network, and the minimal nghttp2 and librdkafka programs that
 // the worker is compared with. Python would distort these measurements. The Python files in `driver` are the user's
-// commands
-// `apns-bench [OPTIONS]` and `apns-bench guard`, and start this program for each measured process.
+// commands `apns-bench [OPTIONS]` and `apns-bench guard`, and start this program for each measured process.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))
