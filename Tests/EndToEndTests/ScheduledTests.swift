@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 import Testing
 
@@ -41,6 +42,47 @@ extension EndToEnd {
             try scene.finish(last, retryTopics: tiers)
             #expect(try watch.wait(seconds: 600) == .exited(0), "\(watch.text)")
             try scene.audit("--simulator", simulator.control, how == "are killed" ? "--crashed" : "--restarted")
+        }
+
+        /// Another member of the retry group answers a rebalance late. The worker's own retry records must not look as
+        /// if an earlier worker had sent them.
+        @Test(.needs(.worker, .broker, .python))
+        func `Requests are read once the retry group has its partitions`() throws {
+            let scene = try Scene("late")
+            let tier = "\(scene.name).retry.3s"
+            try scene.create(tier)
+            scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 3s: \(tier)}, max_attempts: 1"
+            let simulator = try scene.startSimulator()
+            let member = try Consumer(
+                ConsumerSettings(
+                    cluster: ClusterSettings(bootstrapServers: scene.servers), role: .retries,
+                    groupID: scene.configuration.group))
+            try member.subscribe(to: [tier])
+            var isAssigned = false
+            func serve(until isDone: () -> Bool) -> Bool {
+                member.serve(timeoutMs: 100) { event in
+                    switch event {
+                    case .assigned(let partitions):
+                        isAssigned = true
+                        _ = try? member.assign(partitions.map { ($0, nil) })
+                    case .revoked: try? member.unassign()
+                    default: break
+                    }
+                }
+                return isDone()
+            }
+            try #require(waitUntil(everyMs: 0) { serve { isAssigned } })
+            try scene.produce(20, "--scheduled", "6")
+            let watch = try scene.startBook(
+                "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
+            let worker = try scene.startWorker()
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
+            try member.startClosing()
+            try #require(waitUntil(everyMs: 0) { serve { member.isClosed } })
+            try scene.awaitResults(20, of: worker)
+            try scene.finish(worker, retryTopics: [tier])
+            #expect(try watch.wait(seconds: 600) == .exited(0), "\(watch.text)")
+            try scene.audit("--simulator", simulator.control)
         }
     }
 }

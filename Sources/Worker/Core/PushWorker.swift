@@ -196,7 +196,8 @@ package final class PushWorker: @unchecked Sendable {
             })
         parts = WorkerParts(
             readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
-            alarm: Alarm(loop: loop) {})
+            alarm: Alarm(loop: loop) {},
+            requestsAtLatestNs: loop.now.monotonicNs + WorkerParts.retryGroupNs)
         removed.search()
         files.watch()
         readFeedback()

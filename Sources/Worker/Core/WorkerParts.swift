@@ -11,6 +11,11 @@ struct WorkerParts {
     let removedRetryTopics: RemovedRetryTopics
     /// Wakes the core when the machine, a group or a producer has work due.
     let alarm: Alarm
+    /// The time from which the worker reads requests even if the retry group has no assignment yet (monotonic).
+    let requestsAtLatestNs: Int64
+
+    /// How long the worker waits for the first assignment of the retry group before it reads requests.
+    static let retryGroupNs: Int64 = 30_000_000_000
 
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
@@ -35,7 +40,11 @@ extension WorkerParts: RequestSource, OffsetSink {
 
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         var hasMore = false
+        // A request may be moved to a retry topic at once. If the retry group has no committed offset there, the worker
+        // must know the topic's end first. Records below the end count as sent by an earlier worker.
+        let readsRequests = readers[1].hasStarted || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {
+            guard reader.group == .retries || readsRequests else { continue }
             if reader.read(into: &machine, now: now, deadLetters: publisher) { hasMore = true }
         }
         return hasMore

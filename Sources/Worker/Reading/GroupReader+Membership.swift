@@ -85,19 +85,19 @@ extension GroupReader {
         guard let (assigned, retryNs, newPartitionsUntilNs) = lookup, retryNs <= now.ns else { return }
         do throws(KafkaError) {
             let answers = try CommittedOffsetLookup(assigned, consumer)
-            if answers.hasUnknownNewLog, now.ns < newPartitionsUntilNs {
-                lookup?.retryNs = now.ns + Self.lookupPauseNs
+            if !answers.hasUnknownNewLog || now.ns >= newPartitionsUntilNs {
+                try begin(answers, &machine, now)
+                lookup = nil
+                hasStarted = true
                 return
             }
-            try begin(answers, &machine, now)
-            lookup = nil
         } catch {
             logger.warning(
                 .kafka, "offsets of assigned partitions unknown, retrying", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
-            // The lookup may have taken seconds, so `now` is outdated.
-            lookup?.retryNs = LoopTime.read().monotonicNs + Self.lookupPauseNs
         }
+        // The lookup may have taken seconds, so `now` is outdated.
+        lookup?.retryNs = LoopTime.read().monotonicNs + Self.lookupPauseNs
     }
 
     private func begin(

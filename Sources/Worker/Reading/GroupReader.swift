@@ -57,6 +57,8 @@ final class GroupReader {
     var revocations: [Revocation] = []
     /// Whether the member has received an assignment, which may be empty.
     var hasJoined = false
+    /// Whether the offsets of an assignment, which may be empty, were looked up.
+    var hasStarted = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
