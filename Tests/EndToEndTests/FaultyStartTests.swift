@@ -43,6 +43,24 @@ extension EndToEnd {
             #expect(try run("check") == .signalled(number))
         }
 
+        @Test(.needs(.worker, .broker))
+        func `A port that speaks another protocol than security.protocol is named`() throws {
+            let scene = try Scene("listener", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let http = simulator.control.replacing("http://", with: "")
+            let noTLS = "the port does not answer with TLS"
+            for (servers, security, cause, advice) in [
+                (http, "ssl", noTLS, "set kafka.bootstrap_servers to a listener with TLS"),
+                ("127.0.0.1:\(simulator.port)", "plaintext", "the port ", "kafka.librdkafka to ssl"),
+                (scene.servers, "ssl", noTLS, "kafka.librdkafka to plaintext"),
+            ] {
+                scene.configuration.servers = servers
+                scene.configuration.kafka = "librdkafka: {security.protocol: \(security)}"
+                try scene.configure()
+                try scene.command("check").expect(1, "\(servers) cannot be reached: \(cause)", advice)
+            }
+        }
+
         /// A fault, the words that its log line must contain, and whether `run` keeps trying.
         struct Fault: Sendable {
             var name: String

@@ -15,10 +15,18 @@ import Testing
 struct ProblemTests {
     @Test func `A refused login names the login, and SCRAM where this librdkafka cannot use it`() {
         let refused = KafkaError(.authentication, "SASL authentication error with mechanism SCRAM-SHA-512")
-        #expect(Advice.connecting(refused, isSCRAMCorrect: true).hasPrefix("check sasl.mechanism"))
-        #expect(Advice.connecting(refused, isSCRAMCorrect: false).contains("2.6.1"))
-        #expect(Advice.connecting(KafkaError(.authentication, "PLAIN"), isSCRAMCorrect: false).hasPrefix("check sasl."))
-        #expect(Advice.connecting(KafkaError(.transport, "refused")).hasPrefix("check kafka.bootstrap_servers"))
+        #expect(Advice.connecting(refused, isSCRAMCorrect: true).advice.hasPrefix("check sasl.mechanism"))
+        #expect(Advice.connecting(refused, isSCRAMCorrect: false).advice.contains("2.6.1"))
+        #expect(
+            Advice.connecting(KafkaError(.authentication, "PLAIN"), isSCRAMCorrect: false).advice.hasPrefix(
+                "check sasl."))
+        #expect(Advice.connecting(KafkaError(.transport, "refused")).advice.hasPrefix("check kafka.bootstrap_servers"))
+    }
+
+    @Test(arguments: [("1213486160", "HTTP"), ("352518912", "a TLS alert")])
+    func `An answer in another protocol is named`(size: String, name: String) {
+        let text = "Receive failed: Invalid response size \(size) (0..100000000): increase receive.message.max.bytes"
+        #expect(Advice.connecting(KafkaError(.transport, text)).cause == "the port answers with \(name)")
     }
 
     private static let second: Int64 = 1_000_000_000

@@ -2,13 +2,50 @@ internal import Delivery
 internal import Kafka
 
 enum Advice {
-    /// Returns the advice for an error that prevents the worker from communicating with any broker.
-    static func connecting(_ error: KafkaError, isSCRAMCorrect: Bool = KafkaLibrary.hasCorrectSCRAM) -> String {
-        guard error.code == .authentication else { return "check kafka.bootstrap_servers, the brokers and the network" }
+    /// Returns the cause and the advice for an error that prevents the worker from communicating with any broker.
+    static func connecting(
+        _ error: KafkaError, isSCRAMCorrect: Bool = KafkaLibrary.hasCorrectSCRAM
+    ) -> (cause: String, advice: String) {
+        if let mismatch = otherProtocol(error.text) { return mismatch }
+        guard error.code == .authentication else {
+            return (error.text, "check kafka.bootstrap_servers, the brokers and the network")
+        }
         let login = "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
-        guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return login }
-        return "librdkafka before 2.6.1 cannot log in to Kafka 4 with SCRAM: use PLAIN over TLS or a newer librdkafka; "
-            + "with an older Kafka, \(login)"
+        guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return (error.text, login) }
+        return (
+            error.text,
+            "librdkafka before 2.6.1 cannot log in to Kafka 4 with SCRAM: use PLAIN over TLS or a newer librdkafka; "
+                + "with an older Kafka, \(login)"
+        )
+    }
+
+    /// Recognizes a port that does not speak the protocol of `security.protocol`. librdkafka has no error code for it
+    /// and reports the first four bytes of the answer as the size of a response.
+    private static func otherProtocol(_ text: String) -> (cause: String, advice: String)? {
+        let usesTLS = "if the listener uses TLS, set security.protocol in kafka.librdkafka to ssl or sasl_ssl"
+        let number = text.firstRange(of: "Invalid response size ").map {
+            text[$0.upperBound...].prefix(while: \.isNumber)
+        }
+        switch number.flatMap({ UInt32($0) }) {
+        case 0x4854_5450?:  // "HTTP"
+            return (
+                "the port answers with HTTP", "set kafka.bootstrap_servers to a Kafka listener (by default port 9092)"
+            )
+        case let size? where size >> 16 == 0x1503: return ("the port answers with a TLS alert", usesTLS)
+        default: break
+        }
+        if text.contains("connecting to a SSL listener") {
+            return (
+                "the port closes each connection without an answer", "check kafka.bootstrap_servers; \(usesTLS)"
+            )
+        }
+        let failures = ["Disconnected", "wrong version number", "unexpected eof"]
+        guard text.contains("SSL_HANDSHAKE"), failures.contains(where: text.contains) else { return nil }
+        return (
+            "the port does not answer with TLS",
+            "set kafka.bootstrap_servers to a listener with TLS, or security.protocol in kafka.librdkafka to plaintext "
+                + "or sasl_plaintext"
+        )
     }
 
     static func writing(_ topic: String, _ code: KafkaCode) -> String {

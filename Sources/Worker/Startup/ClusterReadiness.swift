@@ -43,6 +43,11 @@ package struct ClusterReadiness {
         case unreachable(String, advice: String)
         /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
         case uncreated([String])
+
+        fileprivate static func unreachable(_ error: KafkaError) -> Self {
+            let (cause, advice) = Advice.connecting(error)
+            return .unreachable(cause, advice: advice)
+        }
     }
 
     /// Makes one attempt to get the cluster ready, which waits up to `timeoutMs` for each request.
@@ -54,7 +59,7 @@ package struct ClusterReadiness {
             found = try topics.all(timeoutMs: timeoutMs)
         } catch {
             for case .error(let error) in topics.events() { lastError = error }
-            return .unreachable(lastError?.text ?? "\(error)", advice: Advice.connecting(lastError ?? error))
+            return .unreachable(lastError ?? error)
         }
         // Some brokers may not know a topic yet that was just created.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
@@ -79,7 +84,7 @@ package struct ClusterReadiness {
                     }
                 }
             } catch {
-                guard !makesTopics else { return .unreachable("\(error)", advice: Advice.connecting(error)) }
+                guard !makesTopics else { return .unreachable(error) }
                 doubts = ["unknown whether the brokers would create the missing topics: \(error)"]
             }
             if !makesTopics { toBeMade = new.map(\.name) }
