@@ -48,7 +48,7 @@ extension AppFlags {
         keyOptions + [
             .init(
                 "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-                "The app's bundle id. Repeat the option for more."),
+                "The app's bundle id. Repeat the option for more bundle ids."),
             .init("host", value: "HOST", to: \.host, "Send to this server instead of Apple's, such as a simulator."),
             .init("port", value: "PORT", to: \.port, "The server's port (default 443)."), caFileOption,
         ]
@@ -65,7 +65,7 @@ extension AppFlags {
     func load(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> WorkerConfiguration {
         if let file { return try WorkerConfiguration.load(file: file).configuration }
         var flags = self
-        // A configuration needs brokers, although such a command does not use them.
+        // A configuration needs brokers, although a command without Kafka does not use them.
         flags.bootstrapServers = "localhost:9092"
         flags.environment = environment?.text.description
         return try WorkerConfiguration.load(flags: flags).configuration

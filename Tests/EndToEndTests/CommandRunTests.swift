@@ -66,7 +66,7 @@ extension EndToEnd {
             #expect(dead.ending == .exited(1) && answer["status"] as? Int == 410, "\(dead.text)")
             #expect(answer["reason"] as? String == "Unregistered" && answer["app"] as? String == "shop")
             #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
-            #expect((answer["advice"] as? String)?.contains("delete it") == true, "\(dead.text)")
+            #expect((answer["advice"] as? String)?.contains("delete the token") == true, "\(dead.text)")
             #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
             // A worker reports the same.
             try send("01", "-a Hi --topic com.example.other")

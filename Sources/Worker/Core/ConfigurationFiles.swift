@@ -48,12 +48,12 @@ final class ConfigurationFiles {
             Result { () throws(StartFailure) in try Self.read(reread, living) }
         }) { [weak self] found in self?.take(found) }
         guard !hasBegun else { return }
-        guard configuration.isBusy else { return refuse(["no thread could be started to read it"]) }
+        guard configuration.isBusy else { return refuse(["no thread could be started to read it; send SIGHUP again"]) }
         nextReload = reread
     }
 
-    /// Runs on the reading thread. An app that works now must be usable with its new settings. A new app may have
-    /// faults.
+    /// Reads the configuration and the changed apps on the file-reading thread. Fails if an app that works now cannot
+    /// be used with its new settings. A new app may have faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
@@ -167,8 +167,9 @@ final class ConfigurationFiles {
             let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
             faults.append(
                 Problem(
-                    .configuration, .refused, "it was rejected, and the previous one stays in use: \(first)\(more)",
-                    "correct it and send SIGHUP again"))
+                    .configuration, .refused,
+                    "the changed configuration was rejected, and the previous one stays in use: \(first)\(more)",
+                    "correct the configuration and send SIGHUP again"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty
@@ -179,7 +180,7 @@ final class ConfigurationFiles {
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
                         : "its credential cannot be used, and its notifications are deferred: \(line)",
-                    "replace the file by a valid one; the worker reads it within 10 s"))
+                    "replace the file with a valid one; the worker reads the new file within 10 s"))
         }
         return faults
     }

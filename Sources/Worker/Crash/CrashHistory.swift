@@ -17,7 +17,8 @@ package struct CrashHistory: Sendable, Equatable {
 
     package struct Death: Sendable, Equatable {
         package var signal: Int32
-        /// The records that the worker's threads were processing. The supervisor does not know which thread crashed.
+        /// The records that the worker's threads were processing. Only one thread crashed, but the supervisor cannot
+        /// tell which.
         package var places: [Place]
 
         package var signalName: String {

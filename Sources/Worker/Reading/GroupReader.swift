@@ -60,7 +60,7 @@ final class GroupReader {
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
-    /// The client's last error, whose cause may be over.
+    /// The client's last error, whose cause may have ended.
     private(set) var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
@@ -142,7 +142,7 @@ final class GroupReader {
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
-                    "it contains retry records of the group \(last.group), which this worker skips",
+                    "the topic contains retry records of the group \(last.group), which this worker skips",
                     "give each group of workers separate retry topics (retry.tiers)")
             }
     }

@@ -62,7 +62,7 @@ final class PartitionReader {
     /// Reads as many records as the machine has room for. Returns their number, and whether more can be read
     /// immediately.
     ///
-    /// - Parameter headers: a buffer that is reused for each record, to avoid allocations.
+    /// - Parameter headers: A buffer that is reused for each record, to avoid allocations.
     func read(
         _ headers: inout [RecordHeader], into machine: inout DeliveryMachine, now: DeliveryTime,
         _ deadLetters: some DeadLetterSink

@@ -106,7 +106,7 @@ struct TokenIdentity: Hashable, Sendable {
     var publicKey: String
 }
 
-/// Reads files and remembers the hashes of their contents, for comparison by `FileWatch`.
+/// Reads files and stores the hashes of their contents, for comparison by `FileWatch`.
 private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
@@ -257,8 +257,8 @@ extension LoadedApp {
             settings.environment == .production ? certificate.isForProduction : certificate.isForDevelopment
         if isMarked && !isRight {
             lines.append(
-                "\(name) is for \(certificate.isForProduction ? "production" : "development"), the app's environment is "
-                    + "\(settings.environment.text)")
+                "\(name) is for \(certificate.isForProduction ? "production" : "development"), but the app's "
+                    + "environment is \(settings.environment.text)")
         }
         return lines
     }

@@ -30,7 +30,7 @@ extension WorkerConfiguration {
         if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
             let found = KafkaLibrary.version
             throw StartFailure([
-                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but this is "
+                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but the worker uses "
                     + "\(found >> 24).\(found >> 16 & 0xFF).\(found >> 8 & 0xFF), which may leave a member without "
                     + "partitions after a rebalance; use eager, or a newer library"
             ])
@@ -158,6 +158,6 @@ package enum DescriptorNeed {
         guard Int64(most) > limit else { return nil }
         return
             "the worker may need \(most) descriptors (apps' connections, brokers, admin pages), but the process may "
-            + "have \(limit): raise its limit (LimitNOFILE=, ulimit -n), or lower connections.max"
+            + "have \(limit): raise the limit of the process (LimitNOFILE=, ulimit -n), or lower connections.max"
     }
 }

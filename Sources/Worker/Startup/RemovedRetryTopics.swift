@@ -77,7 +77,7 @@ final class RemovedRetryTopics {
         case .failure(let error):
             logger.warning(
                 .kafka, "lookup of removed retry topics failed, retrying",
-                ["error": .text(error.text), "advice": "allow Describe on all topics and on the group"])
+                ["error": .text(error.text), "advice": "grant Describe on all topics and on the group"])
             searchLater()
         }
     }
