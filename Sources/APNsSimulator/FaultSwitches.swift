@@ -96,7 +96,7 @@ final class Handoff<Value>: @unchecked Sendable {
     /// Blocks until the value is available. May be called once.
     func wait() -> Value {
         while sem_wait(given) != 0 {}
-        guard let value = value.take() else { preconditionFailure("a handoff is waited for once") }
+        guard let value = value.take() else { preconditionFailure("wait must be called only once") }
         return value
     }
 }

@@ -94,7 +94,7 @@ extension EndToEnd {
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
-            64 | simulate --gateway-fault close@0 | '0' is no number above 0
+            64 | simulate --gateway-fault close@0 | '0' is not a number above 0
             64 | simulate --gateway 10.0.0.1:0 | --gateway: expected a whole number from 0 to 65535
             64 | simulate --feedback-token 0a@soon | expected a device token in hex, or a token with a time: HEX@1700000000
             78 | send -c /nowhere/x -t 00 -a Hi | cannot read /nowhere/x
@@ -142,7 +142,7 @@ extension EndToEnd {
             let scene = try Scene(withoutBroker: "printed")
             let simulator = try scene.startSimulator(
                 "--gateway", "0", "--feedback", "0", "--environment", "development")
-            let printed = simulator.process.text.components(separatedBy: "configuration that uses it:\n")
+            let printed = simulator.process.text.components(separatedBy: "configuration that uses this simulator:\n")
             let apps = try #require(printed.last?.components(separatedBy: "listening;").first)
             #expect(apps.components(separatedBy: "environment: development").count == 3, "\(apps)")
             try scene.write("kafka: {bootstrap_servers: '127.0.0.1:1'}\napps:\n\(apps)", to: "worker.yaml")

@@ -97,7 +97,7 @@ final class BookFile {
 
     private var foreign: SimulatorError {
         SimulatorError(
-            "the book \(path) is not one that a simulator wrote, or it is damaged: delete it, or name another file")
+            "the book \(path) was not written by a simulator, or is damaged: delete the file, or name another file")
     }
 
     private func failure(_ what: String) -> SimulatorError {
@@ -107,8 +107,8 @@ final class BookFile {
 
 /// The outcome of a request, as the books record it.
 enum RequestOutcome: Equatable {
-    /// A request that was not processed. The client learns this from REFUSED_STREAM, a GOAWAY below the stream, or the
-    /// gateway's answer to an earlier frame. The books omit these requests.
+    /// A request that was not processed. REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
+    /// earlier frame reports this to the client. The books omit such requests.
     case notProcessed
     case accepted
     case refused(ReasonCode)

@@ -3,7 +3,7 @@ internal import HTTPServer
 internal import JSON
 package import PushRecords
 
-/// The record of requests that the simulator received. Thread-safe.
+/// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
 /// An event loop holds the lock for one request, well under a microsecond. A reader holds it for one chunk of a dump.
 package final class Books: Sendable {
@@ -191,8 +191,8 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the simulator did not process, as the client knows: above a GOAWAY's last stream id, rejected with
-    /// REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
+    /// Requests that the simulator reported to the client as not processed: above a GOAWAY's last stream id, rejected
+    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -201,7 +201,7 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0
-    /// Requests that did not fit into the full books.
+    /// Requests that did not fit into the books or into their file.
     package var overflow = 0
     /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
     package var leniencies: [String: Int] = [:]

@@ -115,7 +115,7 @@ struct RequestCheck: Sendable {
         if fields.channelID.baseAddress == nil { return .missingChannelId }
         if request.token.isEmpty { return .badChannelId }
         if fields.pushType.baseAddress == nil { return .missingPushType }
-        // Apple's table capitalizes the push type, Apple's examples do not.
+        // Apple's table capitalizes the push type, but Apple's examples do not.
         guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
             return .invalidPushType
         }
@@ -184,12 +184,12 @@ struct RequestCheck: Sendable {
     /// Checks that a push type matches the topic's suffix.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended". On a mismatch, "APNs may return an
-    /// error, delay the delivery of the notification, or drop it altogether". The reasons are those reported by users
-    /// of other clients:
+    /// error, delay the delivery of the notification, or drop it altogether". Users of several APNs clients report
+    /// these reasons:
     /// - InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2,
     ///   issue 87; ostinelli/apnotic, issue 87).
-    /// - DeviceTokenNotForTopic for a voip push to the plain bundle id, because its token belongs to the other topic
-    ///   (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
+    /// - DeviceTokenNotForTopic for a voip push to the plain bundle id, because a voip token belongs to the topic with
+    ///   `.voip` (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         let found = suffixed(topic)
         if found == nil { return type.suffix == nil ? nil : .deviceTokenNotForTopic }

@@ -25,7 +25,7 @@ final class ParsePart: PartRun {
             let request = parser.parse(key: record.key, value: record.value, headers: record.headers, role: .request)
             guard request.target == .device, !request.isInvalid,
                 DeviceToken.normalize(request.token, into: room).failure == .none
-            else { throw BenchFailure("a request that is right was refused: \(request.detail.text)") }
+            else { throw BenchFailure("a valid request was refused: \(request.detail.text)") }
         }
         count += records.count
     }
@@ -119,7 +119,7 @@ final class LedgerPart: PartRun {
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
         map.finish(horizon: next)
-        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
+        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the commit map does not fit") }
         horizon.acknowledge(next)
     }
 }
