@@ -84,8 +84,8 @@ final class Acceptors {
     /// Starts to listen on all ports.
     ///
     /// - Parameters:
-    /// - context: The TLS context of the HTTP/2 ports.
-    /// - binaryContext: The TLS context of the gateway and the feedback service, which use no ALPN.
+    ///   - context: The TLS context of the HTTP/2 ports.
+    ///   - binaryContext: The TLS context of the gateway and the feedback service, which use no ALPN.
     /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,

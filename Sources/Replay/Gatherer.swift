@@ -141,7 +141,7 @@ struct Gatherer {
 
     /// Registers a match. Skips requests that were found before, or whose topic the workers do not read.
     ///
-    /// - Parameter index: `nil` for a dead letter, which represents the whole record.
+    /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
     private mutating func note(_ item: inout ReplayItem, index: Int32?, timestampMs: Int64, _ words: [String?]) {
         for place in order.selection.places
         where place.fits(item.log.topic, item.log.partition, item.offset, index: index) {

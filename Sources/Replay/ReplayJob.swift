@@ -24,7 +24,7 @@ extension ReplayCounts {
 
 /// The progress of a job in one partition of the results or dead letters.
 struct PartitionProgress: Hashable, Sendable {
-    /// The end of the log when the job began. Results of the job's own requests are above this offset.
+    /// The log end offset when the job began. Results of the job's new requests are at or above this offset.
     let end: Int64
     /// The next offset to read, as committed by the job's group.
     var position: Int64

@@ -30,7 +30,7 @@ package final class ReplayRun {
     private let fetcher: OriginalFetcher
     /// The transactions, or `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    /// The first selected offset of each partition that still exists.
+    /// The first existing offset of the selection in each partition.
     private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
@@ -123,7 +123,7 @@ package final class ReplayRun {
             }
             report.kinds = gatherer.kinds
             try process(items[...])
-            // No record after the last item matched, so the positions move to the end.
+            // No record after the last item matched, so the positions move past all records that were read.
             var next = job
             for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
             _ = try write([], next)
@@ -174,7 +174,7 @@ package final class ReplayRun {
             return progressed(report)
         }
         guard items.count > 1 else {
-            item.refuse("the broker refused its record: \(refusal.text)")
+            item.refuse("the broker refused the new request: \(refusal.text)")
             return try process([item])
         }
         let middle = items.startIndex + items.count / 2

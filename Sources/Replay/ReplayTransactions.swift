@@ -65,7 +65,7 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
-    /// Produces the records and commits the job's progress. Repeats both until no broker fails.
+    /// Produces the records and commits the job's progress. Repeats both if a broker fails.
     ///
     /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
     /// - Returns: The reason why the records cannot be written together, or `nil` if all is committed. With a reason,

@@ -42,14 +42,14 @@ extension AppFlags {
 
     static let caFileOption = OptionTable<Self>.Option(
         "ca-file", value: "FILE", to: \.caFile,
-        "Trust the CA certificates in this PEM file for the server, instead of the system's.")
+        "Trust the CA certificates in this PEM file for the server, instead of the system's CA certificates.")
 
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
             .init(
                 "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
                 "The app's bundle id. Repeat the option for more bundle ids."),
-            .init("host", value: "HOST", to: \.host, "Send to this server instead of Apple's, such as a simulator."),
+            .init("host", value: "HOST", to: \.host, "Send to this server, such as a simulator, instead of Apple's."),
             .init("port", value: "PORT", to: \.port, "The server's port (default 443)."), caFileOption,
         ]
 

@@ -63,7 +63,7 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
         },
         onDelay: { troubles.say("apns-worker feedback: waiting for Kafka before reading: \($0)") })
     for app in ending.unread {
-        complain("apns-worker feedback: \(app): its service was not read, so none of its tokens are lost")
+        complain("apns-worker feedback: \(app): its feedback service was not read, so no tokens are lost")
     }
     if ending.lost > 0 {
         let trouble = ending.trouble.isEmpty ? "" : ": \(ending.trouble)"

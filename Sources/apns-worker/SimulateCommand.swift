@@ -10,8 +10,8 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
     defaults.managementPort = 0
     defaults.directory = "apns-simulator"
     let options = try parsed(simulateTable, arguments, defaults)
-    // The signals are blocked before the simulator creates its threads. Threads inherit the signal mask, so that only
-    // this thread receives the signals.
+    // The signals are blocked before the simulator creates its threads, because threads inherit the signal mask. This
+    // thread then waits for the signals.
     let signals = StopSignals()
     let simulator = try Simulator(options)
     say(simulator.instructions)
@@ -58,7 +58,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
-            "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
+            "The longest payload that the gateway accepts (default 2048; Apple's limit was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort,
             "Also serve Apple's retired feedback service on this port of the same host (0 chooses any free port and prints it)."

@@ -3,13 +3,13 @@ import PushRecords
 
 /// The log of every request in arrival order, from which a restarted simulator restores its books.
 ///
-/// Each entry is one write(2), which survives the death of the process but not of the machine. After an 8-byte header,
+/// Each entry is one write(2), which survives a crash of the process but not of the machine. After an 8-byte header,
 /// each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
         var id: NotificationUUID
-        /// The device token's bytes, valid until the next call of the file.
+        /// The device token's bytes, valid until the next method call on the file.
         var token: UnsafeRawBufferPointer
     }
 
@@ -26,7 +26,7 @@ final class BookFile {
     /// - Throws: A one-line error that names the file.
     init(path: String) throws(SimulatorError) {
         self.path = path
-        // The file contains device tokens: only the owner may read it.
+        // The file contains device tokens, so only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
         guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }

@@ -131,7 +131,7 @@ package final class Books: Sendable {
     /// The position of a dump in the books.
     struct Cursor {
         var listing: Listing
-        /// The next row's index among tokens, or among notifications whether accepted or not.
+        /// The index of the next row among the tokens, or among all notifications (accepted or not).
         var index = 0
         var generation: Int?
     }

@@ -7,15 +7,18 @@ enum NamedFault {
     static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
         ("no-answer", "f001", .noAnswer, "the request is neither processed nor answered"),
         ("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
-        ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
-        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; answers what was received, then closes"),
+        ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM; the request is not processed"),
+        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; received requests are answered, then the connection closes"),
         (
             "goaway-shutdown", "f011", .goAway(.graceful(.shutdown)),
             "goaway with the debug data {\"reason\":\"Shutdown\"}"
         ),
         ("goaway-text", "f016", .goAway(.text), "goaway with plain text instead of a reason"),
         ("goaway-twice", "f012", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
-        ("goaway-below", "f013", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
+        (
+            "goaway-below", "f013", .goAway(.below),
+            "GOAWAY with last-stream-id below this request, which is not processed"
+        ),
         ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and an immediate close, without outstanding answers"),
         (
             "goaway-environment", "f015", .goAway(.badEnvironment),
@@ -47,7 +50,8 @@ struct FaultFamily: Sendable {
     var help: String
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// The first of the four digits of device tokens that request these faults, and the meaning of the other three.
+    /// In device tokens that request these faults: the first of the four digits, and the meaning of the other three
+    /// digits.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [

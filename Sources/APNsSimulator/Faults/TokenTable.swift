@@ -48,7 +48,7 @@ enum TokenTable {
     /// Returns the fault of a four-digit code, if one exists.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
 
-    /// Returns the GOAWAY fault of a code. The code differs from that of the plain reason in its first digit.
+    /// Returns the GOAWAY fault of a code. The code differs only in its first digit from the code of the plain reason.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
             0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),

@@ -116,7 +116,7 @@ struct MetricsText {
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
             "reasons_total",
-            "Answers other than 200 and rejections by the worker, by Apple's reason (or none, or other if unknown).",
+            "Answers other than 200, and rejections by the worker, by Apple's reason (none if absent, other if unknown).",
             by: "reason", of: all
         ) { app in
             ReasonCode.allCases.compactMap { code in
@@ -163,7 +163,8 @@ struct MetricsText {
             Double($0.app.status?.handed ?? 0)
         }
         perApp(
-            "streams_allowed", "Concurrent requests that open connections allow.", \.app.standing.connections.streams)
+            "streams_allowed", "Concurrent streams that the open connections allow in total.",
+            \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
             "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
@@ -188,9 +189,11 @@ struct MetricsText {
         ) { $0.isGuardTripped }
         flagPerApp("paused", "Pause: 1 while the configuration pauses the app, else 0.") { $0.isPaused }
         one(
-            "circuits_opened_total", "Openings of circuit breakers of hosts, credentials and topics.",
+            "circuits_opened_total", "Times that the circuit breaker of a host, credential or topic opened.",
             snapshot.counters.circuitsOpened)
-        one("environment_guard_trips_total", "Trips of environment guards.", snapshot.counters.guardsTripped)
+        one(
+            "environment_guard_trips_total", "Times that an environment guard began to slow an app down.",
+            snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }

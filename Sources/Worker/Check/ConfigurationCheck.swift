@@ -213,10 +213,10 @@ package struct ConfigurationCheck {
             do {
                 let address = try ReachProbe.run(target)
                 return
-                    "its feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
+                    "the feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
                     + "certificate not tried, because the service deletes the tokens that it sends"
             } catch {
-                throw DirectSend.Failure("its feedback service: \(error)")
+                throw DirectSend.Failure("the feedback service: \(error)")
             }
         }
     }
@@ -272,7 +272,7 @@ package struct ConfigurationCheck {
     private func advice(_ answer: Exchange.Answer, _ app: AppSettings, _ topic: String) -> String? {
         if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
             return
-                "it is the topic of push type \(type.text), but the probe is an alert: set \(bundleID) in bundle_ids"
+                "\(topic) is the topic of push type \(type.text), but the probe is an alert: set \(bundleID) in bundle_ids"
         }
         return RefusalAdvice.text(of: answer.reason, status: Int(answer.status), topic, app)
     }
@@ -304,7 +304,7 @@ enum ConfigurationWarnings {
             return
                 "key \(keyID) is used in production (app \(production.name)) and in development (app "
                 + "\(development.name)): if the key is limited to one environment, APNs answers "
-                + "BadEnvironmentKeyIdInToken in the other; --probe shows it"
+                + "BadEnvironmentKeyIdInToken in the other environment; check with --probe"
         }
     }
 

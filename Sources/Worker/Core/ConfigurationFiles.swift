@@ -48,7 +48,9 @@ final class ConfigurationFiles {
             Result { () throws(StartFailure) in try Self.read(reread, living) }
         }) { [weak self] found in self?.take(found) }
         guard !hasBegun else { return }
-        guard configuration.isBusy else { return refuse(["no thread could be started to read it; send SIGHUP again"]) }
+        guard configuration.isBusy else {
+            return refuse(["no thread could be started to read the configuration; send SIGHUP again"])
+        }
         nextReload = reread
     }
 
@@ -179,7 +181,7 @@ final class ConfigurationFiles {
                     .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
-                        : "its credential cannot be used, and its notifications are deferred: \(line)",
+                        : "the app's credential cannot be used, and its notifications are deferred: \(line)",
                     "replace the file with a valid one; the worker reads the new file within 10 s"))
         }
         return faults

@@ -100,7 +100,7 @@ package struct Supervisor: ~Copyable {
         let place = death.places.isEmpty ? death.record : "record \(death.record)"
         let next =
             stops > 0
-            ? "while it was stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
+            ? "the worker was already stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
         complain("the worker died of \(death.signalName) at \(place); \(next)")
     }
 

@@ -48,7 +48,7 @@ package enum RefusalAdvice {
         case .badMessageId: "an apns-id must be a UUID: 32 hex digits in groups of 8-4-4-4-12"
         case .badPriority: "apns-priority must be 10, 5 or 1, and 5 for a background push"
         case .invalidPushType:
-            "apns-push-type is not one of Apple's, or does not match the payload or the topic's suffix"
+            "apns-push-type is not a push type of Apple, or does not match the payload or the topic's suffix"
         case .missingPushType: "a broadcast needs apns-push-type liveactivity"
         case .missingTopic where app.binary != nil: "the client certificate names no topic"
         case .missingTopic: "with a key, or a certificate for several topics, a request needs a topic"

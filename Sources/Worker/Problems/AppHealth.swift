@@ -157,7 +157,7 @@ struct AppHealth {
         guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
             return nil
         }
-        // A single unanswered notification may itself be the cause, so one does not prove that the host is at fault.
+        // A single unanswered notification may itself be the cause, so it does not prove that the host is at fault.
         guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
         return Problem(

@@ -103,7 +103,7 @@ extension BrokerHealth {
                 silence == .unanswered
                     ? "the broker accepts requests but does not answer"
                     : "no connection to the broker can be made",
-                "check the broker and the network; its partitions wait meanwhile, and no notification is lost")
+                "check the broker and the network; records of its partitions wait, and no notification is lost")
         }
     }
 }

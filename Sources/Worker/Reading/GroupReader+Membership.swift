@@ -53,7 +53,8 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that fails only if the client is unusable. A failed call is fatal, because the group waits for it.
+    /// Makes a call to librdkafka that fails only if the client is unusable. A failure is fatal, because the group
+    /// waits for the call.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -309,7 +310,8 @@ extension GroupReader {
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
         if isLost {
-            // Another member may have read a lost partition after its topic was recreated.
+            // The known ids may be outdated: another member may have read a lost partition after its topic was
+            // recreated.
             topicIDs = [:]
             machine.suspend(ids)
         } else {

@@ -157,7 +157,7 @@ final class GroupReader {
     /// the delay caused by records that are slow to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
-    /// Reads as many records as the machine has room for. Returns whether more can be read immediately.
+    /// Reads as many records as the machine has room for. Returns whether more records can be read immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, deadLetters: some DeadLetterSink
     ) -> Bool {

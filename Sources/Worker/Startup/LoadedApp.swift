@@ -176,7 +176,8 @@ extension CertificateCredential {
 /// The provider tokens of a thread: one token per key, because Apple limits how often a token may change. Not
 /// thread-safe.
 final class ProviderTokens {
-    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a key returns soon.
+    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a replaced key is soon
+    /// used again.
     private var tokens: [TokenIdentity: ProviderToken] = [:]
 
     /// Returns the app's provider token, or `nil` if the app has a certificate.
@@ -230,8 +231,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason why Apple will refuse the app's certificate, or the app will refuse Apple's. The
-    /// worker loads the app anyway, because an app that cannot send must not stop the others.
+    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the app will refuse Apple's
+    /// certificate. The worker loads the app anyway, because an app that cannot send must not stop the others.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {

@@ -252,8 +252,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
         let partition = report.partition
         let record = report.detach()
-        // The retry record may then exist twice, and its notification may be sent twice. The second copy is marked in
-        // doubt.
+        // If Kafka has written the first copy, the retry record exists twice, and its notification may be sent twice.
+        // The second copy is marked in doubt.
         if record.mayBeWritten, tiers.contains(record.topic) {
             record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
             record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))

@@ -113,8 +113,8 @@ struct TargetTopic {
     /// Registers a refusal of a record that was produced alone.
     ///
     /// - Parameters:
-    /// - partition: The partition whose leader refused the record, or a negative number if the record was not sent to a
-    ///   broker.
+    ///   - partition: The partition whose leader refused the record, or a negative number if the record was not sent to
+    ///     a broker.
     ///   - isReplaceable: Whether another record can replace the refused record.
     /// - Returns: Whether the record is given up as the cause of its refusals. The caller then calls `writeAgain` or
     ///   `remove`. If false, the record is tried again.

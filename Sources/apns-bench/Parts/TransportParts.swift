@@ -46,7 +46,7 @@ class TransportPart {
         guard capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
     }
 
-    /// Checks that the last batch was accepted, and starts the next one.
+    /// Checks that the last batch was accepted, and starts the next batch.
     func startBatch(isPresumed: Bool) throws {
         let isAccepted = completions.allSatisfy {
             $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed

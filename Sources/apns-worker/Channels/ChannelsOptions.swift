@@ -31,7 +31,7 @@ struct ChannelsOptions {
             "ACTION --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
         ],
         about: [
-            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
+            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. The command does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
             "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
         notes: "Exit codes: 0 done, 1 refused by Apple or unreachable, 64 wrong usage, 78 wrong configuration.")
@@ -56,7 +56,7 @@ struct ChannelsOptions {
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
             .init(
                 "manage-host", value: "HOST", to: \.flags.manageHost,
-                "Use this server instead of Apple's, such as a simulator."),
+                "Use this server, such as a simulator, instead of Apple's."),
             .init(
                 "manage-port", value: "PORT", to: \.flags.managePort,
                 "The server's port (default 2196, or 2195 in development)."),
@@ -102,7 +102,7 @@ struct ChannelsOptions {
                 && (bundleID.map { settings.bundleIDs.contains($0) } ?? true)
         }
         guard let settings = fitting.first else {
-            throw UsageError("no app of the configuration has that name, environment and bundle id")
+            throw UsageError("no app of the configuration has the given name, environment and bundle id")
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")

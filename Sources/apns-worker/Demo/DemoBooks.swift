@@ -36,7 +36,7 @@ struct DemoBooks {
         var difference: String {
             let wanted = completion.outcome?.rawValue ?? "a dead letter"
             let found = outcome.map { " (\($0.rawValue))" } ?? ""
-            return "produced to end as \(wanted); the simulator processed \(received), accepted \(accepted); "
+            return "expected \(wanted); the simulator processed \(received), accepted \(accepted); "
                 + "read back: results \(results)\(found), dead tokens \(deadTokens), dead letters \(deadLetters)"
         }
     }

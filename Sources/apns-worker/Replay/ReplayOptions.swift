@@ -38,7 +38,8 @@ struct ReplayOptions {
         + [
             condition(
                 "reason", "REASON", \.order.selection.reasons, OptionValue.text,
-                "Match this reason: Apple's in results, such as BadTopic, or a dead letter's, such as worker-crashed."),
+                "Match this reason: Apple's reason in results, such as BadTopic, or the reason of dead letters, such as worker-crashed."
+            ),
             condition(
                 "outcome", "OUTCOME", \.order.selection.outcomes,
                 { text throws(UsageError) in try OptionValue.choice(text) },
@@ -50,7 +51,7 @@ struct ReplayOptions {
             ),
             .init(
                 "until", value: "TIME", to: \.until, OptionValue.moment,
-                "Match results and dead letters before this time, in the same formats."),
+                "Match results and dead letters before this time, in the formats of --since."),
             condition(
                 "request", "PLACE", \.order.selection.places, parsedPlace,
                 "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),

@@ -55,10 +55,10 @@ struct SendOptions {
         .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of --payload.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
         .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
-        .init("app", value: "NAME", to: \.app, "Choose the app, if several have the topic."),
+        .init("app", value: "NAME", to: \.app, "Choose the app, if several apps have the topic."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
-            "Choose production or development, if an app is configured for both (with --key-file default production)."),
+            "Choose production or development, if an app is configured for both (default with --key-file: production)."),
         .init(
             "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, or alert)."
         ) {
@@ -96,7 +96,7 @@ struct SendOptions {
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "Wait this long for the result, and for a payload from a pipe (default 30s)."
         ),
-        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
+        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) Only with --direct."),
         .init(
             "format", value: "NAME", choice: \.format,
             "text (default) prints a line; json prints the published result, with advice after a refusal. With --direct the result has no member request."
@@ -107,7 +107,7 @@ struct SendOptions {
         if text == "0" { return .nowOrNever }
         if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
         guard let duration = try? OptionValue.duration(text) else {
-            throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for now or never")
+            throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for a single attempt")
         }
         return .at(secondsSinceEpoch: LoopTime.read().wallMs / 1_000 + duration.components.seconds)
     }

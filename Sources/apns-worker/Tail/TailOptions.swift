@@ -50,7 +50,7 @@ struct TailOptions {
         .init(
             "bootstrap-servers", value: "LIST", to: \.servers,
             "Connect to these brokers (a comma-separated list of host:port) without SASL and TLS, instead of --config."),
-        .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the configuration's."),
+        .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the one in the configuration."),
         .init(
             "format", value: "NAME", choice: \.format,
             "json (default) prints one JSON object per line, text one readable line per record."),
