@@ -64,7 +64,7 @@ extension DeadLetter {
     }
 }
 
-/// The number of requests of a run with the same topic, app, outcome and reason.
+/// A combination of topic, app, outcome and reason, with the number of requests of a run that have it.
 package struct ReplayKind: Sendable {
     /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]

@@ -39,14 +39,14 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         portOption(
             "control", \.controlPort,
-            "Serve the control endpoint on this port of the same host (default 2198; 0 chooses any free port)."),
+            "Serve the control endpoint on this port of the host of --listen (default 2198; 0 chooses any free port)."),
         portOption(
             "manage", \.managementPort,
-            "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
+            "Manage broadcast channels on this port of the host of --listen, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
         ),
         portOption(
             "gateway", \.gatewayPort,
-            "Also serve Apple's retired binary gateway on this port of the same host (0 chooses any free port and prints it)."
+            "Also serve Apple's retired binary gateway on this port of the host of --listen (0 chooses any free port and prints it)."
         ),
         .init(
             "gateway-fault", value: "NAME",
@@ -61,7 +61,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "The longest payload that the gateway accepts (default 2048; Apple's limit was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort,
-            "Also serve Apple's retired feedback service on this port of the same host (0 chooses any free port and prints it)."
+            "Also serve Apple's retired feedback service on this port of the host of --listen (0 chooses any free port and prints it)."
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
@@ -108,7 +108,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
         .init(
             "fault", value: "FAULT@EVERY", each: \.faults, parsedFault,
-            "Inject a fault (see below) every so many requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more faults."
+            "Inject a fault (see below) after every N requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more faults."
         ),
         .init(
             "seed", value: "N", to: \.seed, integer(0...Int.max),

@@ -94,7 +94,7 @@ package final class Books: Sendable {
     }
 
     /// Passes every pair of apns-id and token with its counts to `body`, in the order of first arrival. The event loops
-    /// wait for the lock meanwhile.
+    /// wait for the lock during the call.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {

@@ -42,7 +42,7 @@ final class GroupReader {
     /// The partitions to read from their log end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
     /// The topic ids of the assigned partitions, as far as librdkafka reports them. The next assignment compares the
-    /// ids, because a topic may be recreated in between.
+    /// ids, because a topic may be recreated between two assignments.
     var topicIDs: [TopicPartition: TopicID] = [:]
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
@@ -128,8 +128,8 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of former
-    /// partitions.
+    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of
+    /// partitions that are no longer assigned.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {

@@ -144,7 +144,7 @@ package struct ClusterReadiness {
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
             // If there are no topics, any topic name shows whether the worker may use the group. Each topic costs a
-            // request, hence the limit.
+            // request, so at most 100 topics are checked.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {

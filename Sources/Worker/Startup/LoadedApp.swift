@@ -116,8 +116,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change in
-        // between.
+        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change between
+        // the two reads.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }

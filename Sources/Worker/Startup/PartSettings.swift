@@ -46,7 +46,7 @@ extension WorkerConfiguration {
             let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
             return "librdkafka has no such property\(suggestion)"
         }
-        // librdkafka's table may list a property name for the client and for topics. The client's entry is the first.
+        // librdkafka's table may list a property name twice: first for the client, then for topics.
         guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
         return range.contains(" .. ")
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"

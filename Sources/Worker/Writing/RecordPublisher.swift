@@ -11,7 +11,7 @@ internal import PushRecords
 /// refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
-    /// The producer of refused records, with one record per batch. Created on demand, with the same topics.
+    /// The producer of refused records, with one record per batch. Created on demand, with the topics of `producer`.
     private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
@@ -33,8 +33,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
-    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open. Any
-    /// further records can only come from earlier assignments.
+    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open.
+    /// Additional records can only come from earlier assignments.
     private let outstandingLimit: Int
 
     init(

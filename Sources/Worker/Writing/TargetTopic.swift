@@ -82,7 +82,7 @@ struct TargetTopic {
 
     // MARK: Refusals
 
-    /// Stores a record that was refused in a batch with others, or that was not produced yet.
+    /// Stores a record that was refused in a batch with other records, or that was not produced yet.
     mutating func take(_ record: UndeliveredRecord, _ form: Form) {
         lastOrder += 1
         waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
