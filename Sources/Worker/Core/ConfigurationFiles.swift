@@ -134,7 +134,7 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // A configuration reload in the meantime has already read the credential file.
+        // If the app has changed, a configuration reload has already read the credential file.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name

@@ -21,7 +21,7 @@ final class FeedbackReader {
         var failure: String?
         var received = 0
         var acknowledged = 0
-        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first token (monotonic).
+        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first received token (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 

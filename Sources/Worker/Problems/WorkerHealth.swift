@@ -10,7 +10,7 @@ struct WorkerHealth {
     private(set) var list = ProblemList()
     var apps = AppHealth()
     var lostRecords = LostRecords()
-    /// The time at which the worker began to read (monotonic).
+    /// The time at which the worker began to consume (monotonic).
     var startedNs: Int64 = 0
     /// The time when the worker was last a member of each group (monotonic), by the group's name.
     private var lastMemberNs: [String: Int64] = [:]

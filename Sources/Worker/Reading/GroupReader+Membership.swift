@@ -40,7 +40,7 @@ extension GroupReader {
 
     // MARK: Calls to librdkafka
 
-    /// Changes the subscription to these topics.
+    /// Subscribes to these topics instead of the current ones.
     func subscribe(to topics: [String]) {
         self.topics = topics
         tell { () throws(KafkaError) in try consumer.subscribe(to: topics) }

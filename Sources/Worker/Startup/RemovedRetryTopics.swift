@@ -101,7 +101,7 @@ final class RemovedRetryTopics {
         let found: [String]
         let existing: Set<String>
 
-        /// Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
+        /// Queries the brokers. Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
         init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(KafkaError) {
             let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
             let timeoutMs = RemovedRetryTopics.timeoutMs
