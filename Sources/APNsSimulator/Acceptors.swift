@@ -4,7 +4,7 @@ import TLS
 
 /// A connection that the simulator accepted. Confined to the loop's thread.
 protocol AcceptedConnection: ByteChannelDelegate {
-    /// Set right after the connection and the channel are created.
+    /// The connection's channel. Set it immediately after the channel is created.
     var channel: SecureChannel? { get set }
     /// Closes the connection gracefully when the simulator stops.
     func close()
@@ -15,7 +15,7 @@ final class Acceptor<Connection: AcceptedConnection> {
     /// Creates a connection, which must call `onClosed` once its channel is gone.
     typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
 
-    /// The maximum number of open connections on a port. The simulator drops further ones.
+    /// The maximum number of open connections on a port. The simulator drops additional connections.
     private static var limit: Int { 1024 }
     let port: UInt16
     private(set) var connections: [Int: Connection] = [:]
@@ -84,8 +84,8 @@ final class Acceptors {
     /// Starts to listen on all ports.
     ///
     /// - Parameters:
-    /// - context: The TLS context of the HTTP/2 ports.
-    /// - binaryContext: The TLS context of the gateway and the feedback service, which use no ALPN.
+    ///   - context: The TLS context of the HTTP/2 ports.
+    ///   - binaryContext: The TLS context of the gateway and the feedback service, which use no ALPN.
     /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,

@@ -39,25 +39,25 @@ struct ControlPages: Sendable {
     }
 
     static let help = """
-        GET  /totals     counts since the start or the last reset, as JSON; leniencies: provider tokens
-                         in forms that the RFCs do not have and APNs accepts
+        GET  /totals     counts since the start or the last reset, as JSON; leniencies counts provider
+                         tokens that violate the RFCs but that APNs accepts
         GET  /accepted   lines "apns-id token count" of accepted notifications, in the order of first arrival
-        GET  /received   the same for all notifications that were or may have been processed
+        GET  /received   such lines of all notifications that were or may have been processed
         GET  /tokens     lines "token arrived accepted"
                          ?from=N skips the first N notifications (or tokens)
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
                          policy: 0 stores nothing, 1 the most recent message
         GET  /feedback   lines "token seconds" of tokens that the feedback service will report
-        POST /feedback?token=HEX&seconds=N     adds a token that lost the app N seconds after the epoch
-                         the books list notifications of the binary gateway with an apns-id of zeros;
-                         a count above 1 in /accepted means that one was accepted twice
+        POST /feedback?token=HEX&seconds=N     adds the token of a device that removed the app at this Unix time
+                         /accepted and /received list notifications of the binary gateway with an
+                         apns-id of zeros; a count above 1 in /accepted counts duplicates
         POST /reset      clears books and counts; keeps channels and feedback
         GET  /faults     the current latency, streams and faults
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
-                         sets the named ones; an empty fault= removes all faults
+                         sets the given parameters; an empty fault= removes all faults
                          for example, fault=blackhole@1 silences every connection, including new ones
         POST /faults?gateway=close@1000&gateway=split
-                         the same for new connections of the binary gateway
+                         sets the faults of new connections of the binary gateway
         POST /now?fault=goaway          injects the fault into every open connection; tcp-reset and
                          cut-before also close connections silenced by a fault
 
@@ -74,7 +74,9 @@ struct ControlPages: Sendable {
         _ books: Books, _ listing: Books.Listing, _ request: HTTPRequest
     ) throws(SimulatorError) -> HTTPResponse {
         let text = request.parameter("from") ?? "0"
-        guard let first = Int(text), first >= 0 else { throw SimulatorError("from '\(text)' is no number") }
+        guard let first = Int(text), first >= 0 else {
+            throw SimulatorError("from '\(text)' is not a number of at least 0")
+        }
         let cursor = Guarded(Books.Cursor(listing: listing, index: first))
         return HTTPResponse(
             contentType: "text/plain",
@@ -86,7 +88,7 @@ struct ControlPages: Sendable {
 
     private static func add(to list: FeedbackList, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         guard let token = request.parameter("token"), let seconds = request.parameter("seconds").flatMap(UInt32.init)
-        else { throw SimulatorError("which token, and since when? /feedback?token=HEX&seconds=N") }
+        else { throw SimulatorError("give a token and a Unix time: /feedback?token=HEX&seconds=N") }
         list.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
         return .text(list.text)
     }
@@ -102,7 +104,7 @@ struct ControlPages: Sendable {
     private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse
     {
         if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault", "gateway"]) {
-            throw SimulatorError("there is no parameter '\(unknown)': latency, streams, fault, gateway")
+            throw SimulatorError("there is no parameter '\(unknown)'; use latency, streams, fault or gateway")
         }
         let latency = try request.parameter("latency").map { text throws(SimulatorError) in
             if let latency = Latency(text: text) { return latency }
@@ -131,7 +133,7 @@ struct ControlPages: Sendable {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
             let named = NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
             let names = named + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
-            throw SimulatorError("which fault? one of \(names.joined(separator: ", "))")
+            throw SimulatorError("give fault=NAME with one of \(names.joined(separator: ", "))")
         }
         guard fault.isOfConnection else {
             throw SimulatorError("'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s")

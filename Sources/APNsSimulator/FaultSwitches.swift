@@ -3,7 +3,7 @@ import Glibc
 
 /// The controls for latency and faults of a running simulator. Thread-safe.
 ///
-/// `@unchecked Sendable`: the acceptors are used on the loop's thread only.
+/// `@unchecked Sendable` is correct because only the loop's thread uses the acceptors.
 final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
     /// The acceptors of all ports, or `nil` after `stop`.
@@ -76,7 +76,7 @@ final class FaultSwitches: @unchecked Sendable {
 
 /// A value that one thread provides once and another thread waits for.
 ///
-/// `@unchecked Sendable`: the semaphore orders the two accesses.
+/// `@unchecked Sendable` is correct because the semaphore orders the two accesses.
 final class Handoff<Value>: @unchecked Sendable {
     private let given = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private var value: Value?
@@ -93,10 +93,10 @@ final class Handoff<Value>: @unchecked Sendable {
         sem_post(given)
     }
 
-    /// Blocks until the value is available. May be called once.
+    /// Blocks until the value is available. Call it only once.
     func wait() -> Value {
         while sem_wait(given) != 0 {}
-        guard let value = value.take() else { preconditionFailure("a handoff is waited for once") }
+        guard let value = value.take() else { preconditionFailure("wait must be called only once") }
         return value
     }
 }

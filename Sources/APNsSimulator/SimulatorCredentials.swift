@@ -71,7 +71,7 @@ enum Files {
     /// Creates a directory unless it exists. Returns its absolute path with symbolic links resolved.
     static func makeDirectory(_ path: String) throws(SimulatorError) -> String {
         guard mkdir(path, 0o755) == 0 || errno == EEXIST, let found = realpath(path, nil) else {
-            throw failure("cannot make the directory \(path)")
+            throw failure("cannot create the directory \(path)")
         }
         defer { free(found) }
         return String(cString: found)

@@ -55,7 +55,8 @@ package struct SimulatorOptions: Sendable {
         /// Creates an item. Throws a one-line error if `token` is not a device token in hex.
         package init(token: String, seconds: UInt32) throws(SimulatorError) {
             do { self.token = try DeviceToken(hex: token) } catch {
-                throw SimulatorError("'\(token)' is no device token: an even number of hex digits, at most 200")
+                throw SimulatorError(
+                    "'\(token)' is not a device token: expected an even number of hex digits, at most 200")
             }
             self.seconds = seconds
         }

@@ -15,11 +15,12 @@ extension Simulator {
         for family in FaultFamily.all { text += Self.line(family.start + family.rest, family.help) }
         text += """
 
-            FAULT@1000 applies to every 1000th request, FAULT@5s every 5 s (a fault of the connection to all connections).
-            Rules can be combined. If several apply to one request, a fault requested by the token takes precedence, then
-            the first rule. --latency does not delay an answer with a fault.
+            FAULT@1000 applies to every 1000th request. FAULT@5s applies every 5 s: a fault of a connection to all
+            connections, a fault of a request to the next request. Rules can be combined. If several apply to one request,
+            a fault requested by the token takes precedence, then the first rule. --latency also delays error answers and
+            late-TIME. All other faults apply without this delay.
 
-            Faults of the binary gateway, for --gateway-fault. They apply to each of its connections:
+            Faults of the binary gateway, for --gateway-fault. They apply to each connection of the gateway:
 
 
             """
@@ -67,7 +68,7 @@ extension Simulator {
               authority                 \(directory)/ca.pem
               provider key              \(keyFile) (key id \(keyID), team id \(teamID))
               client certificate        \(clientFile), key \(clientKeyFile) (bundle id \(SimulatorCredentials.bundleID))
-            an app of the worker's configuration that uses it:
+            an app for the worker's configuration that uses this simulator:
 
             """
         text += app("simulated", port, "token: {key_file: \(keyFile), key_id: \(keyID), team_id: \(teamID)}")

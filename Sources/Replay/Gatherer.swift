@@ -25,9 +25,9 @@ struct ReplayItem {
         case notification(ReplayRequest)
         /// A dead letter with the complete record.
         case letter
-        /// A dead letter with a truncated record. The original must be fetched.
+        /// A dead letter with a truncated record. The original record must be fetched.
         case truncatedLetter(DeadLetter)
-        /// A match that is only counted. The string is a remark for the user, if there is one.
+        /// A match that is counted but not requested again. The string is a remark for the user, if there is one.
         case skipped(ReplayOutcome, String?)
     }
 
@@ -55,7 +55,7 @@ struct ReplayItem {
 }
 
 extension DeadLetter {
-    /// Returns whether a record at the dead letter's offset is the one that the dead letter contains truncated.
+    /// Returns whether a record is the original of this truncated dead letter.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
         let (expected, found) = (RecordTime.checked(timestampMs), RecordTime.checked(other))
         return (expected == RecordTime.unknown || expected == found)
@@ -64,7 +64,7 @@ extension DeadLetter {
     }
 }
 
-/// The number of requests of a run with the same topic, app, outcome and reason.
+/// A combination of topic, app, outcome and reason, with the number of requests of a run that have it.
 package struct ReplayKind: Sendable {
     /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]
@@ -72,11 +72,11 @@ package struct ReplayKind: Sendable {
     package let first: String
 }
 
-/// Decides for each result or dead letter which request it names. It has no clock and no I/O.
+/// Decides for each result or dead letter which request it belongs to. A value type without a clock or I/O.
 struct Gatherer {
     private let order: ReplayOrder
     private var found: [[String?]: ReplayKind] = [:]
-    /// The places in the selection that a result or dead letter has matched.
+    /// The places of the selection for which a result or dead letter was found.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
     /// The hashes of the requests found so far, about 16 bytes each. A notification may have several results, mainly
     /// after a crash, but is requested again only once. The hash includes the request's time, because a recreated topic
@@ -130,18 +130,18 @@ struct Gatherer {
             kind: isWhole ? .letter : .truncatedLetter(letter))
         switch letter.reason {
         case "output-too-large", "output-refused":
-            item.refuse("it is a record that the worker wrote, not a request")
+            item.refuse("the record was written by the worker and is not a request")
         case "unreadable-headers":
-            item.refuse("its headers cannot be read")
+            item.refuse("the record's headers cannot be read")
         default: break
         }
         note(&item, index: nil, timestampMs: letter.timestampMs, [letter.topic, nil, nil, letter.reason])
         return item
     }
 
-    /// Records a match. Skips requests that were found before, or whose topic the workers do not read.
+    /// Registers a match. Skips requests that were found before, or whose topic the workers do not read.
     ///
-    /// - Parameter index: `nil` for a dead letter, which represents the whole record.
+    /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
     private mutating func note(_ item: inout ReplayItem, index: Int32?, timestampMs: Int64, _ words: [String?]) {
         for place in order.selection.places
         where place.fits(item.log.topic, item.log.partition, item.offset, index: index) {
@@ -155,9 +155,9 @@ struct Gatherer {
         found[words, default: ReplayKind(words: words, first: item.place)].count += 1
         let isRetry = order.source == .deadLetters && order.retryTopics.contains(item.log.topic)
         if item.log.partition < 0 || item.offset < 0 {
-            item.refuse("its partition or offset is negative")
+            item.refuse("the request's partition or offset is negative")
         } else if !isRetry, !order.isRequestTopic(item.log.topic) {
-            item.refuse("its topic is not in requests.topics, so the workers do not read it")
+            item.refuse("the request's topic is not in requests.topics, so the workers do not read the topic")
         }
     }
 }

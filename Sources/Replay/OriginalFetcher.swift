@@ -24,8 +24,8 @@ final class OriginalFetcher {
     private var readers: [String: TopicReader?] = [:]
     private var batch: ReplayBatch
 
-    /// The maximum number of unwanted records to read instead of a seek. Beside a busy broker, one seek took as long as
-    /// reading 280 records of 250 bytes.
+    /// The maximum number of records to read and ignore instead of a seek. Measured on a busy broker: one seek took as
+    /// long as reading 280 records of 250 bytes.
     private static let gap: Int64 = 250
 
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws {
@@ -36,7 +36,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: the job's state before these items.
+    /// - Parameter job: The job's state before these items.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -62,8 +62,8 @@ final class OriginalFetcher {
                 } else if let range, range.contains(item.offset) {
                     wanted[item.offset, default: []].append(item)
                 } else {
-                    let why = range.map { "its partition has the offsets \($0.lowerBound) to \($0.upperBound - 1)" }
-                    miss([item], why ?? "its topic or partition no longer exists")
+                    let why = range.map { "the partition has only offsets \($0.lowerBound) to \($0.upperBound - 1)" }
+                    miss([item], why ?? "the request's topic or partition no longer exists")
                 }
             }
             if let reader { try fetch(wanted, of: log, reader) }
@@ -73,8 +73,8 @@ final class OriginalFetcher {
 
     private func append(_ made: EncodedRecord, _ item: ReplayItem) {
         let record = OwnedRecord(copying: made.key, made.value, headers: made.headers)
-        // Keep the original partition: it preserves the order with the device's other records, whatever partitioner
-        // chose it.
+        // The new request keeps the original partition, so that it stays in order with the device's other requests. The
+        // original producer may have used any partitioner.
         let partition = order.target == nil ? item.log.partition : -1
         batch.records.append((record, order.target ?? item.log.topic, partition))
         batch.count(item, .produced)
@@ -86,8 +86,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if the topic is still missing after several tries. Someone may be recreating the
-    /// topic.
+    /// Returns a reader, or `nil` if the topic is still missing after several attempts. The topic is looked up again
+    /// because it may be in the middle of a recreation.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?
@@ -106,7 +106,9 @@ final class OriginalFetcher {
     private func fetch(_ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader) throws {
         var wanted = items.keys.sorted()[...]
         func miss(_ count: Int) {
-            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], "its offset no longer has a record") }
+            for offset in wanted.prefix(count) {
+                self.miss(items[offset] ?? [], "the request's offset no longer has a record")
+            }
             wanted.removeFirst(count)
         }
         defer { client.stop(log) }
@@ -130,7 +132,7 @@ final class OriginalFetcher {
                 return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
             }
             let reached = reader.positions[log] ?? 0
-            // The reader's position went back, so the log was recreated or truncated.
+            // The reader's position moved back, so the topic was recreated or its log was truncated.
             miss(reached < position ? wanted.count : wanted.count { $0 < reached })
             position = reached
         }
@@ -138,7 +140,7 @@ final class OriginalFetcher {
 
     // MARK: Making records
 
-    /// - Parameter items: all items of one record, either results or dead letters.
+    /// - Parameter items: All items of one record, either results or dead letters.
     private func make(
         _ items: [ReplayItem], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<RecordHeader>, timestampMs: Int64
@@ -153,7 +155,7 @@ final class OriginalFetcher {
                 switch item.kind {
                 case .notification(let request): results.append((item, request))
                 case .truncatedLetter(let letter) where !letter.fits(value, timestampMs: timestampMs):
-                    miss([item], "the record at its offset is not the one in the dead letter")
+                    miss([item], "the record at the request's offset is not the record in the dead letter")
                 default:
                     append(
                         writer.whole(

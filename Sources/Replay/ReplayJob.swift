@@ -3,7 +3,7 @@ internal import Kafka
 /// The outcomes of a replayed result or dead letter, in the order of the commits' metadata.
 package enum ReplayOutcome: CaseIterable, Sendable {
     case matched
-    /// An earlier result or dead letter was about the same notification.
+    /// An earlier result or dead letter belongs to the same notification.
     case repeated
     case produced
     /// The notification was not requested again, because the new request would expire.
@@ -24,7 +24,7 @@ extension ReplayCounts {
 
 /// The progress of a job in one partition of the results or dead letters.
 struct PartitionProgress: Hashable, Sendable {
-    /// The end of the log when the job began. Results of the job's own requests are above this offset.
+    /// The log end offset when the job began. Results of the job's new requests are at or above this offset.
     let end: Int64
     /// The next offset to read, as committed by the job's group.
     var position: Int64
@@ -34,10 +34,10 @@ struct PartitionProgress: Hashable, Sendable {
 }
 
 /// A replay job. Its progress in each partition is the offset that its consumer group has committed. The commits'
-/// metadata has the rest of the state for a run that resumes the job.
+/// metadata contains everything else that a resumed run needs.
 struct ReplayJob: Equatable {
     private let fingerprint: String
-    /// The start of the selected time. A relative time is resolved when the job begins.
+    /// The start of the selected time. A relative time is converted to an absolute time when the job begins.
     let sinceMs: Int64?
     let untilMs: Int64?
     /// The progress by partition, without partitions that were added after the job began.
@@ -73,7 +73,8 @@ struct ReplayJob: Equatable {
         self = job
     }
 
-    /// Restores the part of a job in one partition's commit. Returns `nil` if the commit is not from a replay.
+    /// Restores the part of a job that one partition's commit contains. Returns `nil` if the commit is not from a
+    /// replay.
     private init?(_ commit: CommittedOffset) {
         let words = String(decoding: commit.metadata, as: UTF8.self).split(separator: " ")
         let numbers = words.dropFirst(2).compactMap { Int64($0) }
@@ -90,7 +91,7 @@ struct ReplayJob: Equatable {
         partitions = [commit.partition: progress]
     }
 
-    /// Returns the commits of all partitions whose progress differs from that in an earlier state.
+    /// Returns the commits of all partitions whose progress differs from their progress in an earlier state.
     func entries(since earlier: ReplayJob?) -> [CommitEntry] {
         partitions.filter { earlier?.partitions[$0.key] != $0.value }.map { partition, progress in
             let counts = ReplayOutcome.allCases.map { progress.counts[$0, default: 0] }

@@ -6,7 +6,7 @@ package enum ReplaySource: String, CaseIterable, Sendable {
     case deadLetters = "dead-letters"
 }
 
-/// The conditions that select results or dead letters. A record must match one value of each given condition.
+/// The conditions that select results or dead letters. A record must match at least one value of each given condition.
 package struct ReplaySelection: Hashable, Sendable {
     /// The position of a request record or of one of its notifications.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
@@ -16,7 +16,7 @@ package struct ReplaySelection: Hashable, Sendable {
         /// The index of a notification, or `nil` for all notifications of the record.
         package var index: Int32?
 
-        /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for anything else.
+        /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for any other text.
         package init?(_ text: String) {
             let isWhole = text.utf8.count { $0 == UInt8(ascii: "/") } == 2
             guard let request = DeliveryResult.Request(text: isWhole ? text + "/0" : text) else { return nil }
@@ -28,7 +28,7 @@ package struct ReplaySelection: Hashable, Sendable {
 
         package var description: String { "\(topic)/\(partition)/\(offset)" + (index.map { "/\($0)" } ?? "") }
 
-        /// - Parameter index: `nil` for a dead letter, which represents the whole record.
+        /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
         package func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
             self.offset == offset && self.partition == partition && self.topic == topic
                 && (self.index == nil || index == nil || self.index == index)
@@ -37,7 +37,7 @@ package struct ReplaySelection: Hashable, Sendable {
 
     /// The reasons to select: Apple's reasons, or the reasons of dead letters.
     package var reasons: Set<String> = []
-    /// The outcomes to select. If empty, all but `accepted`, which must be given by name.
+    /// The outcomes to select. If empty, all outcomes except `accepted` are selected.
     package var outcomes: Set<Outcome> = []
     package var apps: Set<String> = []
     /// The earliest time of the result or dead letter, in milliseconds since the epoch.
@@ -56,7 +56,7 @@ package struct ReplaySelection: Hashable, Sendable {
             && isNamed(request.topic, request.partition, request.offset, index: request.index)
     }
 
-    /// - Parameter writtenMs: the timestamp of the dead letter's record.
+    /// - Parameter writtenMs: The timestamp of the dead letter's record.
     func matches(_ letter: DeadLetter, writtenMs: Int64) -> Bool {
         (reasons.isEmpty || reasons.contains(letter.reason)) && isInTime(writtenMs)
             && isNamed(letter.topic, letter.partition, letter.offset, index: nil)
@@ -79,7 +79,7 @@ package struct ReplayOrder: Sendable {
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }
-    /// The topic for the new requests, or `nil` for the topic of each original.
+    /// The topic for the new requests, or `nil` to use the topic of each original request.
     package var target: String?
     package var expiredToo = false
     package var ratePerSecond: Int?
@@ -88,7 +88,7 @@ package struct ReplayOrder: Sendable {
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group = ""
     package var copyHeaders: [String] = []
-    /// The hash of the conditions, which distinguishes this job from others (`fingerprint(_:)`).
+    /// The hash of the conditions, which distinguishes this job from other jobs (`fingerprint(_:)`).
     package var fingerprint = ""
 
     package init() {}

@@ -8,7 +8,7 @@ package struct ReplayReport: Sendable {
     package internal(set) var counts: ReplayCounts = [:]
     /// The results and dead letters that this run selected, counted by kind.
     package internal(set) var kinds: [ReplayKind] = []
-    /// The places of the selection that matched nothing.
+    /// The places of the selection for which no result or dead letter was found.
     package internal(set) var unmatched: [String] = []
     /// The approximate number of results or dead letters that are left to read.
     package internal(set) var left: Int64 = 0
@@ -30,7 +30,7 @@ package final class ReplayRun {
     private let fetcher: OriginalFetcher
     /// The transactions, or `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    /// The first selected offset of each partition that still exists.
+    /// The first existing offset of the selection in each partition.
     private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
@@ -73,11 +73,12 @@ package final class ReplayRun {
         (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
         self.order = order
         gatherer = Gatherer(order)
-        // Records written after this commit do not belong to the job, whichever run resumes it.
+        // Records written after this commit do not belong to the job, even if a later run resumes it.
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
-    /// The maximum number of requests in one transaction, which is a quarter of a second's worth.
+    /// The maximum number of requests in one transaction: a quarter of a second's requests at the configured rate, at
+    /// most 10,000.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
     package func run() throws -> ReplayReport {
@@ -91,8 +92,8 @@ package final class ReplayRun {
         return report
     }
 
-    /// Reads the results that earlier runs handled, because the rest may contain further results of the same
-    /// notifications.
+    /// Reads the results that earlier runs handled, because unread results may belong to notifications that were
+    /// already requested again.
     private func remember() throws {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
@@ -106,7 +107,8 @@ package final class ReplayRun {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
                 throw changed(partition, progress.end)
             }
-            // The reader reports offsets that retention deleted, and continues at the first one that exists.
+            // If retention deleted the position, the reader reports this, and continues at the first offset that
+            // exists.
             try source.start(partition, at: progress.position)
         }
         while !job.isDone {
@@ -121,7 +123,7 @@ package final class ReplayRun {
             }
             report.kinds = gatherer.kinds
             try process(items[...])
-            // Nothing matched after the last item.
+            // No record after the last item matched, so the positions move past all records that were read.
             var next = job
             for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
             _ = try write([], next)
@@ -130,7 +132,7 @@ package final class ReplayRun {
 
     private func changed(_ partition: TopicPartition, _ end: Int64) -> CommandFailure {
         CommandFailure(
-            "\(partition) ends below offset \(end), its end when the job began: it was recreated or lost records; start another job (--name)"
+            "\(partition) ends below offset \(end), which was its log end when the job began. The topic was recreated or lost records: start another job (--name)"
         )
     }
 
@@ -161,8 +163,8 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// Produces the requests of these items and commits the job's offsets with them. If a broker refuses the records
-    /// together, splits the items in two halves.
+    /// Produces the requests of these items and commits the job's offsets in the same transaction. If a broker refuses
+    /// the records together, splits the items into two halves.
     private func process(_ items: ArraySlice<ReplayItem>) throws {
         guard var item = items.first else { return }
         let batch = try fetcher.fetch(items, job)
@@ -172,7 +174,7 @@ package final class ReplayRun {
             return progressed(report)
         }
         guard items.count > 1 else {
-            item.refuse("the broker refused its record: \(refusal.text)")
+            item.refuse("the broker refused the new request: \(refusal.text)")
             return try process([item])
         }
         let middle = items.startIndex + items.count / 2
@@ -180,7 +182,8 @@ package final class ReplayRun {
         try process(items[middle...])
     }
 
-    /// Writes at the requested rate. Time lost in a pause is not made up.
+    /// Writes the records and the job's state, at most at the requested rate. After a pause, the rate is not raised to
+    /// catch up.
     private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs

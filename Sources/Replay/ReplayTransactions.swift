@@ -4,8 +4,8 @@ package import PushRecords
 
 typealias ReplayRecord = (record: OwnedRecord, topic: String, partition: Int32)
 
-/// Produces requests and commits the job's offsets in one transaction, so that both become visible or neither does. The
-/// job's group is also the transactional id, so of two runs only the one that began last continues. Use it on one
+/// Produces requests and commits the job's offsets in one transaction, so that either both become visible or neither.
+/// The job's group is also the transactional id, so if two runs overlap, only the newer run continues. Use it on one
 /// thread.
 final class ReplayTransactions {
     private let order: ReplayOrder
@@ -15,17 +15,17 @@ final class ReplayTransactions {
     private var producer: Producer
     /// Whether librdkafka has aborted the current transaction.
     private var hasFailed = false
-    /// The reason why a record was refused. A broker refused the record, or another one in the same batch, because of
-    /// its content or size, or librdkafka's queue is too small for so many records.
+    /// The reason why a record was refused: a broker refused its content or size, or another record of its batch, or
+    /// librdkafka's queue is too small for all the records.
     private var refusal: KafkaCode?
     /// Any other reason why a record was not written.
     private var failure: KafkaCode?
 
-    /// The time for which a killed run can delay readers of the request topics. Requests are fetched before the
-    /// transaction begins, which therefore takes only about ten milliseconds.
+    /// The time for which a killed run can delay readers of the request topics. The transaction itself takes only about
+    /// ten milliseconds, because requests are fetched before it begins.
     private static let timeoutNs = Int64(ProducerSettings.transactionTimeoutMs) * 1_000_000
 
-    /// - Parameter reader: a client that belongs to the job's group.
+    /// - Parameter reader: A client that belongs to the job's group.
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ wait: BrokerWait) throws {
         self.order = order
         self.cluster = cluster
@@ -65,11 +65,11 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
-    /// Produces the records and commits the job's progress. Repeats both until no broker fails.
+    /// Produces the records and commits the job's progress. Repeats both if a broker fails.
     ///
-    /// - Parameter committed: the job's last committed state, or `nil` before the first commit.
-    /// - Returns: the reason why the records cannot be written together (nothing was written), or `nil` if all is
-    ///   committed.
+    /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
+    /// - Returns: The reason why the records cannot be written together, or `nil` if all is committed. With a reason,
+    ///   nothing was written.
     func write(_ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?) throws -> KafkaCode? {
         let entries = job.entries(since: committed)
         if records.isEmpty, entries.isEmpty { return nil }
@@ -87,7 +87,7 @@ final class ReplayTransactions {
             if found == job { return nil }
             guard found == committed else {
                 throw CommandFailure(
-                    "another run of this job has taken over (group \(order.group)); ending this run")
+                    "another run of this job has taken over (group \(order.group)), so this run ends")
             }
             if case .success(let refused) = ending { return refused }
         }
@@ -115,7 +115,7 @@ final class ReplayTransactions {
             // Brokers also fence a producer whose transaction took too long.
             if code.isFenced, isInTime {
                 throw CommandFailure(
-                    "another run of this job has started and taken over (group \(order.group)); ending this run")
+                    "another run of this job has started and taken over (group \(order.group)), so this run ends")
             }
             let targets = Set(records.map(\.topic)).sorted()
             // Committing offsets of a topic requires READ on the topic.
@@ -125,7 +125,8 @@ final class ReplayTransactions {
         }
     }
 
-    /// Produces the records. Returns when all are acknowledged, one has failed, or the transaction's time is over.
+    /// Produces the records. Returns when Kafka has acknowledged all records, when one has failed, or at the
+    /// transaction timeout.
     private func produce(_ records: [ReplayRecord]) throws {
         for record in records where refusal == nil && failure == nil {
             let topic = try producer.topic(record.topic)
@@ -134,8 +135,8 @@ final class ReplayTransactions {
         var deadline = LoopTime.read().monotonicNs + Self.timeoutNs
         while producer.outstanding > 0, refusal == nil, LoopTime.read().monotonicNs < deadline {
             serve(timeoutMs: 50)
-            // The report of the record that caused the failure may arrive after the abort. Unsent records then get no
-            // report.
+            // The report of the record that caused the failure may arrive after the abort. After an abort, unsent
+            // records get no report.
             if failure != nil || hasFailed { deadline = min(deadline, LoopTime.read().monotonicNs + 500_000_000) }
         }
     }
@@ -159,7 +160,8 @@ final class ReplayTransactions {
 }
 
 extension Producer {
-    /// Queues a record, and copies everything before it returns. A partition of -1 means that the key decides.
+    /// Queues a record whose bytes are copied before the method returns. With partition -1, the partitioner chooses the
+    /// partition.
     package func produce(_ record: OwnedRecord, to topic: ProducerTopic, partition: Int32 = -1) -> KafkaCode {
         record.withLent { key, value, headers in
             headers.map { MessageHeader(name: $0.name, value: $0.value) }.withUnsafeBufferPointer {

@@ -12,7 +12,8 @@ func say(_ text: String) {
     text.withCString { _ = write(STDOUT_FILENO, $0, strlen($0)) }
 }
 
-/// The requests of the floors and the parts, equal to those that the driver produces.
+/// The requests of the reference programs (`Floors`) and the measured parts (`Parts`), equal to those that the driver
+/// produces.
 enum Traffic {
     static let bundleID = "com.example.bench"
     static let pushType = "alert"

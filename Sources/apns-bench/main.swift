@@ -50,7 +50,7 @@ private func kafkaFloor(_ words: [String]) throws -> Int64 {
     guard words.count == 5, let partitions = Int32(words[3]), let count = Int64(words[4]) else {
         throw BenchFailure("kafka-floor takes five arguments")
     }
-    // Use the worker's properties, so that linger time and compression are the same.
+    // Use the worker's properties, so that linger time and compression are those of the worker.
     let properties =
         ProducerSettings(cluster: ClusterSettings(bootstrapServers: words[0])).all
         .filter { $0.name != "log.queue" }.flatMap { [$0.name, $0.value] } + ["log_level", "0"]
@@ -77,12 +77,12 @@ private func writeCertificates(to directory: String) throws {
     }
 }
 
-/// Replaces this process by the driver, which finds this program by `APNS_BENCH`.
+/// Replaces this process with the driver. The driver finds this program in the environment variable `APNS_BENCH`.
 private func becomeDriver(_ words: [String]) throws {
     let folder = #filePath.dropLast("main.swift".count)
     let driver = "\(folder)driver/\(words.first == "guard" ? "guard.py" : "bench.py")"
     guard access(driver, R_OK) == 0 else {
-        throw BenchFailure("\(driver) is not there: build apns-bench in the checkout that it runs in")
+        throw BenchFailure("\(driver) does not exist: build apns-bench in the checkout in which you run it")
     }
     guard let program = realpath("/proc/self/exe", nil) else { throw BenchFailure("/proc is not mounted") }
     setenv("APNS_BENCH", program, 1)

@@ -14,7 +14,7 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },
         about: [
-            "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. It changes nothing, and sends no notification without --probe.",
+            "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. The command changes nothing, and sends no notification without --probe.",
             "Example: apns-worker check --config worker.yaml --probe",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) } + [probe],

@@ -72,7 +72,7 @@ struct Command: Sendable {
         return """
             Usage: apns-worker COMMAND [OPTIONS]
 
-            Sends push notifications from a Kafka topic to Apple's APNs, and publishes a result for each.
+            Sends push notifications from a Kafka topic to Apple's APNs, and publishes a result for each notification.
 
             Commands:
             \(all.map { "  \(padded($0.name, to: width))  \($0.summary)\n" }.joined())

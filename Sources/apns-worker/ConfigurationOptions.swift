@@ -42,14 +42,14 @@ extension AppFlags {
 
     static let caFileOption = OptionTable<Self>.Option(
         "ca-file", value: "FILE", to: \.caFile,
-        "Trust the CA certificates in this PEM file for the server, instead of the system's.")
+        "Trust the CA certificates in this PEM file for the server, instead of the system's CA certificates.")
 
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
             .init(
                 "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-                "The app's bundle id. Repeat the option for more."),
-            .init("host", value: "HOST", to: \.host, "Send to this server instead of Apple's, such as a simulator."),
+                "The app's bundle id. Repeat the option for more bundle ids."),
+            .init("host", value: "HOST", to: \.host, "Send to this server, such as a simulator, instead of Apple's."),
             .init("port", value: "PORT", to: \.port, "The server's port (default 443)."), caFileOption,
         ]
 
@@ -65,7 +65,7 @@ extension AppFlags {
     func load(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> WorkerConfiguration {
         if let file { return try WorkerConfiguration.load(file: file).configuration }
         var flags = self
-        // A configuration needs brokers, although such a command does not use them.
+        // A configuration needs brokers, although a command without Kafka does not use them.
         flags.bootstrapServers = "localhost:9092"
         flags.environment = environment?.text.description
         return try WorkerConfiguration.load(flags: flags).configuration

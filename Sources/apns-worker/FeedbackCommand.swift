@@ -10,9 +10,9 @@ private struct FeedbackOptions {
     static let table = OptionTable<Self>(
         command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
         about: [
-            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets the tokens that it has sent, so the command reads nothing until Kafka answers.",
+            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service deletes the tokens that it has sent, so the command reads nothing until Kafka answers.",
             "Example: apns-worker feedback --config worker.yaml",
-            "On SIGTERM or SIGINT it begins no further read, and writes the tokens that it has read. On a second signal it stops immediately, and prints how many tokens are lost.",
+            "On SIGTERM or SIGINT the command begins no further read, and writes the tokens that it has read. On a second signal it stops immediately, and prints how many tokens are lost.",
         ],
         options: [
             .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
@@ -63,12 +63,12 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
         },
         onDelay: { troubles.say("apns-worker feedback: waiting for Kafka before reading: \($0)") })
     for app in ending.unread {
-        complain("apns-worker feedback: \(app): its service was not read, so none of its tokens are lost")
+        complain("apns-worker feedback: \(app): its feedback service was not read, so no tokens are lost")
     }
     if ending.lost > 0 {
         let trouble = ending.trouble.isEmpty ? "" : ": \(ending.trouble)"
         complain(
-            "apns-worker feedback: \(ending.lost) dead tokens are lost: the service has forgotten them, and Kafka did not acknowledge them in time\(trouble)"
+            "apns-worker feedback: \(ending.lost) dead tokens are lost: the service has deleted them, and Kafka did not acknowledge them in time\(trouble)"
         )
     }
     return isFine && ending.unread.isEmpty && ending.lost == 0 ? .fine : .failed

@@ -8,10 +8,10 @@ enum Output {
     private static let hasFailed = Atomic(false)
 
     /// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers.
-    /// Writes to these descriptors still fail. Call it on the main thread, before any file is opened.
+    /// Writes to the opened descriptors still fail. Call it on the main thread, before any file is opened.
     static func keepDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
-            // open(2) returns the lowest free descriptor, which is the closed one.
+            // open(2) returns the lowest free descriptor, which is the one that was closed.
             _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
         }
     }
@@ -60,7 +60,8 @@ func padded(_ text: String, to width: Int) -> String {
 /// Returns a command-line word in quotes, on one line.
 func printable(_ word: String) -> String { "\"\(printable(word, limit: 60))\"" }
 
-/// Returns untrusted text for one line of a terminal: without control characters, and with at most `limit` characters.
+/// Returns untrusted text for one line of a terminal: control characters become spaces, and the text is cut after
+/// `limit` characters.
 func printable(_ text: String, limit: Int) -> String {
     var line = ""
     for scalar in text.unicodeScalars.prefix(limit) {

@@ -21,9 +21,9 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
-            "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. It commits a record's offset once Kafka has acknowledged every result of the record.",
+            "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. The worker commits a record's offset once Kafka has acknowledged every result of the record.",
             "Example: apns-worker run --config worker.yaml",
-            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops it immediately. SIGHUP reloads apps, credentials, limits, pauses and log levels; if anything is invalid, nothing changes. A supervisor process restarts a crashed worker, unless you set crash: core.",
+            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops it immediately. SIGHUP reloads apps, credentials, limits, pauses and log levels. If any of the new settings is invalid, all previous settings stay in use. A supervisor process restarts a crashed worker, unless you set crash: core.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
@@ -33,7 +33,8 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(table, arguments, RunOptions())
     let role = Supervisor.role()
     if role == .supervisor { exit(Supervisor { complain("apns-worker run: \($0)") }.run()) }
-    // The core, net and librdkafka threads free each other's memory, so two malloc arenas are enough and use far less.
+    // The core, net and librdkafka threads free each other's memory, so two malloc arenas suffice and use far less
+    // memory.
     linux_tune_malloc(2)
     try options.configuration.app.requireEither(options.configuration.file)
     let loaded = try options.read()

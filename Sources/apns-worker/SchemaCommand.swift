@@ -4,7 +4,7 @@ import PushRecords
 private let schemaTable = OptionTable<Void>(
     command: "apns-worker schema", usage: ["", "NAME"],
     about: [
-        "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes, or one AsyncAPI 3.0 document of all topics, with their default names. Without a name it lists the schemas.",
+        "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes, or one AsyncAPI 3.0 document of all topics, with their default names. Without a name the command lists the schemas.",
         "Example: apns-worker schema result",
     ],
     options: [],

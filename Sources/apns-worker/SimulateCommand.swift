@@ -10,8 +10,8 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
     defaults.managementPort = 0
     defaults.directory = "apns-simulator"
     let options = try parsed(simulateTable, arguments, defaults)
-    // The signals are blocked before the simulator's threads are created, because these inherit the signal mask, so
-    // that signals wake this thread.
+    // The signals are blocked before the simulator creates its threads, because threads inherit the signal mask. This
+    // thread then waits for the signals.
     let signals = StopSignals()
     let simulator = try Simulator(options)
     say(simulator.instructions)
@@ -25,7 +25,7 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
 private let simulateTable = OptionTable<SimulatorOptions>(
     command: "apns-worker simulate", usage: ["[OPTIONS]"],
     about: [
-        "Runs an APNs server for tests. It speaks TLS and HTTP/2, checks what Apple checks, answers as Apple does, and injects faults on demand. It prints an app to paste under apps: in the worker's configuration.",
+        "Runs an APNs server for tests. The server speaks TLS and HTTP/2, checks requests and answers them as Apple does, and injects faults on demand. The command prints an app entry to paste under apps: in the worker's configuration.",
         "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
@@ -39,18 +39,18 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         portOption(
             "control", \.controlPort,
-            "Serve the control endpoint on this port of the same host (default 2198; 0 chooses any free port)."),
+            "Serve the control endpoint on this port of the host of --listen (default 2198; 0 chooses any free port)."),
         portOption(
             "manage", \.managementPort,
-            "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
+            "Manage broadcast channels on this port of the host of --listen, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
         ),
         portOption(
             "gateway", \.gatewayPort,
-            "Also serve Apple's retired binary gateway on this port of the same host (0 chooses any free port and prints it)."
+            "Also serve Apple's retired binary gateway on this port of the host of --listen (0 chooses any free port and prints it)."
         ),
         .init(
             "gateway-fault", value: "NAME",
-            "Inject this fault (see below) into each connection of the gateway: error-delay=200ms, close@1000. Repeat the option for more."
+            "Inject this fault (see below) into each connection of the gateway: error-delay=200ms, close@1000. Repeat the option for more faults."
         ) { options, text throws(UsageError) in
             do throws(SimulatorError) { try options.gatewayFaults.add(text) } catch {
                 throw UsageError(error.description)
@@ -58,14 +58,14 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
-            "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
+            "The longest payload that the gateway accepts (default 2048; Apple's limit was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort,
-            "Also serve Apple's retired feedback service on this port of the same host (0 chooses any free port and prints it)."
+            "Also serve Apple's retired feedback service on this port of the host of --listen (0 chooses any free port and prints it)."
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
-            "Report this device token as dead in the feedback service: since the start, or with HEX@SECONDS since that Unix time. Repeat the option for more."
+            "Report this device token as dead in the feedback service: since the start, or with HEX@SECONDS since that Unix time. Repeat the option for more tokens."
         ),
         .init(
             "directory", "d", value: "DIR", to: \.directory,
@@ -76,10 +76,10 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         ),
         .init(
             "name", value: "NAME", each: \.names, OptionValue.text,
-            "Add this host name or address to the certificate. Repeat the option for more."),
+            "Add this host name or address to the certificate. Repeat the option for more names."),
         .init(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
-            "Also accept provider tokens of this key (.p8, or the public key in PEM), with any team id. Repeat the option for more."
+            "Also accept provider tokens of this key (.p8, or the public key in PEM), with any team id. Repeat the option for more keys."
         ),
         .init("any-token", nil, "Accept every request without checking its provider token.") {
             $0.wantsProviderToken = false
@@ -88,27 +88,27 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "environment", value: "NAME", to: \.environment, parsedEnvironment, "production (default) or development."),
         .init(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-            "Accept only this app's topics (default: any). Repeat the option for more."),
+            "Accept only this app's topics (default: any). Repeat the option for more apps."),
         .init(
             "any-suffix", nil,
             "Accept each push type with any topic. Without this option a voip push needs a topic that ends in .voip, as with Apple."
         ) { $0.checksTopicSuffixes = false },
         .init(
             "no-broadcast", value: "ID", each: \.withoutBroadcast, OptionValue.text,
-            "Answer broadcasts for this bundle id with FeatureNotEnabled. Repeat the option for more."),
+            "Answer broadcasts for this bundle id with FeatureNotEnabled. Repeat the option for more bundle ids."),
         .init(
             "streams", value: "N", to: \.streams, integer(1...1_000_000),
             "Allow this many concurrent streams on a connection (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1). Further streams get REFUSED_STREAM."
+            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1). Additional streams are reset with REFUSED_STREAM."
         ),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,
             "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
         .init(
             "fault", value: "FAULT@EVERY", each: \.faults, parsedFault,
-            "Inject a fault (see below) every so many requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more."
+            "Inject a fault (see below) after every N requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more faults."
         ),
         .init(
             "seed", value: "N", to: \.seed, integer(0...Int.max),
@@ -138,7 +138,7 @@ private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, pat
 private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {
     let parts = text.split(separator: "@", omittingEmptySubsequences: false)
     guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
-        throw UsageError("expected a device token in hex, or with a time: HEX@1700000000")
+        throw UsageError("expected a device token in hex, or a token with a time: HEX@1700000000")
     }
     do throws(SimulatorError) {
         return try SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)

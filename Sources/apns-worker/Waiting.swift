@@ -29,7 +29,7 @@ struct Deadline {
     }
 }
 
-/// Reports problems of retried operations: the first problem immediately, then at most one every ten seconds.
+/// Reports problems of retried operations: the first problem immediately, then at most one problem every ten seconds.
 final class Troubles {
     private var pause = Deadline(after: .zero)
 

@@ -69,9 +69,9 @@ struct BookFileTests {
             #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)
         }
         try String(repeating: "no book", count: 100).write(toFile: path, atomically: true, encoding: .utf8)
-        open("not one that a simulator wrote")
+        open("was not written by a simulator")
         try "short".write(toFile: path, atomically: true, encoding: .utf8)
-        open("not one that a simulator wrote")
+        open("was not written by a simulator")
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
         open("cannot open")

@@ -50,10 +50,11 @@ struct ControlPagesTests {
         ("/faults?gateway=close", "gateway fault 'close'"),
         ("/faults?fault=x@1", "no fault 'x'"), ("/faults?streams=few", "streams 'few'"),
         ("/faults?falt=goaway@1", "no parameter 'falt'"),
-        ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "is a fault of a request"),
-        ("/feedback", "which token"), ("/feedback?token=0a", "which token"),
-        ("/feedback?token=0a&seconds=x", "which token"), ("/feedback?token=0&seconds=1", "'0' is no device token"),
-        ("/feedback?token=0g&seconds=1", "'0g' is no device token"),
+        ("/now", "give fault=NAME"), ("/now?fault=x", "give fault=NAME"),
+        ("/now?fault=no-answer", "is a fault of a request"),
+        ("/feedback", "give a token"), ("/feedback?token=0a", "give a token"),
+        ("/feedback?token=0a&seconds=x", "give a token"), ("/feedback?token=0&seconds=1", "'0' is not a device token"),
+        ("/feedback?token=0g&seconds=1", "'0g' is not a device token"),
     ])
     func `A wrong parameter is named`(page: String, words: String) {
         let answer = LocalHTTP.request(simulator.control + page, method: "POST")

@@ -66,7 +66,7 @@ extension EndToEnd {
             #expect(dead.ending == .exited(1) && answer["status"] as? Int == 410, "\(dead.text)")
             #expect(answer["reason"] as? String == "Unregistered" && answer["app"] as? String == "shop")
             #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
-            #expect((answer["advice"] as? String)?.contains("delete it") == true, "\(dead.text)")
+            #expect((answer["advice"] as? String)?.contains("delete the token") == true, "\(dead.text)")
             #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
             // A worker reports the same.
             try send("01", "-a Hi --topic com.example.other")
@@ -146,7 +146,7 @@ extension EndToEnd {
             scene.configuration.kafka = "create_topics: {partitions: 1, replication_factor: 1}"
             let worker = try scene.startWorker()
             try scene.command("send -t \(token("fa174291")) -a Hi --deadline 8s").expect(
-                1, "it waits in retry topic \(tier) (TooManyRequests) until 2",
+                1, "the request waits in retry topic \(tier) (TooManyRequests) until 2",
                 "apns-worker tail results --config \(scene.file("worker.yaml")) --apns-id ",
                 "send: still waiting for the result of ")
             try scene.stop(worker)
@@ -208,7 +208,8 @@ extension EndToEnd {
             let one = try find("results --deadline 120s --request \(requests)/1/0/1").expect(0)
             #expect(places(one.text) == ["\(requests)/1/0/1"], "\(one.text)")
             try find("results --request \(requests)/1/3 --deadline 3s").expect(
-                1, "no records were found before the deadline", "no records were found so far; waiting for new records")
+                1, "no records were found before the deadline",
+                "no matching records found so far; waiting for new records")
             try find("dead-letters --request \(requests)/1/3 --deadline 120s").expect(0, " not-json \(requests)/1/3 ")
             // A derived id contains the place.
             let id = try #require(one.text.firstMatch(of: /apns-id=([0-9a-f-]{36})/)).1
@@ -218,7 +219,7 @@ extension EndToEnd {
             // until the deadline.
             for token in [tokens[0], tokens[0].uppercased(), String(tokens[0].prefix(9))] {
                 let found = try find("results --device \(token) --deadline 3s")
-                    .expect(0, "2 records were found so far; waiting for new records")
+                    .expect(0, "2 matching records found so far; waiting for new records")
                 #expect(places(found.text) == ["\(requests)/1/0/0", "\(requests)/1/4/0"], "\(found.text)")
             }
             try find("unregistered --count 1 --deadline 120s --device \(dead.prefix(12))").expect(0, " \(dead) ")
@@ -351,7 +352,7 @@ extension EndToEnd {
                 cat batch >> taken
                 """
             try run("--count 50 --deadline 120s", exec: command)
-                .expect(0, "the command exited with 3; its 7 records are passed again in 1 s")
+                .expect(0, "the command exited with 3; its 7 records are passed to it again in 1 s")
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
             // Another member continues at the same offset until it is stopped.

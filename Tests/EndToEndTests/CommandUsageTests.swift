@@ -15,14 +15,14 @@ extension EndToEnd {
             64 | tail results | needs --config FILE, or --bootstrap-servers with --topic
             64 | tail results --topic t | needs --config FILE, or --bootstrap-servers with --topic
             64 | tail results -c x --bootstrap-servers y | give either --config or
-            64 | tail results -c x --group g | --group and --exec need each other
+            64 | tail results -c x --group g | give --group and --exec together
             64 | tail results -c x --from yesterday | expected beginning, end, or a duration
             64 | tail results -c x --count 0 | expected a whole number from 1
             64 | tail results -c x --apns-id 7 | --apns-id: expected a UUID
             64 | tail results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
             64 | tail results -c x --device ab | --device: expected a device token, or its first 8
             64 | tail results -c x --device abcdefgh | --device: expected a device token, or
-            64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this or --device
+            64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this option or --device
             64 | tail results -c x --request t/1/2 --count 2 | --request ends by itself: leave out --count
             64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which passes all records
             64 | tail unregistered -c x --request t/1/2/0 | dead tokens name no request
@@ -52,7 +52,7 @@ extension EndToEnd {
             64 | channels lst -c x | did you mean list?
             64 | channels list | needs --config FILE, or options for one app
             64 | channels list -c x --key-id y | give either --config or the options
-            64 | channels list -c x --channel y | --channel is for read and delete
+            64 | channels list -c x --channel y | --channel applies only to read and delete
             64 | channels create -c x | needs --storage none or --storage most-recent
             64 | channels create -c x --storage all | expected one of none, most-recent
             64 | channels read -c x | needs --channel ID
@@ -94,9 +94,9 @@ extension EndToEnd {
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
-            64 | simulate --gateway-fault close@0 | '0' is no number above 0
+            64 | simulate --gateway-fault close@0 | '0' is not a number above 0
             64 | simulate --gateway 10.0.0.1:0 | --gateway: expected a whole number from 0 to 65535
-            64 | simulate --feedback-token 0a@soon | expected a device token in hex, or with a time: HEX@1700000000
+            64 | simulate --feedback-token 0a@soon | expected a device token in hex, or a token with a time: HEX@1700000000
             78 | send -c /nowhere/x -t 00 -a Hi | cannot read /nowhere/x
             """.split(separator: "\n").map(String.init)
 
@@ -142,7 +142,7 @@ extension EndToEnd {
             let scene = try Scene(withoutBroker: "printed")
             let simulator = try scene.startSimulator(
                 "--gateway", "0", "--feedback", "0", "--environment", "development")
-            let printed = simulator.process.text.components(separatedBy: "configuration that uses it:\n")
+            let printed = simulator.process.text.components(separatedBy: "configuration that uses this simulator:\n")
             let apps = try #require(printed.last?.components(separatedBy: "listening;").first)
             #expect(apps.components(separatedBy: "environment: development").count == 3, "\(apps)")
             try scene.write("kafka: {bootstrap_servers: '127.0.0.1:1'}\napps:\n\(apps)", to: "worker.yaml")

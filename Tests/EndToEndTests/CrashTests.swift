@@ -88,7 +88,7 @@ extension EndToEnd {
             let worker = try start(in: scene, at: "read", by: "stop")
             try write(20, poisonAt: 10, in: scene)
             #expect(try worker.wait() == .exited(1))
-            #expect(worker.text.contains("; while it was stopping\n"), "\(worker.text.suffix(4_000))")
+            #expect(worker.text.contains("; the worker was already stopping\n"), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
         }
 

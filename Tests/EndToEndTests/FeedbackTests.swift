@@ -105,7 +105,7 @@ extension EndToEnd {
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             try scene.configure()
             try scene.command("feedback --deadline 3s").expect(
-                1, "waiting for Kafka before reading", "old: its service was not read, so none of its tokens are lost")
+                1, "waiting for Kafka before reading", "old: its feedback service was not read, so no tokens are lost")
         }
     }
 }

@@ -79,7 +79,7 @@ extension EndToEnd {
             try scene.send(5)
             try pages.await("/status") {
                 $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains("InvalidProviderToken") && $0.1.contains("files are read within 10 s")
+                    && $0.1.contains("InvalidProviderToken") && $0.1.contains("certificate files within 10 s")
             }
             let refused = "\napns_worker_credential_refused{app=\"shop\"} "
             try pages.await("/metrics", says: refused + "1\n")

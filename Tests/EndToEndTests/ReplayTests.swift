@@ -69,7 +69,7 @@ extension EndToEnd {
             try scene.replay(Self.failed).expect(0, "\(wanted) requests were produced again", ", resumed")
             try scene.checkReplay()
 
-            let again = try scene.replay(Self.failed).expect(0, "was completed before, so nothing is produced")
+            let again = try scene.replay(Self.failed).expect(0, "was completed earlier, so nothing is produced")
             try scene.replay("results --reason BadPriority --name \(again.text.split(separator: " ")[1])")
                 .expect(1, "belongs to a job with other conditions")
             try scene.checkReplay()
@@ -193,12 +193,12 @@ extension EndToEnd {
         private func expectToSayWhatMatchesNothing(_ scene: Scene, matching plain: String, not missing: String) throws {
             let line = "results --request \(missing) --request \(plain) --name missed --to \(scene.name).all"
             let missed = try scene.replay(line).expect(
-                1, "is done after", "\(missing): no record of this request matches")
-            #expect(!missed.text.contains("\(plain): no record"), "\(missed.text)")
-            try scene.replay(line).expect(0, "was completed before")
+                1, "is done after", "\(missing): no result or dead letter of this request matches")
+            #expect(!missed.text.contains("\(plain): no result"), "\(missed.text)")
+            try scene.replay(line).expect(0, "was completed earlier")
             for more in ["--dry-run", ""] {
                 try scene.replay("results --request \(plain) --since 1ms \(more)")
-                    .expect(1, "\(plain): no record of this request matches")
+                    .expect(1, "\(plain): no result or dead letter of this request matches")
             }
             // A reason that matches nothing gets a hint. A dry run that is stopped reports it.
             try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
@@ -224,9 +224,10 @@ extension EndToEnd {
             let sink = "\(scene.name).sink"
             try scene.create(sink, partitions: 1)
             try scene.replay("dead-letters --all --to \(sink)").expect(
-                1, "\(requests)/0/\(large + 11) is gone: the record at its offset is not the one in the dead letter",
+                1,
+                "\(requests)/0/\(large + 11) is gone: the record at the request's offset is not the record in the dead letter",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
-                "\(requests)/0/6 is not requested again: its headers cannot be read",
+                "\(requests)/0/6 is not requested again: the record's headers cannot be read",
                 "of 6 dead letters that matched: 3 requests were produced again, 1 no longer exist, 2 cannot be requested again"
             )
             let found = try scene.records(of: sink)

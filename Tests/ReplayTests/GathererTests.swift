@@ -56,7 +56,7 @@ import Testing
         var gatherer = Gatherer(order())
         #expect(
             gatherer.take(0, result(1, topic: topic))?.action
-                == "refused: \(topic)/3/1/0 is not requested again: its topic is not in requests.topics, so the workers do not read it"
+                == "refused: \(topic)/3/1/0 is not requested again: the request's topic is not in requests.topics, so the workers do not read the topic"
         )
     }
 
@@ -85,9 +85,9 @@ import Testing
         #expect(
             actions == [
                 "write apns.requests/3/7", "fetch whole apns.requests/3/8", "repeated",
-                "refused: apns.requests/3/9 is not requested again: it is a record that the worker wrote, not a request",
-                "refused: apns.requests/3/10 is not requested again: its headers cannot be read",
-                "refused: payments/3/11 is not requested again: its topic is not in requests.topics, so the workers do not read it",
+                "refused: apns.requests/3/9 is not requested again: the record was written by the worker and is not a request",
+                "refused: apns.requests/3/10 is not requested again: the record's headers cannot be read",
+                "refused: payments/3/11 is not requested again: the request's topic is not in requests.topics, so the workers do not read the topic",
                 "write apns.retry.30s/3/12",
             ])
         let damaged = gatherer.take(7, OwnedRecord(key: nil, value: [], headers: []))

@@ -101,7 +101,7 @@ struct AdminPagesTests {
         #expect(page("/livez", snapshot(.running)).0 == 200)
         let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)
         #expect(stalled.0 == 503)
-        #expect(stalled.1.contains("has not turned"))
+        #expect(stalled.1.contains("has been stuck"))
     }
 
     @Test func `Lag counts from the watermark to the log's end`() {

@@ -77,7 +77,7 @@ struct BrokerHealthTests {
             health.take(ClientStatistics(brokers: [one, Self.broker(2)]))
             return problems([health])
         }
-        let silent = ["broker h:1/1: it accepts requests but does not answer"]
+        let silent = ["broker h:1/1: the broker accepts requests but does not answer"]
         #expect(take(Self.broker()) == [])
         #expect(take(Self.broker(inFlight: 1, silentMs: 5_000)) == silent)
         #expect(take(Self.broker(1, false, silentMs: -1)) == silent)
@@ -85,7 +85,7 @@ struct BrokerHealthTests {
         // librdkafka does not connect to a broker that it does not need.
         #expect(take(Self.broker(1, false, attempts: 2)) == [])
         #expect(take(Self.broker(1, false, attempts: 3)) == [])
-        #expect(take(Self.broker(1, false, attempts: 4)) == ["broker h:1/1: no connection to it can be made"])
+        #expect(take(Self.broker(1, false, attempts: 4)) == ["broker h:1/1: no connection to the broker can be made"])
         #expect(take(Self.broker(attempts: 5)) == [])
     }
 

@@ -132,7 +132,8 @@ import Testing
         #expect(
             ConfigurationWarnings.ofKeys([dev, app("news", ["b"], .development), shop]) == [
                 "key ABC123DEFG is used in production (app shop) and in development (app shop-dev): if the key is "
-                    + "limited to one environment, APNs answers BadEnvironmentKeyIdInToken in the other; --probe shows it"
+                    + "limited to one environment, APNs answers BadEnvironmentKeyIdInToken in the other environment; "
+                    + "check with --probe"
             ])
     }
 
@@ -165,8 +166,8 @@ import Testing
         let otherKey = Secret.text(try SelfSigned.privateKey())
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
             (
-                "the probe for com.example.app.voip was answered 400 InvalidPushType: it is the topic of push type voip, "
-                    + "but the probe is an alert: set com.example.app in bundle_ids",
+                "the probe for com.example.app.voip was answered 400 InvalidPushType: "
+                    + "com.example.app.voip is the topic of push type voip, but the probe is an alert: set com.example.app in bundle_ids",
                 { $0.bundleIDs = ["com.example.app.voip"] }
             ),
             (

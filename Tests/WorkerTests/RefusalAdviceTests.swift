@@ -28,9 +28,9 @@ import Testing
 
     @Test(
         arguments: [
-            (.none, 403, "credential"), (.other, 403, "credential"), (.other, 410, "delete it"),
-            (.other, 429, "too many requests"), (.none, 503, "try again"), (.none, 404, "proxies"), (.other, 404, nil),
-            (.other, 400, nil),
+            (.none, 403, "credential"), (.other, 403, "credential"), (.other, 410, "delete the token"),
+            (.other, 429, "too many requests"), (.none, 503, "try again"), (.none, 404, "any proxy"),
+            (.other, 404, nil), (.other, 400, nil),
         ] as [(ReasonCode, Int, String?)])
     func `Without a known reason the status decides`(reason: ReasonCode, status: Int, words: String?) {
         let text = RefusalAdvice.text(of: reason, status: status, "com.example.shop", Self.app())
@@ -40,7 +40,7 @@ import Testing
     /// In a result its reason is the status itself.
     @Test func `An answer that is hardly from Apple blames proxies`() {
         let text = RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 404, topic: "t", of: Self.app())
-        #expect(text?.contains("proxies") == true)
+        #expect(text?.contains("any proxy") == true)
         #expect(RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 400, topic: "t", of: Self.app()) == nil)
     }
 
@@ -48,7 +48,7 @@ import Testing
         let app = AppSettings.withCertificate(.pem(certificate: .file("/etc/apns/shop.pem"), key: nil))
         #expect(
             RefusalAdvice.text(.badCertificate, status: 403, topic: "t", of: app)
-                == "the certificate has expired, was revoked, or is from another authority; renew /etc/apns/shop.pem")
+                == "the certificate has expired, was revoked, or is not from Apple; renew /etc/apns/shop.pem")
     }
 
     @Test func `A token that is bad in both environments need not be tried in the other`() {

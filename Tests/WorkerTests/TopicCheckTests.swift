@@ -32,7 +32,7 @@ struct TopicCheckTests {
                 in: described(all.filter { $0 != "apns.results" && $0 != "apns.retry.2h" }))
                 == "topics do not exist at kafka:9092, or this worker may not describe them: create them, set "
                 + "kafka.create_topics: true (on a cluster of one broker {partitions: 8, replication_factor: 1}), or "
-                + "allow Describe on them: apns.results (results.topic), apns.retry.2h (retry.tiers.2h)")
+                + "grant Describe on them: apns.results (results.topic), apns.retry.2h (retry.tiers.2h)")
         #expect(TopicCheck(configuration).missingLine(in: described(all)) == nil)
     }
 
@@ -117,7 +117,7 @@ struct TopicCheckTests {
         some["apns.retry.15m"] = nil
         let lines = TopicCheck(configuration).warningLines(some)
         #expect(lines.count == 1)
-        #expect(lines.first?.contains("apns.retry.15m: allow DescribeConfigs") == true)
+        #expect(lines.first?.contains("apns.retry.15m: grant DescribeConfigs") == true)
         #expect(TopicCheck(configuration).warningLines(nil).first?.contains("apns.requests, ") == true)
     }
 }

@@ -3,13 +3,13 @@ import PushRecords
 
 /// The log of every request in arrival order, from which a restarted simulator restores its books.
 ///
-/// Each entry is one write(2), which survives the death of the process but not of the machine. After an 8-byte header,
+/// Each entry is one write(2), which survives a crash of the process but not of the machine. After an 8-byte header,
 /// each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
         var id: NotificationUUID
-        /// The device token's bytes, valid until the next call of the file.
+        /// The device token's bytes, valid until the next method call on the file.
         var token: UnsafeRawBufferPointer
     }
 
@@ -26,7 +26,7 @@ final class BookFile {
     /// - Throws: A one-line error that names the file.
     init(path: String) throws(SimulatorError) {
         self.path = path
-        // The file contains device tokens: only the owner may read it.
+        // The file contains device tokens, so only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
         guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
@@ -97,7 +97,7 @@ final class BookFile {
 
     private var foreign: SimulatorError {
         SimulatorError(
-            "the book \(path) is not one that a simulator wrote, or it is damaged: delete it, or name another file")
+            "the book \(path) was not written by a simulator, or is damaged: delete the file, or name another file")
     }
 
     private func failure(_ what: String) -> SimulatorError {
@@ -107,8 +107,8 @@ final class BookFile {
 
 /// The outcome of a request, as the books record it.
 enum RequestOutcome: Equatable {
-    /// A request that was not processed. The client learns this from REFUSED_STREAM, a GOAWAY below the stream, or the
-    /// gateway's answer to an earlier frame. The books omit these requests.
+    /// A request that was not processed. REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
+    /// earlier frame reports this to the client. The books omit such requests.
     case notProcessed
     case accepted
     case refused(ReasonCode)

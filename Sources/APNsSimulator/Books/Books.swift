@@ -3,7 +3,7 @@ internal import HTTPServer
 internal import JSON
 package import PushRecords
 
-/// The record of requests that the simulator received. Thread-safe.
+/// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
 /// An event loop holds the lock for one request, well under a microsecond. A reader holds it for one chunk of a dump.
 package final class Books: Sendable {
@@ -94,7 +94,7 @@ package final class Books: Sendable {
     }
 
     /// Passes every pair of apns-id and token with its counts to `body`, in the order of first arrival. The event loops
-    /// wait for the lock meanwhile.
+    /// wait for the lock during the call.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
@@ -131,7 +131,7 @@ package final class Books: Sendable {
     /// The position of a dump in the books.
     struct Cursor {
         var listing: Listing
-        /// The next row's index among tokens, or among notifications whether accepted or not.
+        /// The index of the next row among the tokens, or among all notifications (accepted or not).
         var index = 0
         var generation: Int?
     }
@@ -191,8 +191,8 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the simulator did not process, as the client knows: above a GOAWAY's last stream id, rejected with
-    /// REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
+    /// Requests that the simulator reported to the client as not processed: above a GOAWAY's last stream id, rejected
+    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -201,7 +201,7 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0
-    /// Requests that did not fit into the full books.
+    /// Requests that did not fit into the books or into their file.
     package var overflow = 0
     /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
     package var leniencies: [String: Int] = [:]

@@ -76,8 +76,8 @@ package final class ChannelBook: Sendable {
     }
 }
 
-/// Decodes a channel id. Returns `nil` if it is not base64 or is longer than a device token. This length limit is the
-/// simulator's own ("don't make assumptions on the channel ID size").
+/// Decodes a channel id. Returns `nil` if the text is not base64 or is longer than a device token. The length limit is
+/// the simulator's. Apple documents none ("don't make assumptions on the channel ID size").
 func channelBytes(_ id: UnsafeRawBufferPointer) -> [UInt8]? {
     guard let bytes = Base64.standard.decode(id), (1...100).contains(bytes.count) else { return nil }
     return bytes

@@ -2,7 +2,7 @@ import PushRecords
 
 /// The notifications that arrived and were accepted, by apns-id and device token in the order of first arrival.
 ///
-/// The lock of `Books` guards it.
+/// Guarded by the lock of `Books`.
 struct NotificationBook {
     struct Row {
         var id: NotificationUUID
@@ -40,8 +40,8 @@ struct NotificationBook {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index (`nil` if it
-    /// is empty or the book is full) and the number of earlier requests for it.
+    /// Registers the arrival of a request for a device token of up to 100 bytes. Returns the token's index (`nil` if
+    /// the token is empty or the book is full) and the number of earlier requests for the token.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)
@@ -56,7 +56,7 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// Records a request that was or may have been processed, under the index of its token.
+    /// Registers a request that was or may have been processed, under the index of its token.
     mutating func record(id: NotificationUUID, token: Int?, isAccepted: Bool) {
         guard let token else {
             overflow += 1

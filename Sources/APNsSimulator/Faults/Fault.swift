@@ -10,7 +10,7 @@ enum GoAway: Hashable, Sendable {
     /// Two GOAWAY frames: the first with last stream id 2^31-1, the second as `graceful`.
     case twice
     /// GOAWAY with a last stream id just below the triggering request's. The simulator does not process that request or
-    /// later ones.
+    /// later requests.
     case below
     /// GOAWAY with the highest received stream id, then an immediate close without the outstanding answers. The debug
     /// data is `{"reason": …}` if a reason is given.

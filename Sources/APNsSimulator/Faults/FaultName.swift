@@ -5,14 +5,20 @@ enum NamedFault {
     /// The faults with a fixed name. Apple's reasons and the names of `FaultFamily` are valid too, but not listed here.
     /// `code` is the four digits after `fa17` in device tokens that request the fault.
     static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
-        ("no-answer", "f001", .noAnswer, "never processed, never answered"),
+        ("no-answer", "f001", .noAnswer, "the request is neither processed nor answered"),
         ("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
-        ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
-        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; answers what was received, then closes"),
-        ("goaway-shutdown", "f011", .goAway(.graceful(.shutdown)), "the same with {\"reason\":\"Shutdown\"}"),
-        ("goaway-text", "f016", .goAway(.text), "the same with plain text instead of a reason"),
+        ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM; the request is not processed"),
+        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; received requests are answered, then the connection closes"),
+        (
+            "goaway-shutdown", "f011", .goAway(.graceful(.shutdown)),
+            "goaway with the debug data {\"reason\":\"Shutdown\"}"
+        ),
+        ("goaway-text", "f016", .goAway(.text), "goaway with plain text instead of a reason"),
         ("goaway-twice", "f012", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
-        ("goaway-below", "f013", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
+        (
+            "goaway-below", "f013", .goAway(.below),
+            "GOAWAY with last-stream-id below this request, which is not processed"
+        ),
         ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and an immediate close, without outstanding answers"),
         (
             "goaway-environment", "f015", .goAway(.badEnvironment),
@@ -28,7 +34,7 @@ enum NamedFault {
         (
             "split-frames", "f051", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"
         ),
-        ("slow-frames", "f052", .slowFrames, "accepted; from now on it sends 1 to 7 bytes every 2 ms"),
+        ("slow-frames", "f052", .slowFrames, "accepted; from now on the connection sends 1 to 7 bytes every 2 ms"),
         (
             "out-of-order", "f053", .outOfOrder, "accepted; from now on, requests within 20 ms are answered last first"
         ),
@@ -44,7 +50,8 @@ struct FaultFamily: Sendable {
     var help: String
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// The first of the four digits of device tokens that request these faults, and the meaning of the other three.
+    /// In device tokens that request these faults: the first of the four digits, and the meaning of the other three
+    /// digits.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [
@@ -59,11 +66,11 @@ struct FaultFamily: Sendable {
             },
             tokens: (0xD, "late by NNN hundredths of a second (d150: late-1500ms)")),
         .init(
-            start: "status-", rest: "NNN", help: "that status (400-599) with a reason that is unknown",
+            start: "status-", rest: "NNN", help: "the given status (400-599) with an unknown reason",
             read: { number($0, 400...599).map { answer($0, .unknownReason) } },
             tokens: (0xE, "status NNN with an unknown reason (e418: status-418)")),
         .init(
-            start: "empty-", rest: "NNN", help: "that status (400-599) without a body",
+            start: "empty-", rest: "NNN", help: "the given status (400-599) without a body",
             read: { number($0, 400...599).map { answer($0, .missing) } },
             tokens: (0xB, "status NNN without a body (b503: empty-503)")),
         .init(
@@ -71,10 +78,10 @@ struct FaultFamily: Sendable {
             help: "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
             read: { number($0, 0...999).map { .streams(UInt32($0)) } },
             tokens: (0x1, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)")),
-        .init(start: "goaway:", rest: "REASON", help: "as goaway, with that reason (goaway:IdleTimeout)") {
+        .init(start: "goaway:", rest: "REASON", help: "goaway with the given reason (goaway:IdleTimeout)") {
             ReasonCode($0).map { .goAway(.graceful($0)) }
         },
-        .init(start: "goaway-now:", rest: "REASON", help: "as goaway-now, with that reason") {
+        .init(start: "goaway-now:", rest: "REASON", help: "goaway-now with the given reason") {
             ReasonCode($0).map { .goAway(.immediate($0)) }
         },
     ]
@@ -116,7 +123,7 @@ extension Fault {
         case .goAway(.immediate(let reason?)): return "goaway-now:\(reason.name)"
         case .noAnswer, .resetStream, .refuseStream, .goAway, .cut, .blackhole, .stall, .garbage,
             .splitFrames, .slowFrames, .outOfOrder:
-            preconditionFailure("a fault without a name")
+            preconditionFailure("every fault must have a name")
         }
     }
 }

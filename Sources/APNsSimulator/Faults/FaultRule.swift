@@ -50,9 +50,9 @@ package struct SimulatorError: Error, Equatable, CustomStringConvertible {
 /// The schedule that decides when each rule is due, by request count or time. Not thread-safe.
 struct FaultSchedule {
     private(set) var rules: [FaultRule]
-    /// The number of requests until each rule by count is due. Unused for rules by time.
+    /// The number of requests until each count-based rule is due. Unused for time-based rules.
     private var left: [Int]
-    /// The time at which each rule by time is due, in monotonic nanoseconds. Unused for rules by count.
+    /// The time at which each time-based rule is due, in monotonic nanoseconds. Unused for count-based rules.
     private var dueNs: [Int64]
     /// Due faults for the next requests, at most one per rule.
     private var waiting: [Fault] = []
@@ -63,7 +63,7 @@ struct FaultSchedule {
         dueNs = rules.map { if case .time(let ns) = $0.every { nowNs + ns } else { .max } }
     }
 
-    /// The time at which to call `fire` next, or `.max` if there is no rule by time.
+    /// The time at which to call `fire` next, or `.max` if there is no time-based rule.
     var nextDueNs: Int64 { dueNs.min() ?? .max }
 
     /// Returns the fault for the request that has just arrived, if one is due.
@@ -82,7 +82,7 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Advances the rules by time that are due, and returns the faults to inject into all connections now.
+    /// Advances the time-based rules that are due, and returns the faults to inject into all connections now.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

@@ -48,7 +48,7 @@ enum TokenTable {
     /// Returns the fault of a four-digit code, if one exists.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
 
-    /// Returns the GOAWAY fault of a code. The code differs from that of the plain reason in its first digit.
+    /// Returns the GOAWAY fault of a code. The code differs only in its first digit from the code of the plain reason.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
             0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),
@@ -76,15 +76,16 @@ enum TokenTable {
     /// The table as text, for `simulate --help`.
     static func text() -> String {
         var text = """
-            A device token that begins with one of these gets that answer. Digit 9 is the number of times: 0 always,
-            1 to f for the token's first 1 to 15 requests. The rest is arbitrary (an even number of digits, up to 200).
+            A device token that begins with one of these codes gets the listed answer. Digit 9 of the token is the
+            number of times: 0 always, 1 to f for the token's first 1 to 15 requests. The other digits are arbitrary
+            (an even number of digits in total, up to 200).
 
 
             """
         for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
         text += """
-              fa178NNN  goaway with the reason of 4NNN; 9NNN: 5NNN, 2NNN: cNNN (8008: IdleTimeout)
-              fa176NNN  goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)
+              fa178NNN, fa179NNN, fa172NNN  goaway with the reason of 4NNN, 5NNN, cNNN (fa178008: IdleTimeout)
+              fa176NNN, fa177NNN, fa173NNN  goaway-now with the reason of 4NNN, 5NNN, cNNN (fa177031: Shutdown)
 
             """
         for case let tokens? in FaultFamily.all.map(\.tokens) {

@@ -86,7 +86,7 @@ final class FeedbackConnection: AcceptedConnection {
         channel.close()
     }
 
-    /// Removes the items once the kernel has accepted all of them.
+    /// Removes the sent items from the list once the kernel has accepted all bytes.
     private func noteSent() {
         if channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }

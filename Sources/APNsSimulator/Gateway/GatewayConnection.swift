@@ -20,7 +20,7 @@ final class GatewayConnection: AcceptedConnection {
         self.onClosed = onClosed
     }
 
-    /// Resets the connection if it reads nothing, because this fault no longer applies.
+    /// Resets the connection if it has the fault `silent`. Called when the gateway's faults have changed.
     func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
     /// Closes the connection. Sends status 10 first, as Apple's gateway did before maintenance, if the client has sent

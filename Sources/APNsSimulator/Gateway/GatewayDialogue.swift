@@ -99,7 +99,7 @@ final class GatewayDialogue {
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// Returns the fate that the token requests. Discarded frames do not count as requests of the token.
+    /// Returns the `GatewayFate` that the token requests. Discarded frames do not count as requests of the token.
     @inline(__always)
     private func requestedFate(
         by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
@@ -126,7 +126,7 @@ extension GatewayFate {
 }
 
 extension TokenTable {
-    /// Returns the fate that a token's four digits request at the gateway.
+    /// Returns the `GatewayFate` that a token's four digits request.
     ///
     /// The digits have the same meaning as over HTTP/2 if the gateway has a corresponding answer. Notifications with
     /// other digits are accepted. In addition, `0NNN` requests status NNN (decimal), and `0000` a close.

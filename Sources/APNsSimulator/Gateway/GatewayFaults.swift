@@ -2,7 +2,7 @@
 package struct GatewayFaults: Sendable {
     /// The faults as given by the user.
     package private(set) var names: [String] = []
-    /// The delay of error answers. The gateway discards frames that arrive meanwhile.
+    /// The delay of error answers. The gateway discards frames that arrive during the delay.
     private(set) var errorDelayNs: Int64 = 0
     /// The number of accepted notifications after which the gateway closes the connection without an answer.
     private(set) var closeAfter = Int.max
@@ -18,9 +18,12 @@ package struct GatewayFaults: Sendable {
 
     /// The names and effects of all gateway faults, in the order of the help.
     static let all: [(name: String, help: String)] = [
-        ("error-delay=TIME", "delays error answers (200ms); frames received meanwhile are discarded"),
+        ("error-delay=TIME", "delays error answers (200ms); frames received during the delay are discarded"),
         ("close@N", "closes without an answer after N accepted notifications of a connection"),
-        ("shutdown@N", "sends status 10 after N accepted notifications of a connection; it names the last one"),
+        (
+            "shutdown@N",
+            "sends status 10 after N accepted notifications of a connection; the answer names the last notification"
+        ),
         ("split", "sends error answers byte by byte, with pauses"),
         ("slow", "reads 32 KiB a second; slow=N: N bytes"),
         ("silent", "reads nothing"),
@@ -37,7 +40,7 @@ package struct GatewayFaults: Sendable {
         let value = name.dropFirst(kind.count + 1)
         func number() throws(SimulatorError) -> Int {
             if let number = Int(value), number > 0 { return number }
-            throw SimulatorError("gateway fault '\(name)': '\(value)' is no number above 0")
+            throw SimulatorError("gateway fault '\(name)': '\(value)' is not a number above 0")
         }
         switch name.dropLast(value.count) {
         case "split": isSplit = true

@@ -6,7 +6,7 @@ struct GatewayFrame {
     var identifier: UInt32 = 0
     var token: UnsafeRawBufferPointer = .nothing
     var payload: UnsafeRawBufferPointer = .nothing
-    /// Whether an item of the frame is unknown, duplicate, or has a size other than Apple's.
+    /// Whether an item of the frame is unknown, duplicate, or has a size other than Apple documents.
     var isMalformed = false
 
     /// The size of a frame, as far as its first bytes determine it.

@@ -8,7 +8,7 @@ private enum TokenLimits {
     /// tokens on a connection. Arrival times do not count, since a connection may be opened a minute before the
     /// renewal.
     static let updateAfterMs: Int64 = 20 * 60 * 1000
-    /// The tolerated lead of the provider's clock. Apple documents no limit.
+    /// How far the provider's clock may be ahead of the simulator's clock. Apple documents no limit.
     static let clockSkewMs: Int64 = 5 * 60 * 1000
 }
 

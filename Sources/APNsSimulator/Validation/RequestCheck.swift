@@ -16,8 +16,8 @@ struct CheckedRequest {
 ///
 /// The checks follow Apple's pages "Sending notification requests to APNs", "Handling notification responses from
 /// APNs", and for broadcasts "Sending broadcast push notification requests to APNs" and "Handling error responses from
-/// Apple Push Notification service". The checks share no code with the worker's validation: a shared bug would go
-/// unnoticed.
+/// Apple Push Notification service". The checks share no code with the worker's validation, because a bug in shared
+/// code would go unnoticed.
 struct RequestCheck: Sendable {
     /// The allowed bundle ids without push type suffixes. An empty list allows all.
     var bundleIDs: [[UInt8]] = []
@@ -115,7 +115,7 @@ struct RequestCheck: Sendable {
         if fields.channelID.baseAddress == nil { return .missingChannelId }
         if request.token.isEmpty { return .badChannelId }
         if fields.pushType.baseAddress == nil { return .missingPushType }
-        // Apple's table capitalizes the push type, Apple's examples do not.
+        // Apple's table capitalizes the push type, but Apple's examples do not.
         guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
             return .invalidPushType
         }
@@ -184,19 +184,19 @@ struct RequestCheck: Sendable {
     /// Checks that a push type matches the topic's suffix.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended". On a mismatch, "APNs may return an
-    /// error, delay the delivery of the notification, or drop it altogether". The reasons are those reported by users
-    /// of other clients:
+    /// error, delay the delivery of the notification, or drop it altogether". Users of several APNs clients report
+    /// these reasons:
     /// - InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2,
     ///   issue 87; ostinelli/apnotic, issue 87).
-    /// - DeviceTokenNotForTopic for a voip push to the plain bundle id, because its token belongs to the other topic
-    ///   (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
+    /// - DeviceTokenNotForTopic for a voip push to the plain bundle id, because a voip token belongs to the topic with
+    ///   `.voip` (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         let found = suffixed(topic)
         if found == nil { return type.suffix == nil ? nil : .deviceTokenNotForTopic }
         return found == type ? nil : .invalidPushType
     }
 
-    /// Returns the push type of the topic's suffix. For a request without a topic, the certificate's topic counts.
+    /// Returns the push type of the topic's suffix. For a request without a topic, the certificate's topic is used.
     private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
         if topic.baseAddress == nil {
             guard let defaultTopic else { return nil }

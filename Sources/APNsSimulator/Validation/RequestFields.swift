@@ -3,7 +3,7 @@ import PushRecords
 
 /// The header fields of one request that APNs reads, borrowed from the request.
 ///
-/// An absent field has a null base address, an empty one does not.
+/// An absent field has a null base address. An empty field does not.
 struct RequestFields {
     var method: UnsafeRawBufferPointer = .nothing
     var path: UnsafeRawBufferPointer = .nothing
@@ -13,7 +13,7 @@ struct RequestFields {
     var priority: UnsafeRawBufferPointer = .nothing
     var expiration: UnsafeRawBufferPointer = .nothing
     var id: UnsafeRawBufferPointer = .nothing
-    /// `apns-request-id` and `apns-channel-id` of broadcasts and channel management.
+    /// `apns-request-id` of broadcasts and channel management. `channelID` is their `apns-channel-id`.
     var requestID: UnsafeRawBufferPointer = .nothing
     var channelID: UnsafeRawBufferPointer = .nothing
     var collapseID: UnsafeRawBufferPointer = .nothing

@@ -34,7 +34,7 @@ final class Dialogue {
     private var outputAtStart = 0
     /// Whether the connection reads all bytes and sends nothing.
     private(set) var isSilent = false
-    /// The last stream id of the GOAWAY frames sent.
+    /// The lowest last stream id in the GOAWAY frames sent.
     private var lastStream = Int32.max
     private var highestProcessed: Int32 = 0
     /// Whether the simulator has sent a GOAWAY. The connection closes once every stream is answered.
@@ -111,7 +111,7 @@ final class Dialogue {
             // The client violated the protocol. nghttp2 has queued a GOAWAY if possible.
             ending = .close
         }
-        // nghttp2 has finished: the client violated the protocol, or left and has all its answers.
+        // nghttp2 has finished, because the client violated the protocol, or left and has received all its answers.
         if session.isFinished, ending == .none { ending = .close }
     }
 

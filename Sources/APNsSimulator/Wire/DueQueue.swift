@@ -76,7 +76,7 @@ struct AnswerReversal {
             count = 0
         }
         count += 1
-        // The answer must be due after the last request of the span and before the previous answer.
+        // The answer must be due after the last request of the 20 ms interval and before the previous answer.
         return (startNs ?? nowNs) + 2 * Self.spanNs - count - nowNs
     }
 }

@@ -70,7 +70,8 @@ final class ServerConnection: AcceptedConnection {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
-    /// Sends all output, or with a `pace` a few bytes in a separate TLS record. Returns the number of bytes sent.
+    /// Sends all output, or a few bytes in a separate TLS record if `pace` demands it. Returns the number of bytes
+    /// sent.
     private func sendNext(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
         let isWhole = dialogue.pace == .whole
         let count = isWhole ? .max : Int.random(in: 1...7, using: &random)

@@ -116,7 +116,7 @@ struct MetricsText {
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
             "reasons_total",
-            "Answers other than 200 and rejections by the worker, by Apple's reason (or none, or other if unknown).",
+            "Answers other than 200, and rejections by the worker, by Apple's reason (none if absent, other if unknown).",
             by: "reason", of: all
         ) { app in
             ReasonCode.allCases.compactMap { code in
@@ -141,7 +141,7 @@ struct MetricsText {
             \.app.standing.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Binary protocol: at most this many notifications presumed accepted were discarded or never read.",
+            "Binary protocol: upper bound of notifications presumed accepted that were discarded or never read.",
             \.app.standing.window.lostAtMost)
         perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
             $0.app.feedback.map { Double($0.tokens) }
@@ -163,7 +163,8 @@ struct MetricsText {
             Double($0.app.status?.handed ?? 0)
         }
         perApp(
-            "streams_allowed", "Concurrent requests that open connections allow.", \.app.standing.connections.streams)
+            "streams_allowed", "Concurrent streams that the open connections allow in total.",
+            \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
             "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
@@ -176,7 +177,7 @@ struct MetricsText {
     }
 
     private mutating func writeHealth() {
-        flagPerApp("credential_refused", "Credential: 1 while Apple refuses it, for all topics or for some, else 0.") {
+        flagPerApp("credential_refused", "Credential: 1 while Apple refuses it for at least one topic, else 0.") {
             $0.isCredentialRefused
         }
         flagPerApp("unreachable", "Host: 1 while notifications are deferred because no connection is usable, else 0.") {
@@ -188,9 +189,11 @@ struct MetricsText {
         ) { $0.isGuardTripped }
         flagPerApp("paused", "Pause: 1 while the configuration pauses the app, else 0.") { $0.isPaused }
         one(
-            "circuits_opened_total", "Openings of circuit breakers of hosts, credentials and topics.",
+            "circuits_opened_total", "Times that the circuit breaker of a host, credential or topic opened.",
             snapshot.counters.circuitsOpened)
-        one("environment_guard_trips_total", "Trips of environment guards.", snapshot.counters.guardsTripped)
+        one(
+            "environment_guard_trips_total", "Times that an environment guard began to slow an app down.",
+            snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
@@ -242,7 +245,9 @@ struct MetricsText {
     private mutating func writeKafka() {
         let (counters, gauges) = (snapshot.counters, snapshot.gauges)
         one("records_received_total", "Records read from request and retry topics.", counters.recordsReceived)
-        one("notifications_received_total", "Notifications in these records.", counters.notificationsAdmitted)
+        one(
+            "notifications_received_total", "Notifications in records from request and retry topics.",
+            counters.notificationsAdmitted)
         one(
             "notifications_settled_total",
             "Notifications whose result, retry record or dead letter Kafka acknowledged.",
@@ -257,7 +262,8 @@ struct MetricsText {
             "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
         one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Offsets that acknowledged commits passed.", Int(counters.offsetsCommitted))
+            "offsets_committed_total", "Offsets by which acknowledged commits advanced.",
+            Int(counters.offsetsCommitted))
         one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
             "open_notifications", "Open notifications of all partitions (limit: delivery.max_open).",
@@ -269,7 +275,7 @@ struct MetricsText {
             "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
             snapshot.tooLarge)
         perTopic(
-            "rejected_records_total", "Records that Kafka refused while it accepted others.", snapshot.rejected)
+            "rejected_records_total", "Records that Kafka refused while it accepted other records.", snapshot.rejected)
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
@@ -315,7 +321,7 @@ struct ProcessFigures: Sendable {
             cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
     }
 
-    /// Returns the second number of /proc/self/statm, which is the resident memory in pages (proc(5)), in bytes.
+    /// Returns the process's resident memory in bytes, from the second number of /proc/self/statm (pages, proc(5)).
     private static func residentBytes() -> Int {
         guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
         let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")

@@ -5,7 +5,7 @@ internal import HTTPServer
 internal import Kafka
 internal import Observability
 
-/// Creates a snapshot of the worker a few times a second, for the threads that serve pages. Core thread.
+/// Creates a snapshot of the worker four times a second, for the thread that serves the admin pages. Core thread.
 struct StatusPages {
     let board: StatusBoard
     private var snapshot: WorkerSnapshot
@@ -86,14 +86,15 @@ final class StatusBoard: Sendable {
     func isAlive(nowNs: Int64) -> Bool { nowNs - snapshot.withLock(\.takenNs) <= Self.stallNs }
 }
 
-/// The read-only admin endpoint (`admin.listen`). Its handlers run on the page server's thread and read the board.
+/// The read-only admin endpoint (`admin.listen`). Its handlers run on the page server's thread and read snapshots from
+/// `StatusBoard`.
 enum AdminPages {
     static func routes(_ board: StatusBoard) -> [Route] {
         [
             Route(.get, "/") { _ in .html(StatusPage(board.newest).text) },
             Route(.get, "/livez") { _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
-                    ? .text("alive\n") : .text("the core thread has not turned for 10 s\n", status: 503)
+                    ? .text("alive\n") : .text("the core thread has been stuck for 10 s\n", status: 503)
             },
             Route(.get, "/readyz") { _ in readiness(board.newest) },
             Route(.get, "/metrics") { _ in

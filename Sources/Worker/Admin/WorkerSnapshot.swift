@@ -68,7 +68,7 @@ struct WorkerSnapshot: Sendable {
     var refused = 0
     var tooLarge: TopicCounts = []
     var rejected: TopicCounts = []
-    /// The topic counts of the retry topics that were removed from the configuration, for this worker's partitions.
+    /// The lag of each retry topic that was removed from the configuration, summed over this worker's partitions.
     var removedRetryTopics: TopicCounts = []
 
     /// Whether all consumer groups have received their first assignment, which may be empty.

@@ -8,7 +8,7 @@ internal import PushRecords
 internal import TLS
 
 /// The command `check`: tries every file, credential and host that `run` needs, and reports a line about each. The
-/// command sends no notification, except for the probes of `probesCredentials`.
+/// command sends notifications only if `probesCredentials` is set.
 package struct ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
@@ -66,7 +66,7 @@ package struct ConfigurationCheck {
             try makeClients(cluster)
             readiness = try ClusterReadiness(configuration, cluster, makesTopics: false)
         } catch {
-            // Each line already names its subject.
+            // These lines already begin with their subject, so they get no prefix.
             for line in error.lines { report(.notFine, line) }
             return false
         }
@@ -142,8 +142,8 @@ package struct ConfigurationCheck {
         if let topics = app.certificate?.topics, !topics.isEmpty {
             report(
                 .warning,
-                "\(name): the certificate is only for the topics \(topics.joined(separator: ", ")); APNs refuses others, "
-                    + "and accepts push type location only with a token")
+                "\(name): the certificate is only for the topics \(topics.joined(separator: ", ")); APNs refuses "
+                    + "other topics, and accepts push type location only with a token")
         }
         return true
     }
@@ -177,8 +177,9 @@ package struct ConfigurationCheck {
         if binary.format == .simple {
             report(
                 .warning,
-                "\(name): format simple has no identifiers: errors do not name their notification, and all unconfirmed "
-                    + "ones are sent again when the gateway closes; set framed or enhanced if the gateway supports it")
+                "\(name): format simple has no identifiers: an error does not name its notification, and all "
+                    + "unconfirmed notifications are sent again when the gateway closes the connection; set "
+                    + "binary.format to framed or enhanced if the gateway supports it")
         }
         let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
         var status: UInt8?
@@ -212,10 +213,10 @@ package struct ConfigurationCheck {
             do {
                 let address = try ReachProbe.run(target)
                 return
-                    "its feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
-                    + "certificate not tried, since the service forgets the tokens that it sends"
+                    "the feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
+                    + "certificate not tried, because the service deletes the tokens that it sends"
             } catch {
-                throw DirectSend.Failure("its feedback service: \(error)")
+                throw DirectSend.Failure("the feedback service: \(error)")
             }
         }
     }
@@ -247,7 +248,7 @@ package struct ConfigurationCheck {
             report(
                 isFine ? .warning : .notFine,
                 "app \(settings.name): not probed: \(left) more of its bundle ids"
-                    + (isFine ? " (beyond \(Self.probeLimit))" : ""))
+                    + (isFine ? " (the limit is \(Self.probeLimit))" : ""))
         }
         return isFine
     }
@@ -271,7 +272,7 @@ package struct ConfigurationCheck {
     private func advice(_ answer: Exchange.Answer, _ app: AppSettings, _ topic: String) -> String? {
         if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
             return
-                "it is the topic of push type \(type.text), but the probe is an alert: set \(bundleID) in bundle_ids"
+                "\(topic) is the topic of push type \(type.text), but the probe is an alert: set \(bundleID) in bundle_ids"
         }
         return RefusalAdvice.text(of: answer.reason, status: Int(answer.status), topic, app)
     }
@@ -290,7 +291,8 @@ extension Exchange.Answer {
 
 /// Warnings, one line each, about a valid configuration that may not have the intended effect.
 enum ConfigurationWarnings {
-    /// Warns of keys that apps of both environments use. Since February 2025, Apple may limit a key to one environment.
+    /// Returns a warning for each key that apps of both environments use. Since February 2025, Apple may limit a key to
+    /// one environment.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
         let users = Dictionary(grouping: apps) { app -> [String] in
             if case .token(let token) = app.credential { [token.teamID, token.keyID] } else { [] }
@@ -302,7 +304,7 @@ enum ConfigurationWarnings {
             return
                 "key \(keyID) is used in production (app \(production.name)) and in development (app "
                 + "\(development.name)): if the key is limited to one environment, APNs answers "
-                + "BadEnvironmentKeyIdInToken in the other; --probe shows it"
+                + "BadEnvironmentKeyIdInToken in the other environment; check with --probe"
         }
     }
 

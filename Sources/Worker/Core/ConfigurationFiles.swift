@@ -39,8 +39,8 @@ final class ConfigurationFiles {
     // MARK: The configuration
 
     /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once the whole
-    /// configuration is read, or not at all if anything is wrong. A reload that is requested meanwhile begins
-    /// afterwards.
+    /// configuration is read, or not at all if anything is wrong. A reload that is requested during another reload
+    /// begins after it.
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
@@ -48,12 +48,14 @@ final class ConfigurationFiles {
             Result { () throws(StartFailure) in try Self.read(reread, living) }
         }) { [weak self] found in self?.take(found) }
         guard !hasBegun else { return }
-        guard configuration.isBusy else { return refuse(["no thread could be started to read it"]) }
+        guard configuration.isBusy else {
+            return refuse(["no thread could be started to read the configuration; send SIGHUP again"])
+        }
         nextReload = reread
     }
 
-    /// Runs on the reading thread. An app that works now must be usable with its new settings. A new app may have
-    /// faults.
+    /// Reads the configuration and the changed apps on the file-reading thread. Fails if an app that works now cannot
+    /// be used with its new settings. A new app may have faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
@@ -132,7 +134,7 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // A configuration reload in the meantime has already read the credential file.
+        // If the app has changed, a configuration reload has already read the credential file.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name
@@ -167,8 +169,9 @@ final class ConfigurationFiles {
             let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
             faults.append(
                 Problem(
-                    .configuration, .refused, "it was rejected, and the previous one stays in use: \(first)\(more)",
-                    "correct it and send SIGHUP again"))
+                    .configuration, .refused,
+                    "the changed configuration was rejected, and the previous one stays in use: \(first)\(more)",
+                    "correct the configuration and send SIGHUP again"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty
@@ -178,8 +181,8 @@ final class ConfigurationFiles {
                     .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
-                        : "its credential cannot be used, and its notifications are deferred: \(line)",
-                    "replace the file by a valid one; the worker reads it within 10 s"))
+                        : "the app's credential cannot be used, and its notifications are deferred: \(line)",
+                    "replace the file with a valid one; the worker reads the new file within 10 s"))
         }
         return faults
     }

@@ -136,7 +136,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
-    /// from their end, or `nil` if `stop` is called meanwhile.
+    /// from their end, or `nil` if `stop` is called during the wait.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
@@ -296,7 +296,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends everything that `run` started. The worker has committed its offsets before.
+    /// Ends everything that `run` started. The worker has already committed its offsets.
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
         // Threads that read files or query brokers use OpenSSL, whose state the process's destructors would free.
@@ -348,9 +348,9 @@ package final class PushWorker: @unchecked Sendable {
         let mapping = machine.replaceApps(settings.map(\.route), now: now)
         for (app, index) in zip(settings, mapping.indexes) {
             if mapping.added.contains(index) {
-                guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
+                guard let loaded = changed[app.name] else { preconditionFailure("every added app must be loaded") }
                 if let parts {
-                    precondition(parts.transports.add(loaded) == index, "transports and machine share app indexes")
+                    precondition(parts.transports.add(loaded) == index, "transports must use the machine's app indexes")
                 }
                 apps.add(loaded)
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
@@ -391,7 +391,7 @@ package final class PushWorker: @unchecked Sendable {
     // MARK: Feedback
 
     /// Updates the apps whose feedback is read. Starts the feedback thread for the first such app. If the thread cannot
-    /// be started, the next maintenance tries again a second later.
+    /// be started, the next maintenance run, a second later, tries again.
     func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()

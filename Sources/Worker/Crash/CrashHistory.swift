@@ -1,8 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// The crashes of earlier worker processes and the records that these were processing, from the memory page that this
-/// process shares with its supervisor (`crash.h`).
+/// The crashes of earlier worker processes, with the records that were in process at each crash. Read from the memory
+/// page that this process shares with its supervisor (`crash.h`).
 package struct CrashHistory: Sendable, Equatable {
     /// The number of crashes after which a record becomes a dead letter.
     package static let deathsOfRecord = 2
@@ -17,7 +17,8 @@ package struct CrashHistory: Sendable, Equatable {
 
     package struct Death: Sendable, Equatable {
         package var signal: Int32
-        /// The records that the worker's threads were processing. The supervisor does not know which thread crashed.
+        /// The records that the worker's threads were processing. Only one thread crashed, but the supervisor cannot
+        /// tell which.
         package var places: [Place]
 
         package var signalName: String {

@@ -42,7 +42,7 @@ package struct Supervisor: ~Copyable {
         return .worker
     }
 
-    /// Ends this process and makes the supervisor replace itself by a worker, which then runs without a supervisor.
+    /// Ends this process and makes the supervisor replace itself with a worker, which then runs without a supervisor.
     package static func leave() -> Never {
         crash_run_alone()
         _exit(0)
@@ -61,7 +61,7 @@ package struct Supervisor: ~Copyable {
         Signals.block([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         let descriptor = crash_page_make()
         guard descriptor >= 0 else {
-            complain("cannot make a page of shared memory: \(SystemError(call: "memfd_create", code: errno))")
+            complain("cannot create a page of shared memory: \(SystemError(call: "memfd_create", code: errno))")
             return 1
         }
         setenv(Self.variable, "\(descriptor)", 1)
@@ -83,7 +83,7 @@ package struct Supervisor: ~Copyable {
             case .stopped(let signal):
                 return 128 + signal
             case .died(SIGTERM), .died(SIGINT):
-                complain("stopped before it had started")
+                complain("stopped before the worker had started")
                 return 0
             case .died(let signal):
                 let delayMs = backoff.delayMs(livedMs: Self.nowMs - startedMs)
@@ -100,7 +100,7 @@ package struct Supervisor: ~Copyable {
         let place = death.places.isEmpty ? death.record : "record \(death.record)"
         let next =
             stops > 0
-            ? "while it was stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
+            ? "the worker was already stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
         complain("the worker died of \(death.signalName) at \(place); \(next)")
     }
 
@@ -162,7 +162,7 @@ package struct Supervisor: ~Copyable {
         return true
     }
 
-    /// Replaces this process by a worker without a supervisor. Pending signals stay pending.
+    /// Replaces this process with a worker without a supervisor. Pending signals stay pending.
     private func becomeWorker() -> Int32 {
         setenv(Self.variable, Self.alone, 1)
         execve("/proc/self/exe", CommandLine.unsafeArgv, linux_environment())

@@ -117,10 +117,11 @@ extension ChannelManagement.Answer {
     ) -> String? {
         let place = "\(app.manageHost):\(app.managePort)"
         return switch reason {
-        case .missingChannelId: "no channel id arrived; check for a proxy before \(place) that drops header fields"
+        case .missingChannelId:
+            "the server received no channel id; check for a proxy before \(place) that drops header fields"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
-            "\(place) does not understand this version's requests; look for a newer version"
+            "\(place) does not accept the requests of this version; look for a newer version of apns-worker"
         case .topicDisallowed: "\(bundleID) must be the bundle id alone, without a push type's suffix"
         case .badPath, .methodNotAllowed:
             "\(place) does not manage channels; set broadcast.manage_host and manage_port to the server that does"

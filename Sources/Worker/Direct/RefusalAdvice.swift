@@ -12,7 +12,7 @@ package enum RefusalAdvice {
     package static func text(
         _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false
     ) -> String? {
-        // The worker gives a result without Apple's reason the reason `HTTP` followed by the status.
+        // If APNs gave no reason, the worker's result has the reason `HTTP` followed by the status.
         guard let reason, reason.rawValue != "HTTP \(status)" else {
             return text(of: .none, status: status, topic, app)
         }
@@ -28,18 +28,18 @@ package enum RefusalAdvice {
     ) -> String? {
         switch reason {
         case .badDeviceToken where isOtherTried:
-            "no device of either environment has this token: it is truncated, or of another team's app"
+            "no device in either environment has this token: it is truncated, or belongs to another team's app"
         case .badDeviceToken:
-            "no device of \(app.environment.text) has this token: builds from Xcode have tokens of development, "
-                + "TestFlight and the App Store of production (try "
-                + "\(app.environment == .production ? "development" : "production")); or it is truncated"
+            "no device in \(app.environment.text) has this token: builds from Xcode get development tokens, and builds "
+                + "from TestFlight and the App Store get production tokens (try "
+                + "\(app.environment == .production ? "development" : "production")); the token may also be truncated"
         case .deviceTokenNotForTopic:
             "the token does not belong to the app \(topic); set the topic to the bundle id of the app that registered, "
                 + "followed by the suffix of the push type if it has one"
         case .unregistered:
-            "the app was removed from the device, or the token was replaced: delete it, unless it was registered again "
-                + "since"
-        case .expiredToken: "the token expired: delete it, unless it was registered again since"
+            "the app was removed from the device, or the token was replaced: delete the token, unless it was "
+                + "registered again since"
+        case .expiredToken: "the token expired: delete the token, unless it was registered again since"
         case .missingDeviceToken where app.binary != nil:
             "a gateway of the binary protocol accepts notifications for one device, but no broadcasts"
 
@@ -48,30 +48,31 @@ package enum RefusalAdvice {
         case .badMessageId: "an apns-id must be a UUID: 32 hex digits in groups of 8-4-4-4-12"
         case .badPriority: "apns-priority must be 10, 5 or 1, and 5 for a background push"
         case .invalidPushType:
-            "apns-push-type is not one of Apple's, or does not match the payload or the topic's suffix"
+            "apns-push-type is not a push type of Apple, or does not match the payload or the topic's suffix"
         case .missingPushType: "a broadcast needs apns-push-type liveactivity"
         case .missingTopic where app.binary != nil: "the client certificate names no topic"
         case .missingTopic: "with a key, or a certificate for several topics, a request needs a topic"
         case .payloadEmpty: "the payload is empty; an alert needs at least {\"aps\":{\"alert\":\"Hi\"}}"
         case .payloadTooLarge:
             app.binary.map { binary in
-                "a payload may have at most \(binary.payloadLimit) bytes (binary.payload_limit); if the gateway itself "
-                    + "refused a shorter one, lower the limit (256 before iOS 8)"
+                "a payload may have at most \(binary.payloadLimit) bytes (binary.payload_limit); if the gateway "
+                    + "refused a shorter payload, lower the limit (the limit was 256 before iOS 8)"
             } ?? "a payload may have at most 4,096 bytes, or 5,120 for voip and broadcasts"
         case .badRequestPayload:
             "the payload is not valid for a Live Activity: aps needs timestamp, event and content-state"
         case .missingDeviceToken, .badPath, .methodNotAllowed, .duplicateHeaders, .missingChannelId, .badRequestParams:
-            "the request did not arrive as it was sent; check for a proxy, and that the host is APNs"
+            "APNs did not receive the request as it was sent; check for a proxy that changes requests, and check that "
+                + "the host is APNs"
         case .badChannelId:
             "not a channel id; use the base64 text that `apns-worker channels create` or `list` prints"
         case .channelNotRegistered:
             "\(topic) has no such channel in \(app.environment.text): it was deleted, or belongs to another app or "
-                + "environment; `apns-worker channels list` lists the existing ones"
+                + "environment; `apns-worker channels list` lists the existing channels"
         case .cannotCreateChannelConfig:
             "\(topic) has as many channels as Apple allows (10,000 in each environment); delete channels of past events"
         case .featureNotEnabled:
             "broadcast is not enabled for \(topic); at developer.apple.com, turn on Broadcast Capability in the "
-                + "Push Notifications settings of its identifier"
+                + "Push Notifications settings of the app's identifier"
 
         case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
         case .expiredProviderToken:
@@ -81,9 +82,9 @@ package enum RefusalAdvice {
             "the key is not valid for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
             if case .certificate(let certificate) = app.credential {
-                "the certificate has expired, was revoked, or is from another authority; renew \(certificate.place)"
+                "the certificate has expired, was revoked, or is not from Apple; renew \(certificate.place)"
             } else {
-                "the certificate has expired, was revoked, or is from another authority; renew it"
+                "the certificate has expired, was revoked, or is not from Apple; renew it"
             }
         case .badCertificateEnvironment: "the certificate is not valid for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
@@ -102,12 +103,12 @@ package enum RefusalAdvice {
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
         case 403: "APNs refuses the credential"
-        case 410: "the token is dead: delete it, unless it was registered again since"
+        case 410: "the token is dead: delete the token, unless it was registered again since"
         case 429: "APNs received too many requests; try again in a minute"
         case 500...: "APNs has an internal error; try again"
         case _ where AnswerOrigin.isForeign(UInt16(clamping: status), reason):
-            "APNs gives a reason with each refusal, so this answer is probably not from APNs; check the host, and "
-                + "proxies in between"
+            "APNs gives a reason with each refusal, so this answer is probably not from APNs; check the host "
+                + "and any proxy"
         default: nil
         }
     }

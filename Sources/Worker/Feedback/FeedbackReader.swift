@@ -21,7 +21,7 @@ final class FeedbackReader {
         var failure: String?
         var received = 0
         var acknowledged = 0
-        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first token (monotonic).
+        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first received token (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
@@ -82,7 +82,7 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. The reader then has not contacted the service.
+    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. In this case the reader has not contacted the service.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         let number = UInt64(app.index)
         guard reads[number] == nil else { return }
@@ -161,10 +161,10 @@ final class FeedbackReader {
             FeedbackOutcome(app: name, tokens: read.received, skipped: read.skipped, failure: read.failure))
     }
 
-    /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. A read that is cut short but
-    /// has lost no tokens ends as failed.
+    /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. A read that is interrupted
+    /// without losing tokens ends with a failure.
     ///
-    /// - Parameter reason: The reason why reads are cut short, for the log and the command's output.
+    /// - Parameter reason: The reason for interrupting the reads, for the log and the command's output.
     /// - Returns: The number of lost tokens.
     @discardableResult
     func close(because reason: String) -> Int {
@@ -197,7 +197,7 @@ final class FeedbackReader {
     private var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
 
     private func write(_ record: EncodedRecord, tag: UInt64) {
-        guard let producer, let topic else { preconditionFailure("a read begins with a check of Kafka") }
+        guard let producer, let topic else { preconditionFailure("the producer must exist before a read begins") }
         let headers = record.headers.asMessageHeaders
         if refused.isEmpty,
             isTaken(producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag))

@@ -61,7 +61,7 @@ final class FeedbackThread: @unchecked Sendable {
     var hasFinished: Bool { isOver.load(ordering: .acquiring) }
 
     /// Ends the thread, and logs the number of tokens that are lost because Kafka has not acknowledged them. The
-    /// producer's doorbell lives as long as this object.
+    /// producer's doorbell exists until this object is freed.
     func stop() {
         thread.loop.perform { [self] in
             alarm = nil
@@ -71,7 +71,7 @@ final class FeedbackThread: @unchecked Sendable {
         thread.join()
     }
 
-    // MARK: Its own thread
+    // MARK: Feedback thread
 
     private func makeReader() {
         guard reader == nil else { return }
@@ -97,11 +97,11 @@ final class FeedbackThread: @unchecked Sendable {
                 plan.began(index, nowNs: nowNs)
                 current[index] = current[index] ?? FeedbackStanding()
             } catch {
-                // All due reads are postponed, because checking Kafka again for each of them would block for as long
-                // again.
+                // All due reads are postponed, because checking Kafka for each of them would block the thread each
+                // time.
                 for index in plan.postpone(nowNs: nowNs) {
                     current[index, default: FeedbackStanding()].failure =
-                        "Kafka cannot take its dead tokens now: \(error.text)"
+                        "Kafka cannot accept the app's dead tokens now: \(error.text)"
                 }
             }
         }

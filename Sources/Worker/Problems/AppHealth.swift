@@ -5,16 +5,17 @@ internal import PushRecords
 internal import TLS
 
 /// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, expiring
-/// certificates, unreadable feedback. Core thread.
+/// certificates, and unreadable feedback. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
-    /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
+    /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// The detectors by `AppIndex` of apps whose notifications mostly expire.
+    /// The detectors of mostly expiring notifications, one for each app, by `AppIndex`.
     private var expiries: [Int: ExpiryWatch] = [:]
 
-    /// The time without a usable connection after which an app has a problem. Opening a connection usually takes less.
+    /// The time without a usable connection after which an app has a problem. Opening a connection usually takes less
+    /// time.
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// The remaining validity below which a client certificate is a problem. A single log line already warns 30 days
     /// before the certificate expires, or when a certificate in its last 30 days is loaded.
@@ -60,14 +61,14 @@ struct AppHealth {
             if row.status?.isGuardTripped == true {
                 problems.append(
                     Problem(
-                        row.subject, .slowed, "APNs rejects most of its device tokens, so the app is slowed down",
+                        row.subject, .slowed, "APNs rejects most of the app's device tokens, so the app is slowed down",
                         "check whether the device tokens belong to the other environment"))
             }
             if let (expired, ended) = expiries[index]?.mostly {
                 problems.append(
                     Problem(
                         row.subject, .expired,
-                        "\(expired) of its last \(ended) notifications expired before they could be sent",
+                        "\(expired) of the app's last \(ended) notifications expired before they could be sent",
                         "compare this machine's clock with the producers' clocks and with the records' timestamps, and "
                             + "check the lag"))
             }
@@ -90,7 +91,7 @@ struct AppHealth {
         let (subject, name, topic): (Problem.Subject, String, String)
         switch circuit {
         case .connection:
-            return unconnected(row, "no connection can be made", ": its notifications are deferred")
+            return unconnected(row, "no connection can be made", ": the app's notifications are deferred")
         case .credential: (subject, name, topic) = (row.subject, "", settings.bundleIDs.joined(separator: ", "))
         case .topic(let refused, _):
             (subject, name, topic) = (.topicOfApp(row.name, topic: "\(refused)"), " for \(refused)", "\(refused)")
@@ -98,12 +99,13 @@ struct AppHealth {
         let word = reason.text?.description ?? "no known reason"
         let why = RefusalAdvice.text(of: reason, status: 403, topic, settings) ?? "APNs refuses it"
         return Problem(
-            subject, .credential, "APNs refuses the credential\(name) (\(word)): its notifications are deferred",
-            "correct the credential: \(why); changed key and certificate files are read within 10 s")
+            subject, .credential,
+            "APNs refuses the credential\(name) (\(word)), so notifications that need it are deferred",
+            "correct the credential: \(why); the worker reads changed key and certificate files within 10 s")
     }
 
-    /// - Parameter text: The problem's text, except for an app with connections that allow no streams, which has its
-    ///   own text.
+    /// - Parameter text: The problem's text, unless all connections of the app allow no streams. In that case the
+    ///   problem has another text.
     private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
         let streamless = row.standing.streamlessHost.map {
             "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
@@ -119,7 +121,7 @@ struct AppHealth {
         else { return nil }
         return Problem(
             row.subject, .expiring,
-            "its client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
+            "the app's client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
             "replace the certificate's file; the worker reads it within 10 s")
     }
 
@@ -130,7 +132,7 @@ struct AppHealth {
             row.subject, .acceptedLost,
             "errors arrived after their resend window closed (\(window.tooShort)), or a gateway read nothing: at most "
                 + "\(window.lostAtMost) notifications whose results say accepted were not delivered",
-            "raise binary.window.duration to the current value in the log, and check the app's host")
+            "raise binary.window.duration to the last window_ms in the log, and check the app's host")
     }
 
     private func gatewayProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
@@ -138,8 +140,8 @@ struct AppHealth {
         guard ends.areMany(now.ns) else { return nil }
         return Problem(
             row.subject, .doubtful,
-            "\(ends.connections) connections to its gateway ended without an error: \(ends.notifications) notifications on "
-                + "them are in doubt, are sent again, and may be shown twice",
+            "\(ends.connections) connections to the app's gateway ended without an error: "
+                + "\(ends.notifications) notifications on them are in doubt, are sent again, and may be shown twice",
             "check in the gateway's log whether the gateway or a proxy limits the duration or the use of connections")
     }
 
@@ -150,12 +152,12 @@ struct AppHealth {
             return unconnected(row, "cannot connect to \(host): \(reason)")
         }
         if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isCutOff {
-            return unconnected(row, "it has no connection")
+            return unconnected(row, "the app has no connection")
         }
         guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
             return nil
         }
-        // A single unanswered notification may itself be the cause, so one does not prove that the host is at fault.
+        // A single unanswered notification may itself be the cause, so it does not prove that the host is at fault.
         guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
         return Problem(
@@ -167,9 +169,10 @@ struct AppHealth {
         guard let feedback = row.feedback else { return nil }
         if feedback.waiting > 0, now.ns - feedback.waitingSinceNs >= Self.feedbackWaitingNs {
             return Problem(
-                row.subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait until Kafka accepts them",
-                "check the brokers and topic \(deadTokens); do not stop the worker before they are written, because the "
-                    + "feedback service has forgotten them")
+                row.subject, .feedback,
+                "\(feedback.waiting) dead tokens from the feedback service wait until Kafka accepts them",
+                "check the brokers and topic \(deadTokens); do not stop the worker before Kafka acknowledges the "
+                    + "tokens, because the feedback service has deleted them")
         }
         return feedback.failure.map { reason in
             Problem(
@@ -180,17 +183,17 @@ struct AppHealth {
     }
 }
 
-/// Detects, in spans of ten seconds, that most notifications of an app expire. The usual cause is a wrong clock of this
-/// machine or of a producer.
+/// Detects, over intervals of ten seconds, that most notifications of an app expire. The usual cause is a wrong clock
+/// of this machine or of a producer.
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last span, or `nil` if at most half of them
+    /// The numbers of expired and of all concluded notifications in the last interval, or `nil` if at most half of them
     /// expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
-    /// The number of expired notifications in a span below which the worker reports no problem.
+    /// The number of expired notifications in an interval below which the worker reports no problem.
     private static let least = 20
 
     /// - Parameter outcomes: The number of the app's concluded notifications since the start, by `Outcome.index`.

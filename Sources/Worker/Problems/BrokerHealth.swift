@@ -17,7 +17,7 @@ struct BrokerHealth: Equatable {
     }
 
     private(set) var reach = Reachability.unknown
-    /// The brokers that do not answer, by name, without the separate connection to the coordinator.
+    /// The brokers that do not answer, by name. Excludes the separate connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
     /// Whether the consumer group's coordinator is unknown, or does not answer.
     private(set) var isCoordinatorSilent = false
@@ -100,8 +100,10 @@ extension BrokerHealth {
         return silences.sorted { $0.key < $1.key }.map { name, silence in
             Problem(
                 .broker(name), .brokerUnreachable,
-                silence == .unanswered ? "it accepts requests but does not answer" : "no connection to it can be made",
-                "check the broker and the network; its partitions wait meanwhile, and no notification is lost")
+                silence == .unanswered
+                    ? "the broker accepts requests but does not answer"
+                    : "no connection to the broker can be made",
+                "check the broker and the network; records of its partitions wait, and no notification is lost")
         }
     }
 }

@@ -53,7 +53,7 @@ enum Advice {
         case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
         case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
         case .noResources: KafkaCode.roomForThreads
-        case .invalidTimestamp: "compare this machine's clock with the brokers'"
+        case .invalidTimestamp: "compare this machine's clock with the clocks of the brokers"
         case .messageTooLarge: "raise max.message.bytes of topic \(topic) to at least 2048"
         case .policyViolation, .invalidRecord: "check which policy of the brokers rejects records of topic \(topic)"
         case _ where code.isUnknownTopic: "create topic \(topic)"

@@ -86,11 +86,11 @@ extension Problem.Kind {
     fileprivate var kafkaText: String {
         switch self {
         case .unacknowledged:
-            "a record was produced to it more than 10 s ago and is not acknowledged; the producer keeps trying"
-        case .refusingSingle: "it refuses single records while it accepts others; they are produced again"
-        case .writing: "it cannot be written; its records wait"
+            "a record produced to the topic more than 10 s ago is not acknowledged; the producer keeps trying"
+        case .refusingSingle: "brokers refuse single records and accept others; the refused records are produced again"
+        case .writing: "the topic cannot be written; its records wait"
         case .committing: "commits are refused"
-        default: "it cannot be read"
+        default: "records cannot be read"
         }
     }
 }

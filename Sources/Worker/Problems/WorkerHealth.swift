@@ -3,14 +3,14 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// The detection of all the worker's problems. It checks all parts a few times a second, and logs problems that begin,
-/// last and end. Core thread.
+/// Detects all the worker's problems. Checks all parts a few times a second, and logs problems that begin, last or have
+/// ended. Core thread.
 struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
     var apps = AppHealth()
     var lostRecords = LostRecords()
-    /// The time at which the worker began to read (monotonic).
+    /// The time at which the worker began to consume (monotonic).
     var startedNs: Int64 = 0
     /// The time when the worker was last a member of each group (monotonic), by the group's name.
     private var lastMemberNs: [String: Int64] = [:]
@@ -84,15 +84,15 @@ struct WorkerHealth {
         if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {
             return Problem(
                 group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
-                "allow Read on the group (kafka.group_id) to the worker's user")
+                "grant Read on the group (kafka.group_id) to the worker's user")
         }
-        // Joining a group waits until the session of a crashed member has timed out.
+        // A joining member waits until the session of a crashed member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
         guard outsideNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""
         return Problem(
             group, .unjoined, "the group cannot be joined\(cause)",
-            "check the broker that coordinates the group; give all its workers the same kafka.assignment, and allow "
-                + "Read on it")
+            "check the broker that coordinates the group; give all workers of the group the same kafka.assignment, and "
+                + "grant Read on the group to their user")
     }
 }

@@ -13,7 +13,7 @@ struct CommittedOffsetLookup {
         var offset: Int64?
         /// Whether consuming starts at the log end, because the group has no committed offset.
         var isAtEnd = false
-        /// Whether the topic has another id than at the partition's last assignment.
+        /// Whether the topic's id differs from its id at the partition's last assignment.
         var isRecreated = false
     }
 
@@ -74,8 +74,8 @@ struct CommittedOffsetLookup {
         committed.map { committed in
             let (partition, topic) = (committed.partition, committed.partition.topic)
             var start = Start(committed: committed, logStart: logStarts[partition], logEnd: logEnds[partition])
-            // This log end is the last stable offset, which an open transaction may keep below the committed offset. If
-            // the committed offset really is beyond the log end, the fetch fails with an error.
+            // `start.logEnd` is the last stable offset, which an open transaction may keep below the committed offset.
+            // If the committed offset really is beyond the log end, the fetch fails with an error.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }

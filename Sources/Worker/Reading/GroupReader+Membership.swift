@@ -40,7 +40,7 @@ extension GroupReader {
 
     // MARK: Calls to librdkafka
 
-    /// Changes the subscription to these topics.
+    /// Subscribes to these topics instead of the current ones.
     func subscribe(to topics: [String]) {
         self.topics = topics
         tell { () throws(KafkaError) in try consumer.subscribe(to: topics) }
@@ -53,7 +53,8 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that fails only if the client is unusable. A failed call is fatal, because the group waits for it.
+    /// Makes a call to librdkafka that fails only if the client is unusable. A failure is fatal, because the group
+    /// waits for the call.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -72,7 +73,8 @@ extension GroupReader {
         // `unassign` is called. librdkafka then neither fetches the new partitions nor rejoins, so the worker has to be
         // restarted.
         if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
-            fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were unassigned")
+            fatalError = KafkaError(
+                .inconsistent, "partitions were assigned before the revoked partitions were unassigned")
             return
         }
         lookup = (isLeaving ? [] : assigned, now.ns, now.ns + Self.newPartitionsNs)
@@ -141,15 +143,16 @@ extension GroupReader {
                 ])
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
-        // Unreadable partitions do not block others. With cooperative assignment, earlier partitions stay assigned.
+        // Unreadable partitions do not block other partitions. With cooperative assignment, earlier partitions stay
+        // assigned.
         for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Looks up the offsets of unreadable partitions again. If one offset is known now, rejoins the group to have its
-    /// partition assigned.
+    /// Looks up the offsets of unreadable partitions again. If at least one offset is known now, rejoins the group,
+    /// which then assigns the partition again.
     func retryUnreadable(_ now: DeliveryTime) {
         guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
@@ -252,7 +255,7 @@ extension GroupReader {
     }
 
     /// Ends the membership after a fatal error, after which the client can neither read nor commit. Another member may
-    /// own the partitions, so the worker lets their notifications in flight settle but sends no others.
+    /// own the partitions, so the worker lets their notifications in flight settle and sends no more of them.
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
         guard !isAbandoned else { return }
         phase = .abandoned
@@ -307,7 +310,8 @@ extension GroupReader {
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
         if isLost {
-            // Another member may have read a lost partition after its topic was recreated.
+            // The known ids may be outdated: another member may have read a lost partition after its topic was
+            // recreated.
             topicIDs = [:]
             machine.suspend(ids)
         } else {

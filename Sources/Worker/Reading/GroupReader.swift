@@ -42,7 +42,7 @@ final class GroupReader {
     /// The partitions to read from their log end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
     /// The topic ids of the assigned partitions, as far as librdkafka reports them. The next assignment compares the
-    /// ids, because a topic may be recreated in between.
+    /// ids, because a topic may be recreated between two assignments.
     var topicIDs: [TopicPartition: TopicID] = [:]
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
@@ -62,7 +62,7 @@ final class GroupReader {
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
-    /// The client's last error, whose cause may be over.
+    /// The client's last error, whose cause may have ended.
     private(set) var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
@@ -130,8 +130,8 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of former
-    /// partitions.
+    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of
+    /// partitions that are no longer assigned.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {
@@ -144,7 +144,7 @@ final class GroupReader {
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
-                    "it contains retry records of the group \(last.group), which this worker skips",
+                    "the topic contains retry records of the group \(last.group), which this worker skips",
                     "give each group of workers separate retry topics (retry.tiers)")
             }
     }
@@ -159,7 +159,7 @@ final class GroupReader {
     /// the delay caused by records that are slow to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
-    /// Reads as many records as the machine has room for. Returns whether more can be read immediately.
+    /// Reads as many records as the machine has room for. Returns whether more records can be read immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, deadLetters: some DeadLetterSink
     ) -> Bool {

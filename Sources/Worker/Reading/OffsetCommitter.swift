@@ -18,7 +18,7 @@ final class OffsetCommitter {
     /// The time without a reply after which a commit in flight is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
     /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. A newly
-    /// elected coordinator may not know the topic yet, and a topic may be too new for any coordinator.
+    /// elected coordinator may not have the topic's metadata yet, and neither may any coordinator for a new topic.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {

@@ -59,10 +59,10 @@ final class PartitionReader {
     /// Marks the queue as possibly non-empty, after a wake-up.
     func markReadable() { mayHaveMore = true }
 
-    /// Reads as many records as the machine has room for. Returns their number, and whether more can be read
+    /// Reads as many records as the machine has room for. Returns their number, and whether more records can be read
     /// immediately.
     ///
-    /// - Parameter headers: a buffer that is reused for each record, to avoid allocations.
+    /// - Parameter headers: A buffer that is reused for each record, to avoid allocations.
     func read(
         _ headers: inout [RecordHeader], into machine: inout DeliveryMachine, now: DeliveryTime,
         _ deadLetters: some DeadLetterSink
@@ -122,7 +122,8 @@ final class PartitionReader {
                 letterRoom: deadLetters.deadLetterBudget, now: now)
         }
         switch receipt {
-        // librdkafka before 2.4.0 may rewind after a rebalance, so the machine skips records that it already knows.
+        // librdkafka before 2.4.0 may rewind after a rebalance, so the machine skips records that it has already
+        // received.
         case .taken, .ignored: return true
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in
@@ -167,7 +168,7 @@ final class ReadingContext {
         CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
     }
 
-    /// Returns whether the headers are those of another group's retry record. If so, remembers that group in `foreign`.
+    /// Returns whether the headers are those of another group's retry record. If so, stores that group in `foreign`.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
         guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
             return false

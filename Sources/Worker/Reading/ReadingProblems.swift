@@ -50,7 +50,7 @@ struct ReadingProblems {
         for topic in unavailableTopics where topics.contains(topic) { entries[.topic(topic)] = nil }
     }
 
-    /// The topics that cannot be read at all, whose partitions are unknown.
+    /// The topics that are unknown or denied as a whole, so that their partitions are unknown, too.
     var unavailableTopics: [String] {
         entries.keys.compactMap { if case .topic(let name) = $0 { name } else { nil } }
     }

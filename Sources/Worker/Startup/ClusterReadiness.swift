@@ -61,7 +61,7 @@ package struct ClusterReadiness {
             for case .error(let error) in topics.events() { lastError = error }
             return .unreachable(lastError ?? error)
         }
-        // Some brokers may not know a topic yet that was just created.
+        // Some brokers may not have the metadata of a topic that was just created.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
@@ -76,11 +76,11 @@ package struct ClusterReadiness {
                 guard refused.isEmpty else { return .uncreated(refused) }
                 if makesTopics {
                     found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
-                    // A broker may learn of the controller's new topics with a delay.
+                    // A broker may receive the metadata of new topics with a delay.
                     guard check.missing(in: found).isEmpty else {
                         return .unreachable(
                             "the newly created topics are not visible yet",
-                            advice: "if this lasts, allow Describe on them to the worker's user")
+                            advice: "if this lasts, grant Describe on the topics to the worker's user")
                     }
                 }
             } catch {
@@ -107,13 +107,15 @@ package struct ClusterReadiness {
             startingAtEnd = try partitionsWithoutStart(of: readable, found, timeoutMs: timeoutMs)
         } catch {
             let group = configuration.kafka.groupID
-            return .unreachable("the offsets of group \(group): \(error)", advice: Advice.group(group, error.code))
+            return .unreachable(
+                "the committed offsets of group \(group) cannot be read: \(error)",
+                advice: Advice.group(group, error.code))
         }
         if configuration.delivery.start == .fail, !startingAtEnd.isEmpty {
             let names = Set(startingAtEnd.map(\.topic)).sorted().joined(separator: ", ")
             throw StartFailure([
                 "group \(configuration.kafka.groupID) has no committed offset in \(names), and delivery.start is fail: "
-                    + "set it to earliest to send everything there, or to latest to skip it"
+                    + "set delivery.start to earliest to send all existing requests, or to latest to skip them"
             ])
         }
         return .ready(
@@ -147,16 +149,16 @@ package struct ClusterReadiness {
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
             // If there are no topics, any topic name shows whether the worker may use the group. Each topic costs a
-            // request, hence the limit.
+            // request, so at most 100 topics are checked.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
             case nil: nil
             case .group?:
-                "group \(group) may not be used: allow Read on the group (kafka.group_id) to the worker's user"
+                "the worker's user may not use group \(group): grant Read on the group (kafka.group_id)"
             case .topics? where topics.isEmpty: nil
             case .topics(let names)?:
-                "group \(group) may not read \(Denial.naming(names)): allow Read on it to the worker's user"
+                "the worker's user may not read \(Denial.naming(names)): grant Read (group \(group))"
             }
         }
     }

@@ -106,7 +106,7 @@ struct TokenIdentity: Hashable, Sendable {
     var publicKey: String
 }
 
-/// Reads files and remembers the hashes of their contents, for comparison by `FileWatch`.
+/// Reads files and stores the hashes of their contents, for comparison by `FileWatch`.
 private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
@@ -116,8 +116,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change in
-        // between.
+        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change between
+        // the two reads.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }
@@ -176,7 +176,8 @@ extension CertificateCredential {
 /// The provider tokens of a thread: one token per key, because Apple limits how often a token may change. Not
 /// thread-safe.
 final class ProviderTokens {
-    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a key returns soon.
+    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a replaced key is soon
+    /// used again.
     private var tokens: [TokenIdentity: ProviderToken] = [:]
 
     /// Returns the app's provider token, or `nil` if the app has a certificate.
@@ -230,8 +231,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason why Apple will refuse the app's certificate, or the app will refuse Apple's. The
-    /// worker loads the app anyway, because an app that cannot send must not stop the others.
+    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the app will refuse Apple's
+    /// certificate. The worker loads the app anyway, because an app that cannot send must not stop the others.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {
@@ -257,8 +258,8 @@ extension LoadedApp {
             settings.environment == .production ? certificate.isForProduction : certificate.isForDevelopment
         if isMarked && !isRight {
             lines.append(
-                "\(name) is for \(certificate.isForProduction ? "production" : "development"), the app's environment is "
-                    + "\(settings.environment.text)")
+                "\(name) is for \(certificate.isForProduction ? "production" : "development"), but the app's "
+                    + "environment is \(settings.environment.text)")
         }
         return lines
     }

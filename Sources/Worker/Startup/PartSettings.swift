@@ -30,7 +30,7 @@ extension WorkerConfiguration {
         if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
             let found = KafkaLibrary.version
             throw StartFailure([
-                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but this is "
+                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but the worker uses "
                     + "\(found >> 24).\(found >> 16 & 0xFF).\(found >> 8 & 0xFF), which may leave a member without "
                     + "partitions after a rebalance; use eager, or a newer library"
             ])
@@ -46,7 +46,7 @@ extension WorkerConfiguration {
             let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
             return "librdkafka has no such property\(suggestion)"
         }
-        // librdkafka's table may list a property name for the client and for topics. The client's entry is the first.
+        // librdkafka's table may list a property name twice: first for the client, then for topics.
         guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
         return range.contains(" .. ")
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
@@ -135,8 +135,8 @@ package enum DescriptorNeed {
     /// The number of descriptors for other files, event loops and file watches.
     private static let own = 64
 
-    /// Returns the maximum number of descriptors. The number does not include that a replaced credential doubles its
-    /// app's connections until the old connections are closed.
+    /// Returns the maximum number of descriptors. The number does not account for a replaced credential, which doubles
+    /// its app's connections until the old connections are closed.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is not included in `max`.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
@@ -158,6 +158,6 @@ package enum DescriptorNeed {
         guard Int64(most) > limit else { return nil }
         return
             "the worker may need \(most) descriptors (apps' connections, brokers, admin pages), but the process may "
-            + "have \(limit): raise its limit (LimitNOFILE=, ulimit -n), or lower connections.max"
+            + "have \(limit): raise the limit of the process (LimitNOFILE=, ulimit -n), or lower connections.max"
     }
 }

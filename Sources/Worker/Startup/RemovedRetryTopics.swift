@@ -77,7 +77,7 @@ final class RemovedRetryTopics {
         case .failure(let error):
             logger.warning(
                 .kafka, "lookup of removed retry topics failed, retrying",
-                ["error": .text(error.text), "advice": "allow Describe on all topics and on the group"])
+                ["error": .text(error.text), "advice": "grant Describe on all topics and on the group"])
             searchLater()
         }
     }
@@ -101,7 +101,7 @@ final class RemovedRetryTopics {
         let found: [String]
         let existing: Set<String>
 
-        /// Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
+        /// Queries the brokers. Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
         init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(KafkaError) {
             let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
             let timeoutMs = RemovedRetryTopics.timeoutMs

@@ -24,7 +24,7 @@ struct TopicCheck {
         return
             "topics do not exist at \(configuration.kafka.bootstrapServers), or this worker may not describe them: "
             + "create them, set kafka.create_topics: true (on a cluster of one broker "
-            + "{partitions: 8, replication_factor: 1}), or allow Describe on them: "
+            + "{partitions: 8, replication_factor: 1}), or grant Describe on them: "
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
@@ -63,30 +63,30 @@ struct TopicCheck {
         case .invalidReplicationFactor:
             "set kafka.create_topics.replication_factor to at most the number of brokers (for one broker: "
                 + "{partitions: 8, replication_factor: 1}), or start more brokers"
-        case .invalidPartitions: "set kafka.create_topics.partitions to another number"
+        case .invalidPartitions: "set kafka.create_topics.partitions to a number that the brokers accept"
         case .topicAuthorizationFailed, .clusterAuthorizationFailed:
-            "allow Create on the cluster, or on these topics, to the worker's user, or create them yourself"
-        case .policyViolation: "check which policy of the brokers rejects them, or create them yourself"
-        default: "check the brokers' logs, or create them yourself"
+            "grant Create on the cluster or on these topics to the worker's user, or create the topics yourself"
+        case .policyViolation: "check which policy of the brokers rejects the topics, or create the topics yourself"
+        default: "check the brokers' logs, or create the topics yourself"
         }
     }
 
-    /// Returns lines about settings that may lose records later, or that cannot be checked. These do not prevent the
-    /// start.
+    /// Returns lines about settings that may lose records later, or that cannot be checked. The worker starts in spite
+    /// of these settings.
     func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
         var lines: [String] = []
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
         if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
                 "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
-                    + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
+                    + "\(unread.joined(separator: ", ")): grant DescribeConfigs on them to the worker's user")
         }
         for topic in expected {
             guard let found = configurations?[topic.name] else { continue }
             let name = "topic \(topic.name) (\(topic.path)) has"
             if found.electsUncleanLeaders {
                 lines.append(
-                    "\(name) unclean.leader.election.enable=true, so a new leader may lack its last records and reuse "
+                    "\(name) unclean.leader.election.enable=true, so a new leader may lack the last records and reuse "
                         + "their offsets: set it to false")
             }
             // A size limit only causes a warning, because it is harmless as long as few records wait.

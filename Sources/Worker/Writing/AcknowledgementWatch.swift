@@ -18,7 +18,7 @@ struct AcknowledgementWatch {
     /// Registers a delivery report, successful or not.
     @inline(__always)
     mutating func reported(nowNs: Int64) {
-        precondition(outstanding > 0, "a report belongs to an outstanding record")
+        precondition(outstanding > 0, "a delivery report must belong to an outstanding record")
         outstanding -= 1
         quietSinceNs = nowNs
     }

@@ -1,7 +1,8 @@
 internal import Kafka
 internal import Observability
 
-/// The decision when to replace a failed producer, with growing pauses. A value type without a clock or I/O.
+/// Decides when to replace a failed producer, with growing pauses between attempts. A value type without a clock or
+/// I/O.
 struct ProducerHealth {
     private var mustRenew = false
     private var pause = GrowingPause()

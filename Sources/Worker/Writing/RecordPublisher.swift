@@ -11,7 +11,7 @@ internal import PushRecords
 /// refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
-    /// The producer of refused records, with one record per batch. Created on demand, with the same topics.
+    /// The producer of refused records, with one record per batch. Created on demand, with the topics of `producer`.
     private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
@@ -33,8 +33,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
-    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open. Any
-    /// further records can only come from earlier assignments.
+    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open.
+    /// Additional records can only come from earlier assignments.
     private let outstandingLimit: Int
 
     init(
@@ -139,7 +139,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                     machine.withRetry(id) { content, order in
                         hand(retryWriter.write(content, order), to: topic, id, now)
                     }
-                case .deadLetters: preconditionFailure("dead letters are no productions")
+                case .deadLetters: preconditionFailure("dead letters must be published by publishDeadLetter")
                 }
             guard isTaken else { return }
             machine.produced(id, to: target)
@@ -167,7 +167,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
     ///
-    /// - Parameter isKept: Whether to keep a copy for any reason of a refusal, because there is no other copy.
+    /// - Parameter isKept: Whether to keep a copy whatever the reason for the refusal, because no other copy exists.
     /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(
@@ -252,8 +252,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
         let partition = report.partition
         let record = report.detach()
-        // The retry record may then exist twice, and its notification may be sent twice. The second copy is marked in
-        // doubt.
+        // If Kafka has written the first copy, the retry record exists twice, and its notification may be sent twice.
+        // The second copy is marked in doubt.
         if record.mayBeWritten, tiers.contains(record.topic) {
             record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
             record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
@@ -277,8 +277,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Handles a refusal of a record that was alone in its batch: produces the record again later, or its replacement.
     ///
-    /// - Parameter partition: The partition that refused the record, or a negative number if the record was not sent to
-    ///   a broker.
+    /// - Parameter partition: The partition whose leader refused the record, or a negative number if the record was not
+    ///   sent to a broker.
     private func refuseAlone(
         _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
     ) {
@@ -290,7 +290,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             if targets[index].tooLargeCount == 1 {
                 logger.warning(
                     .kafka, "record too large for its topic, writing a reduced one; further ones are only counted",
-                    about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
+                    about: name, ["topic": "\(name)", "advice": "raise the topic's max.message.bytes"])
             }
         }
         if code != .messageTooLarge || !isReplaceable {
@@ -344,7 +344,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         if let single { return single }
         let made = try Producer(
             ProducerSettings(cluster: cluster, sendsSingly: true), wakeUpDescriptor: wakeUpDescriptor)
-        // The topics are created in the same order as in the other producer, so that topic indexes agree.
+        // The topics are created in the same order as in `producer`, so that both producers use the same topic indexes.
         for name in producer.topicNames { _ = try made.topic(name) }
         single = made
         return made

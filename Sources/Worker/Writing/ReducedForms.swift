@@ -2,8 +2,8 @@ internal import Kafka
 internal import PushRecords
 
 extension RecordPublisher {
-    /// Returns the replacement of a record that its topic refuses even when it is alone in its batch. The replacement
-    /// names its own target topic and has the same tag.
+    /// Returns the replacement of a record that the broker refuses even when the record is alone in its batch. The
+    /// replacement has its own target topic and the same tag.
     ///
     /// - A dead letter has a reduced form, which has no further replacement.
     /// - A result that is too large has a reduced form. Any other refused result, and a refused reduced form, becomes a

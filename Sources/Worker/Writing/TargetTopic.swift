@@ -1,14 +1,14 @@
 internal import Kafka
 
-/// The records that one output topic has refused, and when to produce them again. A value type without a clock or I/O.
+/// The refused records of one output topic, and when to produce them again. A value type without a clock or I/O.
 ///
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
-///   records are produced one at a time with growing pauses until the topic accepts one. The other refused records
-///   follow in order, then new records.
+///   records are produced one at a time with growing pauses until Kafka accepts one. The other refused records follow
+///   in order, then new records.
 /// 2. A record that is too large is produced alone in its batch, then in its reduced form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
-///   `KafkaCode.ownRefusals` such refusals, each after the topic has accepted others, it becomes a dead letter. The
-///   topic stays open, because new records show whether it works.
+///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it becomes a dead
+///   letter. The topic stays open, because new records show whether it works.
 ///
 /// A record may have no delivery report for a long time, because its partition has no leader. Meanwhile, other records
 /// are produced. After `silentNs` the topic opens without waiting for the report, so a new record may overtake it.
@@ -25,9 +25,10 @@ struct TargetTopic {
         fileprivate(set) var record: UndeliveredRecord
         fileprivate(set) var form: Form
         fileprivate let order: UInt64
-        /// The number of refusals of the record alone in its batch, each after the topic had accepted other records.
+        /// The number of refusals of the record alone in its batch, each after Kafka had accepted other records of the
+        /// topic.
         fileprivate var ownRefusals = 0
-        /// The number of records that the topic had accepted when it last refused this record.
+        /// The number of the topic's records that Kafka had accepted at the last refusal of this record.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
         /// The pause before the next attempt, which has begun if the record was refused alone and may be the cause.
@@ -40,7 +41,7 @@ struct TargetTopic {
     var acknowledgements = AcknowledgementWatch()
     /// The reason why the topic is closed and the pause before the next attempt, or `nil` if the topic is open.
     private(set) var cause: (code: KafkaCode, pause: GrowingPause)?
-    /// Whether the closed topic has accepted a record again, and the other refused records are being produced.
+    /// Whether Kafka has accepted a record of the closed topic again, and the other refused records are being produced.
     private var isReturning = false
     private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
@@ -60,7 +61,7 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// The reason why the topic refuses single records, and whether the topic has accepted no record since then.
+    /// The reason why single records are refused, and whether Kafka has accepted no record of the topic since then.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
             ($0.code, $0.takenBefore == takenCount)
@@ -81,13 +82,13 @@ struct TargetTopic {
 
     // MARK: Refusals
 
-    /// Stores a record that was refused in a batch with others, or that was not produced yet.
+    /// Stores a record that was refused in a batch with other records, or that was not produced yet.
     mutating func take(_ record: UndeliveredRecord, _ form: Form) {
         lastOrder += 1
         waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
     }
 
-    /// Closes the topic, because it refuses records or cannot be written.
+    /// Closes the topic, because brokers refuse its records or it cannot be written.
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
@@ -99,7 +100,7 @@ struct TargetTopic {
     /// Returns the form in which the record with this tag was produced alone, or `nil` if it was not produced alone.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
-    /// Registers that the topic accepted a record.
+    /// Registers that Kafka accepted a record of the topic.
     ///
     /// - Parameter tag: The tag of a record that was produced alone, or `nil` for a record in a batch.
     mutating func written(_ tag: UInt64? = nil) {
@@ -112,8 +113,8 @@ struct TargetTopic {
     /// Registers a refusal of a record that was produced alone.
     ///
     /// - Parameters:
-    ///   - partition: The partition that refused the record, or a negative number if the record was not sent to a
-    ///     broker.
+    ///   - partition: The partition whose leader refused the record, or a negative number if the record was not sent to
+    ///     a broker.
     ///   - isReplaceable: Whether another record can replace the refused record.
     /// - Returns: Whether the record is given up as the cause of its refusals. The caller then calls `writeAgain` or
     ///   `remove`. If false, the record is tried again.
@@ -244,7 +245,8 @@ extension KafkaCode {
         }
     }
 
-    /// The number of refusals, each of the record alone and after the topic accepted others, after which the record is
-    /// given up. For an unclear fault this takes about eight minutes, because the record may still be deliverable.
+    /// The number of refusals after which a record is given up. Each is a refusal of the record alone, after Kafka
+    /// accepted other records of the topic. For an unclear fault this takes about eight minutes, because the record may
+    /// still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

@@ -1,5 +1,5 @@
 // The minimum that a program needs with nghttp2 and OpenSSL to do the worker's APNs work: post each request, read each
-// answer. It has no queue, no window and no state per request. One thread polls all connections with poll(2).
+// answer. It has no queue, no resend window and no state per request. One thread polls all connections with poll(2).
 #include "floors.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static char *paths, *payload, id[] = "00000000-0000-8000-8000-000000000000";
 static nghttp2_nv fields[8];
 
 typedef struct {
-    int socket, is_blocked, open, streams; // no request before the server has said how many streams
+    int socket, is_blocked, open, streams; // streams is 0 until the server's SETTINGS arrive
     SSL *ssl;
     nghttp2_session *session;
     uint8_t output[3 * RECORD]; // a TLS record, and room for the frame that fills it
@@ -57,7 +57,8 @@ static void submit(connection *it) {
     char *order = strstr(payload, "\"order\":\"");
     put_number(order + 18, submitted, 10, 9);
     nghttp2_data_provider body = {.read_callback = read_body};
-    if (nghttp2_submit_request(it->session, NULL, fields, 8, &body, NULL) <= 0) fail("nghttp2 took no request");
+    if (nghttp2_submit_request(it->session, NULL, fields, 8, &body, NULL) <= 0)
+        fail("nghttp2 did not accept a request");
     submitted++;
     it->open++;
 }
@@ -167,7 +168,8 @@ int64_t send_floor(int port, const char *authority, int connections, int64_t wan
                                  NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE
                                      | (i == 3 || i == 7 ? NGHTTP2_NV_FLAG_NO_INDEX : 0)};
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    if (!context || SSL_CTX_load_verify_locations(context, authority, NULL) != 1) fail("the authority cannot be read");
+    if (!context || SSL_CTX_load_verify_locations(context, authority, NULL) != 1)
+        fail("the CA certificate cannot be read");
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_alpn_protos(context, (const uint8_t *)"\2h2", 3);
     connection *all_connections = calloc(connections, sizeof(connection));

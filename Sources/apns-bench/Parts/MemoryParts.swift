@@ -25,7 +25,7 @@ final class ParsePart: PartRun {
             let request = parser.parse(key: record.key, value: record.value, headers: record.headers, role: .request)
             guard request.target == .device, !request.isInvalid,
                 DeviceToken.normalize(request.token, into: room).failure == .none
-            else { throw BenchFailure("a request that is right was refused: \(request.detail.text)") }
+            else { throw BenchFailure("a valid request was refused: \(request.detail.text)") }
         }
         count += records.count
     }
@@ -75,7 +75,7 @@ final class LedgerPart: PartRun {
     private var nextOffset: Int64 = 0
     /// The records of the previous turn that have not settled yet.
     private var late: [Int] = []
-    /// The ledger position of each record. The machine stores it in its own records.
+    /// The ledger position of each record. In the worker, the machine stores these positions.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
@@ -119,7 +119,7 @@ final class LedgerPart: PartRun {
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
         map.finish(horizon: next)
-        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
+        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the commit map does not fit") }
         horizon.acknowledge(next)
     }
 }

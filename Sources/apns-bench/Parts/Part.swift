@@ -50,7 +50,7 @@ enum PartCommand {
             throw BenchFailure("apns-bench part NAME [-n N] runs one of \(names)")
         }
         let count = words.count == 3 && words[1] == "-n" ? Int(words[2]) : words.count == 1 ? 100_000 : nil
-        guard let count, count > 0 else { throw BenchFailure("apns-bench part NAME [-n N]") }
+        guard let count, count > 0 else { throw BenchFailure("usage: apns-bench part NAME [-n N]") }
         let run = try part.start()
         counted.run = run
         for _ in 0..<warmUpTurns {

@@ -46,7 +46,7 @@ class TransportPart {
         guard capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
     }
 
-    /// Checks that the last batch was accepted, and starts the next one.
+    /// Checks that the last batch was accepted, and starts the next batch.
     func startBatch(isPresumed: Bool) throws {
         let isAccepted = completions.allSatisfy {
             $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed
@@ -58,8 +58,8 @@ class TransportPart {
 }
 
 /// The benchmark `encode`: sends batches through the transport and its connection into memory, and returns the answers
-/// as completions. It measures the product's code (`APNsTransport`, `HTTP2Connection`) with a fake byte channel and
-/// clock. The server that answers 200 is not measured.
+/// as completions. The benchmark measures the product's code (`APNsTransport`, `HTTP2Connection`) with a fake byte
+/// channel and clock. The server that answers 200 is not measured.
 final class EncodePart: TransportPart, PartRun {
     var sentBytes: Int64 { wire.channel.sentBytes }
     private var transport: APNsTransport!
@@ -124,9 +124,9 @@ final class EncodePart: TransportPart, PartRun {
     }
 }
 
-/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory. A window without an
-/// error answer accepts them. It measures the product's code (`BinaryTransport`, `BinaryConnection`) with a fake byte
-/// channel and clock.
+/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory. A batch counts as
+/// accepted when the resend window ends without an error answer. The benchmark measures the product's code
+/// (`BinaryTransport`, `BinaryConnection`) with a fake byte channel and clock.
 final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
     private static let windowNs: Int64 = 1_000_000_000
@@ -170,7 +170,7 @@ final class SteppedClock {
 
 /// A byte channel in memory.
 final class PipeChannel: ByteChannel {
-    /// The bytes sent, and the bytes that the next `deliver` returns. Both arrays retain their capacity.
+    /// The bytes sent, and the bytes that the next `deliver` passes to the delegate. Both arrays retain their capacity.
     var sent: [UInt8] = []
     var coming: [UInt8] = []
     private let delegate: any ByteChannelDelegate

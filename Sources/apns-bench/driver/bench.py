@@ -21,8 +21,8 @@ Measurements (--measure):
   start      time to the first send and the first result, for a new worker and after kill -9
 
 `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
-CPU is user and system time of the whole process from start to end, as wait4(2) has it: joining the group, the TLS
-handshakes and the shutdown are included, and are spread over all notifications.
+CPU is the user and system time of the whole process from start to end, as reported by wait4(2). The time to join the
+group, for TLS handshakes and for the shutdown is included, and is spread over all notifications.
 Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
 """
 
@@ -63,7 +63,7 @@ class Report:
                              "standing": standing})
 
     def add_cost(self, name, row):
-        """The cheapest of several rounds, because other processes on the machine only add cost."""
+        """Keeps the cheapest of several rounds, because other processes on the machine only add cost."""
         costs = self.rows["costs"]
         if name not in costs or row[CPU] < costs[name][CPU]:
             costs[name] = row
@@ -158,7 +158,7 @@ def measure_worker(stage, report, subject):
         with urllib.request.urlopen(f"{control}/totals") as totals:
             taken = json.load(totals)["accepted"]
         if taken != requests.count:
-            raise Failure(f"the gateway has taken {taken} of {requests.count} notifications")
+            raise Failure(f"the gateway accepted {taken} of {requests.count} notifications")
         simulator.kill()
     book = run.book()
     us = lambda a, b: (b[2] - a[2]) / 1_000 / max(1, b[0] - a[0])
@@ -227,7 +227,7 @@ def measure_latency(stage, report):
 
 
 def measure_scaling(stage, report, distance):
-    """Measures 50 ms of server or network latency, with the simulator's default windows and 1,000 streams."""
+    """Measures 50 ms of server or network latency, with the simulator's flow-control windows and 1,000 streams."""
     simulator, directory = stage.simulator(
         f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
@@ -331,7 +331,8 @@ def parse(words):
         names = SUBJECTS if text == "all" else text.split(",")
         for name in names:
             if name not in SUBJECTS:
-                raise argparse.ArgumentTypeError(f'there is no "{name}" to measure: all, or some of {", ".join(SUBJECTS)}')
+                raise argparse.ArgumentTypeError(
+                    f'there is no measurement "{name}": expected all, or some of {", ".join(SUBJECTS)}')
         return names
 
     parser = Options("apns-bench", __doc__)
@@ -344,8 +345,8 @@ def parse(words):
     add("--rounds", type=int, default=1, help="measure floors and worker this many times, and show the cheapest round of each")
     add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use this broker")
     add("--worker", default="", help="the worker (default: apns-worker beside this program)")
-    add("--timeout", type=int, default=600, help="seconds that each of them may take (default 600)")
-    add("--window", type=int, default=2_000, help="ms after which a gateway's silence accepts (default 2000)")
+    add("--timeout", type=int, default=600, help="seconds that each measured process may take (default 600)")
+    add("--window", type=int, default=2_000, help="ms without an error after which the gateway counts as accepting (default 2000)")
     add("--history", help="append the figures to this file, as one line of JSON (.github/pictures/history draws it)")
     add("--json", action="store_true", help="print the figures as one JSON object")
     return parser.parse_args(words)

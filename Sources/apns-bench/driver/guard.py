@@ -70,11 +70,11 @@ def each(short, short_count, long, long_count):
 class Callgrind:
     def __init__(self, scratch):
         self.scratch, self.valgrind = scratch, find("valgrind", "valgrind")
-        # Disable Swift's random seeds of hash tables, because counts would differ between runs.
+        # Disable the random seeds of Swift's hash tables, which would make counts differ between runs.
         os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
 
     def readable(self, program):
-        """Copies a program without its debug information, because valgrind 3.19 cannot read Swift 6's."""
+        """Copies a program without its debug information, because valgrind 3.19 cannot read that of Swift 6."""
         copy = self.scratch.file(os.path.basename(program))
         subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
         return copy
@@ -132,7 +132,7 @@ def toolchain():
 
 
 def differences(here, there):
-    # OpenSSL is only reported: no part calls it.
+    # The version of OpenSSL is recorded but not compared, because no part calls OpenSSL.
     return [f"{name} {here.get(name)} instead of {there.get(name)}" for name in sorted({*here, *there} - {"openssl"})
             if here.get(name) != there.get(name) or here.get(name) == "unknown"]
 
@@ -142,8 +142,8 @@ def load(path):
         with open(path) as file:
             return json.load(file)
     except (OSError, ValueError) as error:
-        raise Failure(f"the figures cannot be read from {path}: {error}; --figures names the file, --update makes it") \
-            from None
+        raise Failure(f"the figures cannot be read from {path}: {error}; use --figures for another file, or "
+                      "--update to write it") from None
 
 
 def save(path, taken_with, parts):
@@ -159,28 +159,29 @@ def compare(counted, committed, instructions=True):
     lines, failures, better = [], [], False
     for part, figures in counted.items():
         if part not in committed:
-            failures.append(f"{part}: it has no committed figures; --update writes them")
+            failures.append(f"{part}: no committed figures; run with --update to write them")
             continue
         for name, digits in FIGURES.items():
             now, before = figures[name], committed[part][name]
             if name == "instructions" and not instructions:
                 continue
-            # Counts vary by millionths. The margin is below one more allocation in five notifications.
+            # Counts vary by millionths. The margin for allocations is one more allocation in five notifications.
             margin = before * 0.03 if name == "instructions" else 0.2
             verdict = "FAILED" if now > before + margin else "better" if now < before - margin else "ok"
             words = name.replace("_", " ").replace("swift", "Swift").replace("c a", "C a")
             lines.append(f"{part:9}{words:18}{before:12.{digits}f}{now:12.{digits}f}  {verdict}")
             better = better or verdict == "better"
             if verdict == "FAILED":
-                failures.append(f"{part}: {now:.{digits}f} {words} a notification; committed are {before:.{digits}f}, "
+                failures.append(f"{part}: {now:.{digits}f} {words} a notification; {before:.{digits}f} are committed, "
                                 f"the limit is {before + margin:.{digits}f}")
     lines += [f"FAILED: {failure}" for failure in failures]
     if failures:
         part = failures[0].split(":")[0]
-        lines.append(f"Find the change that costs it (apns-bench guard --only {part} --top shows where it goes); if it is "
-                     "worth its price, take the new figures with --update and say why in the commit.")
+        lines.append(f"Find the change that adds the cost (apns-bench guard --only {part} --top lists the most "
+                     "expensive functions). If the change is worth the cost, write the new figures with --update and "
+                     "give the reason in the commit.")
     elif better:
-        lines.append("Better than what is committed: keep it so with --update.")
+        lines.append("Better than the committed figures: write the new figures with --update.")
     return "\n".join(lines), bool(failures)
 
 
@@ -199,7 +200,7 @@ def guard(options):
     committed = {"taken_with": here, "parts": {}} if is_new else load(options.figures)
     other = ", ".join(differences(here, committed["taken_with"]))
     if options.update and other:
-        raise Failure(f"another toolchain ({other}): --update all parts at once")
+        raise Failure(f"the figures were taken with another toolchain ({other}): run --update for all parts at once")
     program, counted = callgrind.readable(OWN), {}
     for part in [options.only] if options.only else PARTS:
         progress(f"counting {part}")

@@ -91,7 +91,8 @@ class Child:
     @property
     def has_ended(self):
         if self.usage is None:
-            # VmHWM starts anew at execve(2). `ru_maxrss` would include the bench's own memory, which the child has before.
+            # VmHWM is reset at execve(2). `ru_maxrss` would include the bench's memory, which the child has before
+            # execve(2).
             peak = re.search(r"VmHWM:\s*(\d+)", read(f"/proc/{self.pid}/status"))
             self.peak = int(peak[1]) * 1_024 if peak else self.peak
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
@@ -140,7 +141,7 @@ class Child:
             time.sleep(0.02)
 
     def await_output(self, pattern):
-        return self.until(lambda: re.search(pattern, self.output), f"say {pattern}")
+        return self.until(lambda: re.search(pattern, self.output), f"print {pattern}")
 
     def wait(self, seconds):
         """Waits until the process has exited with 0, and returns its usage."""
@@ -151,7 +152,7 @@ class Child:
 
     def failure(self):
         said = self.output.strip().split("\n")[-1] or "nothing"
-        return Failure(f"{self.name} ended ({self.process.returncode}), and said: {said}")
+        return Failure(f"{self.name} ended with {self.process.returncode}; its last line of output: {said}")
 
 
 Requests = collections.namedtuple("Requests", "topic form count partitions")
@@ -175,7 +176,7 @@ class Stage:
         self.kafka, self.options, self.scratch = confluent_kafka, options, Scratch()
         self.worker = options.worker or os.path.join(os.path.dirname(OWN), "apns-worker")
         if not os.access(self.worker, os.X_OK):
-            raise Failure(f"there is no worker at {self.worker}: swift build -c release --product apns-worker")
+            raise Failure(f"there is no worker at {self.worker}: run swift build -c release --product apns-worker")
         self.name, self.sets, self.filled, self.push_port, self.topics = f"apns-bench.{uuid.uuid4()}", 0, {}, None, []
         self.tokens = subprocess.check_output([OWN, "tokens", str(options.devices)], text=True).split()
         subprocess.run([OWN, "certificates", self.scratch.path], check=True)
@@ -218,7 +219,7 @@ class Stage:
         for future in self.admin.create_topics(new).values():
             future.result(20)
         self.topics += [name for name, _ in topics]
-        # The broker answers before all of its components know a topic.
+        # The broker answers before the partitions of a new topic have leaders. `ends` waits for the leaders.
         for name, partitions in topics:
             self.ends(name, partitions)
 
@@ -231,7 +232,7 @@ class Stage:
         return base
 
     def ends(self, topic, partitions):
-        """Returns the number of records in each partition."""
+        """Returns the log end offset of each partition, which is the number of its records."""
         found, tries = [], 0
         while len(found) < partitions:
             place = self.kafka.TopicPartition(topic, len(found))
@@ -241,7 +242,7 @@ class Stage:
                 # Shortly after a topic is created, its partitions have no leader.
                 tries += 1
                 if tries > 200 or not error.args[0].retriable() and error.args[0].code() != 6:
-                    raise Failure(f"{topic} cannot be looked at: {error}") from None
+                    raise Failure(f"{topic} cannot be queried:  {error}") from None
                 time.sleep(0.05)
         return found
 
@@ -307,11 +308,11 @@ class Stage:
         return self.push_port
 
     def simulator(self, name, *words):
-        """Starts `apns-worker simulate`, and returns it with its folder."""
+        """Starts `apns-worker simulate`, and returns the process and its folder."""
         folder = self.scratch.file(name)
         child = Child(name, [self.worker, "simulate", "--listen", "127.0.0.1:0", "--control", "0", "--directory", folder,
                              *words], self.scratch)
-        child.await_output("listening; SIGTERM")
+        child.await_output("listening; stop")
         return child, folder
 
 
@@ -346,7 +347,7 @@ admin: {{listen: off}}
 """)]
         # `crash: core` disables the supervisor, so that the process's usage is the worker's.
         streams = connections * STREAMS
-        # This is the formula of MachineSettings.mostOpen. A gateway's window takes all open notifications.
+        # The formula of MachineSettings.mostOpen. A gateway's resend window can contain all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
         self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
         self.launch()
@@ -380,7 +381,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first sampled tenth to the last, or from the start without two."""
+        """Returns notifications a second from the first sample to the last, or from the start if there is at most one."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)

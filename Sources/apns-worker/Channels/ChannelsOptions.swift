@@ -31,7 +31,7 @@ struct ChannelsOptions {
             "ACTION --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
         ],
         about: [
-            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
+            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. The command does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
             "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
         notes: "Exit codes: 0 done, 1 refused by Apple or unreachable, 64 wrong usage, 78 wrong configuration.")
@@ -51,12 +51,12 @@ struct ChannelsOptions {
                 "Read or delete the channel with this id, as printed by create and list."),
             .init(
                 "storage", value: "POLICY", to: \.storage, { text throws(UsageError) in try OptionValue.choice(text) },
-                "Choose the messages that a new channel stores for offline devices: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change it later."
+                "Choose the messages that a new channel stores for offline devices: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change the policy later."
             ),
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
             .init(
                 "manage-host", value: "HOST", to: \.flags.manageHost,
-                "Use this server instead of Apple's, such as a simulator."),
+                "Use this server, such as a simulator, instead of Apple's."),
             .init(
                 "manage-port", value: "PORT", to: \.flags.managePort,
                 "The server's port (default 2196, or 2195 in development)."),
@@ -69,7 +69,7 @@ struct ChannelsOptions {
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {
         guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
-            throw UsageError("expected a channel id, as create and list print it")
+            throw UsageError("expected a channel id as printed by create or list")
         }
         return text
     }
@@ -77,16 +77,17 @@ struct ChannelsOptions {
     /// Returns the request to Apple. Throws if an option is missing or does not fit the action.
     func operation(_ action: Action) throws -> ManagementRequest.Operation {
         try flags.requireEither(file)
-        if action != .create, storage != nil { throw UsageError("--storage is for create") }
+        if action != .create, storage != nil { throw UsageError("--storage applies only to create") }
         switch (action, channel) {
         case (.create, nil):
             guard let storage else {
                 throw UsageError("needs --storage none or --storage most-recent, which cannot be changed later")
             }
             return .create(storesMostRecent: storage == .mostRecent)
-        case (.create, _): throw UsageError("--channel is for read and delete: Apple chooses the id of a new channel")
+        case (.create, _):
+            throw UsageError("--channel applies only to read and delete: Apple chooses the id of a new channel")
         case (.list, nil): return .list
-        case (.list, _): throw UsageError("--channel is for read and delete")
+        case (.list, _): throw UsageError("--channel applies only to read and delete")
         case (.read, let channel?): return .read(channel: channel)
         case (.delete, let channel?): return .delete(channel: channel)
         case (.read, nil), (.delete, nil): throw UsageError("needs --channel ID")
@@ -101,7 +102,7 @@ struct ChannelsOptions {
                 && (bundleID.map { settings.bundleIDs.contains($0) } ?? true)
         }
         guard let settings = fitting.first else {
-            throw UsageError("no app of the configuration has that name, environment and bundle id")
+            throw UsageError("no app of the configuration has the given name, environment and bundle id")
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")

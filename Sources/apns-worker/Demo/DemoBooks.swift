@@ -2,8 +2,8 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three books: produced records, requests accepted by the simulator, and consumed results. Each book is
-/// indexed by the notification's number, so that two mistakes cannot cancel each other out.
+/// The demo's three counts: produced records, requests accepted by the simulator, and consumed results. Each is kept by
+/// notification number, so that two errors cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
@@ -36,12 +36,12 @@ struct DemoBooks {
         var difference: String {
             let wanted = completion.outcome?.rawValue ?? "a dead letter"
             let found = outcome.map { " (\($0.rawValue))" } ?? ""
-            return "produced to end as \(wanted); the simulator processed \(received), accepted \(accepted); "
+            return "expected \(wanted); the simulator processed \(received), accepted \(accepted); "
                 + "read back: results \(results)\(found), dead tokens \(deadTokens), dead letters \(deadLetters)"
         }
     }
 
-    /// The time at which the worker had its partitions and the demo began to produce (monotonic).
+    /// The time at which the worker had joined its groups and the demo began to produce (monotonic).
     var startedNs: Int64?
     var endedNs: Int64 = 0
     private var entries: [Entry?]
@@ -101,7 +101,7 @@ struct DemoBooks {
         }
     }
 
-    /// Whether some dead tokens of `unregistered` results have not been read yet.
+    /// Whether the demo has read fewer dead tokens than `unregistered` results.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
     func progress(of total: Int, rate: Int, _ worker: PushWorker.Progress) -> String {
@@ -138,11 +138,12 @@ struct DemoBooks {
         let more = totals.requests - simulatedRight
         rows.append(
             "\(grouped(totals.requests)) requests on \(grouped(totals.connections)) connections"
-                + (more > 0 ? ", \(grouped(more)) of them resends" : ""))
+                + (more > 0 ? ", of which \(grouped(more)) were resends" : ""))
         let repeated = entries.count { $0.map { $0.accepted > 1 && $0.isSimulatedRight } ?? false }
         if repeated > 0 {
             rows.append(
-                "\(grouped(repeated)) were accepted more than once after a fault; their results have in_doubt above 0")
+                "\(grouped(repeated)) notifications were accepted more than once after a fault; their results have in_doubt above 0"
+            )
         }
         let differences = entries.enumerated().compactMap { number, entry in
             entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "  notification \(number): \($0.difference)" }
@@ -153,13 +154,15 @@ struct DemoBooks {
         } else {
             let lead = isWhole ? "The books" : "The demo ended early, so the books"
             rows += ["\(lead) differ in \(grouped(count)):"] + differences.prefix(5)
-            if strangers > 0 { rows.append("  \(strangers) that were not produced") }
+            if strangers > 0 {
+                rows.append("  \(strangers) results or requests for notifications that the demo did not produce")
+            }
         }
         return (count == 0, rows.joined(separator: "\n"))
     }
 
     private var timeLine: String {
-        guard let startedNs else { return "Ended before the worker had joined its groups." }
+        guard let startedNs else { return "The demo ended before the worker had joined its groups." }
         let seconds = Double(endedNs - startedNs) / 1e9
         return "\(grouped(settled)) of \(grouped(produced)) settled in \(tenths(seconds)) s "
             + "(\(grouped(Int(Double(settled) / max(seconds, 0.001))))/s)"

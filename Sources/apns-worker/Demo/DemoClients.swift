@@ -3,12 +3,12 @@ import Kafka
 import PushRecords
 import Replay
 
-/// Produces the demo's requests: most in payload form, some as envelopes. Not thread-safe.
+/// Produces the demo's requests: most in payload form, the rest as envelopes. Not thread-safe.
 final class DemoProducer {
     private let producer: Producer
     private let topic: ProducerTopic
     private var traffic: DemoTraffic
-    /// The next record that librdkafka has not accepted yet, or `nil` once all were produced.
+    /// The next record to pass to librdkafka, or `nil` once librdkafka has accepted all records.
     private var next: DemoTraffic.Record?
     private(set) var failure: String?
 
@@ -47,7 +47,7 @@ struct DemoReader {
     private let results: TopicReader
     private let unregistered: TopicReader
     private let deadLetters: TopicReader
-    /// The number of the result to leave out of the books, counted from 1, or 0 for none.
+    /// The number of the result to leave out of the books, counted from 1. 0 leaves out none.
     private let withheld: Int
     private var count = 0
 

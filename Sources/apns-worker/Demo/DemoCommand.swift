@@ -12,16 +12,16 @@ private struct DemoOptions {
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
-    /// The index of the result to ignore when results are read back, counted from 1, or 0 for none.
+    /// The index of the result to ignore when results are read back, counted from 1. 0 ignores none.
     var withheld = 0
     var log = LogFlags()
 
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
         about: [
-            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of its results. It shows its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
+            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
             "Example: apns-worker demo --count 10000 --faults goaway@5000",
-            "One record in twenty is not simply accepted: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted on the second attempt.",
+            "One record in twenty is not accepted at the first attempt: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted on the second attempt.",
         ],
         options: [
             .init(
@@ -36,7 +36,7 @@ private struct DemoOptions {
             ),
             .init(
                 "faults", value: "LIST",
-                "Inject these faults, separated by commas: goaway@5000,cut-after@2s (apns-worker simulate --help lists all)."
+                "Inject these faults, separated by commas: goaway@5000,cut-after@2s (apns-worker simulate --help lists all faults)."
             ) { options, text throws(UsageError) in
                 for word in text.split(separator: ",", omittingEmptySubsequences: false) {
                     options.faults.append(try parsedFault(String(word)))
@@ -46,12 +46,12 @@ private struct DemoOptions {
                 "withhold", value: "N", to: \.withheld, integer(1...10_000_000),
                 "Ignore the N-th result that is read back, which makes the counts differ."),
         ] + LogFlags.options.map { $0.within(\.log) },
-        notes: "Exit codes: 0 the counts agree, 1 they differ or something failed, 64 wrong usage.")
+        notes: "Exit codes: 0 the counts agree, 1 the counts differ or the demo failed, 64 wrong usage.")
 }
 
 func runDemo(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(DemoOptions.table, arguments, DemoOptions())
-    // The signals are blocked before all other threads are created, because these inherit the signal mask.
+    // The signals are blocked before all other threads are created, because threads inherit the signal mask.
     let signals = StopSignals()
     let broker = try MockCluster()
     var settings = SimulatorOptions()
@@ -103,7 +103,8 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     return agree && problem == nil ? .fine : .failed
 }
 
-/// Returns the default configuration, except for a short retry tier, so that the demo does not wait for half a minute.
+/// Returns the default configuration with one retry topic of a short delay, so that the demo does not wait for half a
+/// minute.
 private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
     let token = TokenCredential(
         key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,
@@ -117,7 +118,8 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
     // The in-process broker delays a group's first assignment by the session timeout less a second.
     result.kafka.sessionTimeout = .seconds(3)
-    // The in-process broker answers an empty fetch only after this wait, even if records are produced meanwhile.
+    // The in-process broker answers an empty fetch only after this wait, even if a producer adds records during the
+    // wait.
     result.kafka.consumerProperties = [UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")]
     result.kafka.tellsTopicConfigurations = false
     result.retry.tiers = [
@@ -128,8 +130,8 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     return result
 }
 
-/// The maximum number of notifications that are produced but not read back. The in-process broker stores 5 MiB or
-/// 100,000 batches of a partition, so a slower reader loses records.
+/// The maximum number of notifications that are produced but not read back. The in-process broker stores at most 5 MiB
+/// or 100,000 batches per partition, and drops older records.
 private let aheadLimit = 9_000
 private let stallNs: Int64 = 60_000_000_000
 
@@ -144,7 +146,8 @@ private func drive(
     while true {
         let nowNs = LoopTime.read().monotonicNs
         let progress = worker.progress
-        // The rate limit starts with the first partition, because joining the group takes a moment.
+        // The rate limit counts from the time at which the worker has joined its groups, because joining takes a
+        // moment.
         if progress.hasJoined {
             let startedNs = books.startedNs ?? nowNs
             books.startedNs = startedNs

@@ -1,12 +1,12 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: numbered notifications whose device tokens contain the notification's number. Each run
-/// with the same count produces the same requests.
+/// The requests of the demo: numbered notifications whose device tokens contain the notification's number. Two runs
+/// with the same count produce the same requests.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// The simulator answers the first attempt with 429, and accepts the second one.
+        /// The simulator answers the first attempt with 429, and accepts the second attempt.
         case retried
         case unregistered
         case rejected
@@ -15,8 +15,9 @@ struct DemoTraffic {
         /// The record contains no readable notification, so it becomes a dead letter.
         case deadLetter
 
-        /// The outcome in the result (`nil` for a dead letter, which has no result), and the device token's prefix that
-        /// requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with `fa17`.
+        /// The outcome in the result, or `nil` for a dead letter, which has no result. Also the prefix of a device
+        /// token that requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with
+        /// `fa17`.
         fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")
@@ -78,7 +79,8 @@ struct DemoTraffic {
     mutating func record() -> Record? {
         guard next < count else { return nil }
         var record = Record(first: next)
-        // Of 1,000 records, 30 are envelopes of ten (a quarter of all notifications), and 50 are not accepted at first.
+        // Of 1,000 records, 30 are envelopes of ten notifications (a quarter of all notifications), and 50 are not
+        // accepted at the first attempt.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {

@@ -9,7 +9,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
     var (configuration, cluster) = try loaded(options.file)
     try options.check(configuration)
     cluster.clientID += "-replay"
-    // The signals are blocked before librdkafka's threads are created, because these inherit the signal mask.
+    // The signals are blocked before librdkafka creates its threads, because threads inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     let began = LoopTime.read()
@@ -40,7 +40,9 @@ func replay(_ arguments: [String]) throws -> ExitCode {
             "apns-worker replay: \(isStopped ? "stopped" : "--deadline reached") before all records were \(order.isDryRun ? "read" : "done; run the same command again to continue")"
         )
     }
-    for place in last.unmatched { complain(printable("\(place): no record of this request matches", limit: 600)) }
+    for place in last.unmatched {
+        complain(printable("\(place): no result or dead letter of this request matches", limit: 600))
+    }
     say((options.format == .json ? order.json(last, seconds()) : order.summary(last, seconds())) + "\n")
     if options.format == .text, order.isDryRun { say(order.table(last)) }
     return last.isDone && last.counts.missed == 0 && last.unmatched.isEmpty ? .fine : .failed

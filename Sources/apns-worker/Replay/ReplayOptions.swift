@@ -4,7 +4,7 @@ import Replay
 
 struct ReplayOptions {
     var file: String?
-    /// The parts of the `ReplayOrder` that options set directly. `order(_:_:nowMs:)` sets the others.
+    /// The parts of the `ReplayOrder` that options set directly. `order(_:_:nowMs:)` sets all other parts.
     private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?
@@ -21,9 +21,9 @@ struct ReplayOptions {
             "dead-letters --config FILE CONDITION… [OPTIONS]",
         ],
         about: [
-            "Requests failed notifications again. It reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the first request. If the request was an envelope, it writes only the notification of the result.",
+            "Requests failed notifications again. The command reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the original request. If the request was an envelope, the new request has only the notification of the result.",
             "Example: apns-worker replay results --config worker.yaml --reason Shutdown --dry-run",
-            "All conditions must match; a repeated condition matches if any of its values does. Accepted notifications are only requested with --outcome accepted. Each request is written once, even if you kill the command and run it again, because progress and requests are committed in one transaction. Records that arrive after the start of the job are not read.",
+            "All conditions must match. A repeated condition matches if one of its values matches. Accepted notifications are only requested with --outcome accepted. Each request is written once, even if you kill the command and run it again, because progress and requests are committed in one transaction. Records that arrive after the start of the job are not read.",
         ], options: conditionOptions + otherOptions,
         notes:
             "Exit codes: 0 every match was requested again, or skipped as expired or repeated; 1 some matches could not be requested, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
@@ -38,7 +38,8 @@ struct ReplayOptions {
         + [
             condition(
                 "reason", "REASON", \.order.selection.reasons, OptionValue.text,
-                "Match this reason: Apple's in results, such as BadTopic, or a dead letter's, such as worker-crashed."),
+                "Match this reason: Apple's reason in results, such as BadTopic, or the reason of dead letters, such as worker-crashed."
+            ),
             condition(
                 "outcome", "OUTCOME", \.order.selection.outcomes,
                 { text throws(UsageError) in try OptionValue.choice(text) },
@@ -50,7 +51,7 @@ struct ReplayOptions {
             ),
             .init(
                 "until", value: "TIME", to: \.until, OptionValue.moment,
-                "Match results and dead letters before this time, in the same formats."),
+                "Match results and dead letters before this time, in the formats of --since."),
             condition(
                 "request", "PLACE", \.order.selection.places, parsedPlace,
                 "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),
@@ -60,7 +61,8 @@ struct ReplayOptions {
                 "Write the requests to this topic (default: their original topics)."),
             .init(
                 "expired", sets: \.order.expiredToo,
-                "Also request notifications whose apns-expiration has passed. Their results will say expired."),
+                "Also request notifications whose apns-expiration has passed. Their new results have the outcome expired."
+            ),
         ].map { $0.noted(in: \.conditions) }
 
     private static func condition<Value: Hashable & SendableMetatype>(
@@ -108,7 +110,8 @@ struct ReplayOptions {
         if source == .deadLetters,
             !order.selection.outcomes.isEmpty || !order.selection.apps.isEmpty || order.expiredToo
         {
-            throw UsageError("--outcome, --app and --expired are for results: dead letters do not have them")
+            throw UsageError(
+                "--outcome, --app and --expired apply only to results: dead letters have no outcome, app or expiration")
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
@@ -121,7 +124,7 @@ struct ReplayOptions {
             "--to: topic \(output.name) is an output topic (\(output.path)); the worker reads no requests from it")
     }
 
-    /// Returns remarks on unknown reasons. Unknown reasons are not errors, because Apple may add reasons.
+    /// Returns hints about unknown reasons. Unknown reasons are not errors, because Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

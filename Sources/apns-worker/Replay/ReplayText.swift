@@ -9,7 +9,7 @@ extension ReplayOrder {
         let things = source == .results ? "results" : "dead letters"
         var parts = ["\(counts[.produced, default: 0]) requests \(isDryRun ? "would be" : "were") produced again"]
         for (kind, words) in [
-            (.repeated, "were further \(things) of the same requests"), (.expired, "have expired and were skipped"),
+            (.repeated, "were additional \(things) of these requests"), (.expired, "have expired and were skipped"),
             (.gone, "no longer exist"), (.unreadable, "cannot be read"), (.refused, "cannot be requested again"),
         ] as [(ReplayOutcome, String)] {
             if let count = counts[kind] { parts.append("\(count) \(words)") }
@@ -19,7 +19,8 @@ extension ReplayOrder {
             "of \(counts[.matched, default: 0]) \(things) that matched\(so): \(parts.joined(separator: ", "))\(end)"
         if isDryRun { return "\(sum); nothing was written" }
         if report.wasDone {
-            return "job \(job) was completed before, so nothing is produced; \(sum). Set another --name to run it again"
+            return
+                "job \(job) was completed earlier, so nothing is produced; \(sum). Set another --name to replay again"
         }
         return
             "job \(job) \(report.isDone ? "is done" : "is not done") after \(tenths(seconds)) s\(report.isResumed ? ", resumed" : ""); \(sum)"

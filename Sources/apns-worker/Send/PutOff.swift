@@ -17,9 +17,11 @@ struct PutOff {
 
     var text: String {
         let due = Timestamp(wallMs: dueMs).text
-        if isScheduled { return "it waits in \(topic) for its push-not-before, and is checked again at \(due)" }
+        if isScheduled {
+            return "the request waits in \(topic) for its push-not-before, and a worker checks it again at \(due)"
+        }
         let word = reason == RetryOrder.held.description ? "deferred, not sent" : printable(reason, limit: 64)
-        return "it waits in retry topic \(topic)\(word.isEmpty ? "" : " (\(word))") until \(due)"
+        return "the request waits in retry topic \(topic)\(word.isEmpty ? "" : " (\(word))") until \(due)"
     }
 
     func json(of request: DeliveryResult.Request, dueMs: Int64) -> String {

@@ -33,7 +33,7 @@ struct SendOptions {
             "--direct --key-file FILE --key-id ID --team-id ID --bundle-id ID --token HEX --alert TEXT [OPTIONS]",
         ],
         about: [
-            "Sends one notification and prints its result. It writes a request to Kafka, as any producer would, and waits for the worker's result. With --direct it sends the notification to APNs itself and publishes nothing. If Apple refuses the notification, it explains why.",
+            "Sends one notification and prints its result. The command writes a request to Kafka, as any producer would, and waits for the worker's result. With --direct the command sends the notification to APNs itself and publishes nothing. If Apple refuses the notification, the command explains why.",
             "Example: apns-worker send --config worker.yaml --token 0123abcd… --alert Hello",
         ], options: options + moreOptions + AppFlags.options.map { $0.within(\.flags) },
         notes:
@@ -51,14 +51,14 @@ struct SendOptions {
         },
         .init(
             "payload", "p", value: "JSON", to: \.payload,
-            "Send this payload; @FILE reads a file, - reads standard input."),
+            "Send this payload: JSON text, @FILE to read a file, or - to read standard input."),
         .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of --payload.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
         .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
-        .init("app", value: "NAME", to: \.app, "Choose the app, if several have the topic."),
+        .init("app", value: "NAME", to: \.app, "Choose the app, if several apps have the topic."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
-            "Choose production or development, if an app is configured for both (with --key-file default production)."),
+            "Choose production or development, if an app is configured for both (default with --key-file: production)."),
         .init(
             "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, or alert)."
         ) {
@@ -77,7 +77,7 @@ struct SendOptions {
             "Set apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for a single attempt."),
         .init(
             "not-before", value: "TIME", to: \.notBefore, parsedNotBefore,
-            "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The request waits in a retry topic until then. The command does not wait beyond its deadline."
+            "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The request waits in a retry topic until that time. The command ends at its deadline."
         ),
     ]
 
@@ -96,10 +96,10 @@ struct SendOptions {
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "Wait this long for the result, and for a payload from a pipe (default 30s)."
         ),
-        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
+        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) Only with --direct."),
         .init(
             "format", value: "NAME", choice: \.format,
-            "text (default) prints a line; json prints the published result, with advice after a refusal. With --direct it has no member request."
+            "text (default) prints a line; json prints the published result, with advice after a refusal. With --direct the result has no member request."
         ),
     ]
 
@@ -107,7 +107,7 @@ struct SendOptions {
         if text == "0" { return .nowOrNever }
         if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
         guard let duration = try? OptionValue.duration(text) else {
-            throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for now or never")
+            throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for a single attempt")
         }
         return .at(secondsSinceEpoch: LoopTime.read().wallMs / 1_000 + duration.components.seconds)
     }
@@ -115,8 +115,8 @@ struct SendOptions {
     private static func parsedNotBefore(_ text: String) throws(UsageError) -> UnixTime {
         let expected = "expected a delay such as 90s, or seconds since 1970"
         if let seconds = Int64(text) {
-            // A time before September 2001 is probably a delay without a unit. As a time, it would mean to send
-            // immediately.
+            // A time before September 2001 is probably a delay without a unit. As a time it lies in the past, and the
+            // notification would be sent immediately.
             if 1..<1_000_000_000 ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
             return UnixTime(secondsSinceEpoch: seconds)
         }
@@ -128,16 +128,16 @@ struct SendOptions {
     func checkedToken() throws -> DeviceToken {
         try flags.requireEither(file)
         if file == nil, !isDirect {
-            throw UsageError("needs --config FILE, or --direct: options for one app name no Kafka brokers")
+            throw UsageError("needs --config FILE or --direct: the options for one app contain no Kafka brokers")
         }
         guard let token else { throw UsageError("needs --token HEX") }
         let hasAlert = alert != nil || title != nil
         if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
         if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
-        if isDirect, requests != nil { throw UsageError("--request-topic is for Kafka: leave out --direct") }
+        if isDirect, requests != nil { throw UsageError("--request-topic needs Kafka: leave out --direct") }
         if isDirect, notBefore != nil { throw UsageError("--not-before needs Kafka: leave out --direct") }
         if !isDirect, keyLog != nil {
-            throw UsageError("--keylog needs --direct; the worker's connections need it as an option of run")
+            throw UsageError("--keylog needs --direct; for the worker's connections, set --keylog on the command run")
         }
         return token
     }

@@ -30,7 +30,8 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     let request = try produce(record, to: topic, cluster, until: deadline)
     let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
     let command = "apns-worker tail results --config \(options.file ?? "") --apns-id \(id)"
-    // If the notification is due after the deadline, this command ends once a worker has moved it to a retry topic.
+    // If the notification is due after the deadline, this command ends once a worker has moved the request to a retry
+    // topic.
     let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
         .map { $0.overflow ? .max : $0.partialValue }
     let isLater = dueMs ?? 0 > sentMs + options.deadline.milliseconds

@@ -50,7 +50,7 @@ private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
     defer { freeaddrinfo(found) }
     let descriptor = socket(address.pointee.ai_family, hints.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
     defer { close(descriptor) }
-    // These timeouts also apply to connect(2), see socket(7).
+    // The timeouts also limit connect(2), see socket(7).
     var limit = timeval(tv_sec: 2, tv_usec: 0)
     for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
         setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))

@@ -3,7 +3,7 @@ import Kafka
 import PushRecords
 
 /// Reads a topic as a member of a consumer group, and passes the records to a shell command in batches. Commits a batch
-/// if the command succeeds, and otherwise passes the batch again. Not thread-safe.
+/// if the command succeeds, and otherwise passes the batch to the command again. Not thread-safe.
 ///
 /// A crash between the end of the command and the commit passes a batch twice, so the command must be idempotent.
 final class GroupFeeder {
@@ -54,7 +54,7 @@ final class GroupFeeder {
     }
 
     /// Runs until the deadline, the total or a signal, then leaves the group. Returns whether all passed records are
-    /// committed. After a signal the command may finish, and the feeder commits its batch. At the deadline or after a
+    /// committed. After a signal, the feeder waits for the command and commits its batch. At the deadline or after a
     /// second signal, the feeder kills the command and does not commit its batch.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
@@ -67,11 +67,11 @@ final class GroupFeeder {
             isStopping = signals.take() || deadline.hasPassed
             guard !isStopping, fill(min(limit, total - taken)) else { continue }
             if let problem = try hand(to: command, deadline, signals, &isStopping) {
-                let fate = isStopping ? "not committed" : "passed again in \(pauseMs / 1_000) s"
+                let fate = isStopping ? "not committed" : "passed to it again in \(pauseMs / 1_000) s"
                 complain("the command \(problem); its \(batch.records) records are \(fate)")
                 isStopping = try wait(pauseMs, deadline, signals) || isStopping
                 pauseMs = min(2 * pauseMs, 30_000)
-                // The next owner of the partition reads records that are not committed.
+                // The next owner of the partition reads the uncommitted records again.
                 if revocation != nil { batch = Batch() }
             } else {
                 taken += batch.records
@@ -91,8 +91,8 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Fills the batch, and returns whether it has records. Unreadable records are not passed to the command, but
-    /// committed.
+    /// Fills the batch, and returns whether it has records. Unreadable records are committed without being passed to
+    /// the command.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -152,11 +152,11 @@ final class GroupFeeder {
         try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
         while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        // If a rebalance refuses the commit, another member owns the records now.
+        // If the broker refuses the commit because of a rebalance, another member owns the records.
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(
-                "the commit was not acknowledged, so its records may be read again: \(commitReply?.text ?? "no answer")"
+                "the commit was not acknowledged, so the committed records may be read again: \(commitReply?.text ?? "no answer")"
             )
         }
     }

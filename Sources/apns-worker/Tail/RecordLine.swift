@@ -72,7 +72,8 @@ extension DeadLetter {
         return words.joined(separator: " ")
     }
 
-    /// The dead letter as one JSON object. Bytes that are not UTF-8 are in base64, as a member with another name.
+    /// The dead letter as one JSON object. Bytes that are not UTF-8 are written in base64, in a member with the suffix
+    /// `_base64`.
     fileprivate var json: String {
         var json = JSONWriter()
         json.beginObject()

@@ -28,7 +28,7 @@ enum Search: Equatable {
         case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
         case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
-        // A dead letter has no notification. It matches if a notification in the record would have had this id.
+        // A dead letter has no notification. It matches if a notification of the record would have had this id.
         case (.deadLetter(let letter), .id(let id)):
             return DerivedID.decode(id).map {
                 derivedID(letter.topic, letter.partition, letter.offset, $0.index) == id
@@ -68,7 +68,7 @@ enum Search: Equatable {
     }
 
     /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
-    /// reading starts at the request's timestamp, because the records about the request are not older.
+    /// reading starts at the request's timestamp, because its results and dead letters cannot be older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
@@ -87,7 +87,8 @@ enum Search: Equatable {
     }
 }
 
-/// Returns the timestamp of the record at an offset and the number of its device tokens, or `nil` if it cannot be read.
+/// Returns the timestamp of the record at an offset and the number of its device tokens, or `nil` if the record cannot
+/// be read.
 private func readRequest(
     at offset: Int64, of log: TopicPartition, _ cluster: ClusterSettings
 ) throws -> (timestampMs: Int64, tokens: Int)? {
@@ -113,7 +114,7 @@ private func readRequest(
     return found
 }
 
-/// Returns the `apns-id` that the worker derives for a notification.
+/// Returns the `apns-id` that the worker derives for a notification without one.
 func derivedID(_ topic: String, _ partition: Int32, _ offset: Int64, _ index: Int32) -> NotificationUUID {
     DerivedID.make(topicHash: topicHash(topic), partition: partition, offset: offset, index: index)
 }

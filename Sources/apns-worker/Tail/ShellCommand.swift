@@ -26,7 +26,7 @@ struct ShellCommand: ~Copyable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // The command must not inherit the signals that this process blocks or ignores.
+        // The command must not inherit the signal mask and the ignored signals of this process.
         var (none, ignored) = (sigset_t(), sigset_t())
         sigemptyset(&none)
         sigemptyset(&ignored)
@@ -47,7 +47,8 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    /// Reaps orphans of earlier commands, which process 1 of a container inherits. Call it while no command runs.
+    /// Reaps orphans of earlier commands. They are children of this process if it is process 1 of a container. Call it
+    /// while no command runs.
     static func reapOrphans() {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }

@@ -14,7 +14,7 @@ func tail(_ arguments: [String]) throws -> ExitCode {
         topic = options.topic ?? kind.topic(in: configuration)
         requestTopics = configuration.requestTopics.map(\.name)
     }
-    // The signals are blocked before librdkafka's threads are created, because these inherit the signal mask.
+    // The signals are blocked before librdkafka creates its threads, because threads inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     guard let group = options.group, let command = options.command else {
@@ -62,7 +62,7 @@ private func follow(
             return isRead && printed < wanted ?? .max
         }
         if search != nil, !hasReported, reader.isCaughtUp, isRead, printed < wanted ?? .max {
-            complain("\(printed == 0 ? "no" : "\(printed)") records were found so far; waiting for new records")
+            complain("\(printed == 0 ? "no" : "\(printed)") matching records found so far; waiting for new records")
             hasReported = true
         }
     }

@@ -37,12 +37,12 @@ struct TailOptions {
             "... --group ID --exec COMMAND",
         ],
         about: [
-            "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. It prints device tokens in full, so protect the output.",
+            "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. The output contains full device tokens, so protect it.",
             "Example: apns-worker tail results --config worker.yaml --format text",
-            "With --group and --exec it passes batches of JSON lines to a shell command. It commits a batch when the command exits with 0, and otherwise passes the same batch again after a pause. Several processes may share a group. SIGTERM or Ctrl-C waits for the command and commits its batch. A second signal, or --deadline, stops the command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
+            "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to it again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
-            "Exit codes: 0 done, 1 failed, or records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 done, 1 failed, or some records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
@@ -50,7 +50,7 @@ struct TailOptions {
         .init(
             "bootstrap-servers", value: "LIST", to: \.servers,
             "Connect to these brokers (a comma-separated list of host:port) without SASL and TLS, instead of --config."),
-        .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the configuration's."),
+        .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the one in the configuration."),
         .init(
             "format", value: "NAME", choice: \.format,
             "json (default) prints one JSON object per line, text one readable line per record."),
@@ -74,10 +74,10 @@ struct TailOptions {
         ) { text throws(UsageError) in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",
-            "Print only records about this device token, or about tokens that begin with these 8 or more digits."
+            "Print only records about this device token, or about tokens that begin with these digits (at least 8)."
         ) { text throws(UsageError) in
             guard (8...200).contains(text.utf8.count), text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
-                throw UsageError("expected a device token, or its first 8 or more hex digits")
+                throw UsageError("expected a device token, or at least its first 8 hex digits")
             }
             return .device(text.lowercased())
         },
@@ -96,7 +96,7 @@ struct TailOptions {
         .init(name, value: value, help) { options, text throws(UsageError) in
             let search = try read(text)
             if let earlier = options.search, earlier != search {
-                throw UsageError("give either this or \(earlier.option)")
+                throw UsageError("give either this option or \(earlier.option)")
             }
             options.search = search
         }
@@ -116,7 +116,7 @@ struct TailOptions {
             throw UsageError("needs --config FILE, or --bootstrap-servers with --topic")
         }
         if file != nil, servers != nil { throw UsageError("give either --config or --bootstrap-servers, not both") }
-        if (group == nil) != (command == nil) { throw UsageError("--group and --exec need each other") }
+        if (group == nil) != (command == nil) { throw UsageError("give --group and --exec together") }
         if group != nil, format == .text { throw UsageError("--exec passes JSON lines: leave out --format text") }
         guard let search else { return }
         if group != nil {
@@ -127,7 +127,7 @@ struct TailOptions {
         case .id where kind == .unregistered:
             throw UsageError("dead tokens have no apns-id: read results or dead-letters, or use --device")
         case .request where kind == .unregistered:
-            throw UsageError("dead tokens name no request: read results or dead-letters, or use --device")
+            throw UsageError("dead tokens do not contain their request: read results or dead-letters, or use --device")
         case .id, .request:
             if count != nil { throw UsageError("\(search.option) ends by itself: leave out --count") }
         }
@@ -136,7 +136,8 @@ struct TailOptions {
 
 func parsedPlace(_ text: String) throws(UsageError) -> ReplaySelection.Place {
     guard let place = ReplaySelection.Place(text) else {
-        throw UsageError("expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as results have it")
+        throw UsageError(
+            "expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as in the member request of a result")
     }
     return place
 }
