@@ -112,7 +112,7 @@ class ComparisonTests(unittest.TestCase):
     def test_a_part_without_committed_figures_fails(self):
         text, failed = guard.compare({"parse": self.before}, {"machine": self.before})
         self.assertTrue(failed)
-        self.assertIn("FAILED: parse: it has no committed figures; --update writes them", text)
+        self.assertIn("FAILED: parse: no committed figures; run with --update to write them", text)
 
     def test_with_another_toolchain_only_allocations_are_compared(self):
         text, failed = guard.compare(

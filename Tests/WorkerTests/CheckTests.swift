@@ -95,7 +95,7 @@ import Testing
         app.credential = try scene.tokenApp("shop").credential
         let lines = check(app).lines
         #expect(lines.count == 2 + 400 + 1)
-        #expect(lines.last == "warning: app shop: not probed: 3 more of its bundle ids (beyond 400)")
+        #expect(lines.last == "warning: app shop: not probed: 3 more of its bundle ids (the limit is 400)")
     }
 
     @Test(arguments: ["goaway@2", "cut-before@2"])

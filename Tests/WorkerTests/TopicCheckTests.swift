@@ -65,8 +65,8 @@ struct TopicCheckTests {
     }
 
     @Test func `Topics that are still to be made are not called unreadable`() {
-        #expect(TopicCheck(configuration).warningLines([:], of: []).isEmpty)
-        #expect(TopicCheck(configuration).warningLines([:], of: ["apns.results"]).count == 1)
+        #expect(TopicCheck(configuration).warningLines([:], unmade: all).isEmpty)
+        #expect(TopicCheck(configuration).warningLines([:], unmade: Array(all.dropFirst())).count == 1)
         var inProcess = configuration
         inProcess.kafka.tellsTopicConfigurations = false
         #expect(TopicCheck(inProcess).warningLines(nil).isEmpty)
@@ -103,6 +103,28 @@ struct TopicCheckTests {
         #expect(lines.count == 3)
         #expect(lines.allSatisfy { $0.contains("apns.retry.") && $0.contains("retention.bytes=1000") })
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
+    }
+
+    @Test func `A compacted topic that matches a pattern is warned of and does not prevent the start`() {
+        var configuration = configuration
+        configuration.requestTopics.append(.init(name: "^shop[.].*"))
+        let check = TopicCheck(configuration)
+        let matched = check.matched(in: ["shop.a", "shop.b", "other", "apns.requests"])
+        #expect(matched.map(\.name) == ["shop.a", "shop.b"])
+        var some = told()
+        some["shop.a"] = TopicConfiguration(cleanupPolicies: ["compact"], retentionMs: nil)
+        some["shop.b"] = TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: nil)
+        let lines = check.warningLines(some, matched: matched)
+        #expect(lines.count == 1 && lines[0].contains("topic shop.a ") && lines[0].contains("cleanup.policy=compact"))
+        #expect(check.unsafeLines(some).isEmpty)
+    }
+
+    @Test func `A retry topic that is too small for some requests is warned of`() {
+        var some = told()
+        some["apns.requests"]?.maxMessageBytes = 2_000_000
+        some["apns.retry.15m"]?.maxMessageBytes = 1_000_000
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == 1 && lines[0].contains("apns.retry.15m") && lines[0].contains("set it to 2000000"))
     }
 
     @Test func `A topic that may lose its last records to a new leader is warned of`() {

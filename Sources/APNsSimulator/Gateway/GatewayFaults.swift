@@ -20,10 +20,7 @@ package struct GatewayFaults: Sendable {
     static let all: [(name: String, help: String)] = [
         ("error-delay=TIME", "delays error answers (200ms); frames received during the delay are discarded"),
         ("close@N", "closes without an answer after N accepted notifications of a connection"),
-        (
-            "shutdown@N",
-            "sends status 10 after N accepted notifications of a connection; the answer names the last notification"
-        ),
+        ("shutdown@N", "sends status 10, which names the last notification, after N accepted notifications"),
         ("split", "sends error answers byte by byte, with pauses"),
         ("slow", "reads 32 KiB a second; slow=N: N bytes"),
         ("silent", "reads nothing"),

@@ -90,17 +90,15 @@ package struct ClusterReadiness {
             if !makesTopics { toBeMade = new.map(\.name) }
         }
         if toBeMade.isEmpty, let missing = check.missingLine(in: found) { throw StartFailure([missing]) }
-        let there = check.expected.map(\.name).filter { !toBeMade.contains($0) }
+        let matched = check.matched(in: found.keys)
+        let there = (check.expected + matched).map(\.name).filter { !toBeMade.contains($0) }
         let configurations = try? topics.configurations(of: there, timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])
         guard unsafeLines.isEmpty else { throw StartFailure(unsafeLines) }
-        var requests: Set<String> = []
-        for entry in configuration.requestTopics {
-            requests.formUnion(entry.isPattern ? entry.matching(found.keys) : [entry.name])
-        }
-        requests.subtract(configuration.outputTopics.map(\.name))
+        let named = configuration.requestTopics.filter { !$0.isPattern }.map(\.name)
+        let requests = Set(named + matched.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
-        let warnings = check.warningLines(configurations, of: there)
+        let warnings = check.warningLines(configurations, matched: matched, unmade: toBeMade)
         let readable = requests.filter { found[$0]?.code == KafkaCode.none }
         var startingAtEnd: Set<TopicPartition> = []
         do throws(KafkaError) {

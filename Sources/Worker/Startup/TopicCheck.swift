@@ -13,6 +13,13 @@ struct TopicCheck {
             + configuration.outputTopics
     }
 
+    /// Returns the request topics that match a pattern of the configuration, without the topics that it names.
+    func matched(in topics: some Sequence<String>) -> [(path: String, name: String)] {
+        let named = Set(expected.map(\.name))
+        let patterns = configuration.requestTopics.filter(\.isPattern)
+        return Set(patterns.flatMap { $0.matching(topics) }).subtracting(named).sorted().map { ("requests.topics", $0) }
+    }
+
     func missing(in topics: [String: TopicDescription]) -> [(path: String, name: String)] {
         expected.filter { topics[$0.name] == nil }
     }
@@ -73,15 +80,26 @@ struct TopicCheck {
 
     /// Returns lines about settings that may lose records later, or that cannot be checked. The worker starts in spite
     /// of these settings.
-    func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
+    ///
+    /// - Parameters:
+    ///   - matched: The topics that match a pattern. Another team may have made them, so they do not prevent the start.
+    ///   - unmade: The topics that the worker is about to create.
+    func warningLines(
+        _ configurations: [String: TopicConfiguration]?, matched: [(path: String, name: String)] = [],
+        unmade: [String] = []
+    ) -> [String] {
         var lines: [String] = []
-        let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
+        let topics = (expected + matched).filter { !unmade.contains($0.name) }
+        let unread = topics.map(\.name).filter { configurations?[$0] == nil }
         if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
                 "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
                     + "\(unread.joined(separator: ", ")): grant DescribeConfigs on them to the worker's user")
         }
-        for topic in expected {
+        let requestBytes =
+            topics.filter { $0.path == "requests.topics" }
+            .compactMap { configurations?[$0.name]?.maxMessageBytes }.max() ?? 0
+        for topic in topics {
             guard let found = configurations?[topic.name] else { continue }
             let name = "topic \(topic.name) (\(topic.path)) has"
             if found.electsUncleanLeaders {
@@ -89,11 +107,21 @@ struct TopicCheck {
                     "\(name) unclean.leader.election.enable=true, so a new leader may lack the last records and reuse "
                         + "their offsets: set it to false")
             }
+            if found.isCompacted, matched.contains(where: { $0.name == topic.name }) {
+                lines.append(
+                    "\(name) cleanup.policy=compact, which drops all but the last request of a key: set it to delete, "
+                        + "or exclude the topic from the pattern")
+            }
             // A size limit only causes a warning, because it is harmless as long as few records wait.
             if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "
                         + "to -1")
+            }
+            if delay(of: topic.name) != nil, let bytes = found.maxMessageBytes, bytes < requestBytes {
+                lines.append(
+                    "\(name) max.message.bytes=\(bytes), so the broker rejects large requests that the worker defers: "
+                        + "set it to \(requestBytes), as for the request topics")
             }
         }
         return lines
