@@ -79,8 +79,8 @@ extension NotificationUUID: CustomStringConvertible {
 /// The `apns-id` derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
 /// A derived id is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a
-/// hash of the topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may
-/// collide. Only `request` in results identifies a notification.
+/// hash of the topic's name. They are in this order, around the version and variant bits. Higher bits of each value are
+/// dropped, so ids may collide. Only `request` in results identifies a notification.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64
