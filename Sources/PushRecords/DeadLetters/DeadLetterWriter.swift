@@ -46,7 +46,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case notJSON
     /// A record in payload form has no device token or channel id, or an envelope has an empty list of tokens.
     case noDeviceToken
-    /// An envelope from which no target can be read.
+    /// The record is an envelope from which no target can be read.
     case badEnvelope
     /// The envelope's list has more than `RequestParser.tokenLimit` tokens.
     case tooManyTokens

@@ -9,7 +9,7 @@ package struct ParsedRequest {
         case none
         /// One device, in `token`.
         case device
-        /// A fan-out, in `tokenList` and `tokenCount`.
+        /// A fan-out to several devices, in `tokenList` and `tokenCount`.
         case devices
         /// A broadcast, in `channelID`.
         case channel

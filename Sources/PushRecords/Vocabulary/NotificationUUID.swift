@@ -1,6 +1,6 @@
 internal import Bytes
 
-/// An `apns-id`, which is a UUID (RFC 9562), as two big-endian words.
+/// A notification's id (`apns-id`): a UUID (RFC 9562), stored as two big-endian 64-bit words.
 public struct NotificationUUID: Hashable, Sendable {
     /// The first eight bytes of the id as a number.
     public var high: UInt64

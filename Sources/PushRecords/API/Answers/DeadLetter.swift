@@ -1,5 +1,5 @@
-/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that its
-/// topic rejected.
+/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that the
+/// broker rejected.
 ///
 /// Key, value and headers are those of the original record, so that you can correct the record and produce it again.
 ///
@@ -16,8 +16,8 @@ public struct DeadLetter: Hashable, Sendable {
     /// The original record's headers, without `push-dlq-…`. The list is empty if the value was truncated.
     public var headers: [HeaderField]
     /// The code of the reason: `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`,
-    /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. Output records have `output-too-large` or
-    /// `output-refused`. Later versions may add codes.
+    /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. The dead letter of an output record has
+    /// `output-too-large` or `output-refused`. Later versions may add codes.
     public var reason: String
     /// A human-readable explanation.
     public var detail: String?

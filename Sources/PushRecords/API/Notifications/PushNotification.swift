@@ -119,7 +119,8 @@ extension NotificationUUID {
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. The library appends `PushType.topicSuffix` if it is missing, except for a broadcast.
+    /// The app's bundle id. The library appends `PushType.topicSuffix`, unless the id already ends with it or the
+    /// notification is a broadcast.
     case bundleID(String)
     /// The complete topic, to which nothing is appended. For `mdm` it is the UID in the subject of the MDM certificate.
     case exactly(String)

@@ -85,7 +85,7 @@ extension PushNotification {
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker uses a key as device token only if it has 64 or more hex digits.
+        // The worker uses a key as device token only if it has at least 64 hex digits.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)

@@ -111,7 +111,7 @@ public struct FileProviderPayload: PushPayload {
     }
 }
 
-/// The payload that asks the app's Location Push Service Extension for the location (push type `location`).
+/// The payload that requests the location from the app's Location Push Service Extension (push type `location`).
 ///
 /// Your extension defines the content. Use the token from `startMonitoringLocationPushes(completion:)`. The app
 /// needs a signing key, not a certificate. Source: "Creating a location push service extension".

@@ -115,8 +115,8 @@ extension JSONWriter {
     }
 }
 
-// Values are encoded like by a default `JSONEncoder`, because devices decode the state of a Live Activity with a
-// default `JSONDecoder`. The library has its own encoder because it does not import Foundation.
+// Values are encoded as a default `JSONEncoder` encodes them, because devices decode the state of a Live Activity with
+// a default `JSONDecoder`. The library has its own encoder because it does not import Foundation.
 
 extension PayloadValue {
     /// Creates a JSON value from a value of your own type.
