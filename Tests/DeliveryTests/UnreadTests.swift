@@ -20,7 +20,7 @@ struct UnreadTests {
             Issue.record("not a dead letter: \(receipt)")
             return
         }
-        #expect(detail.text.description == "the worker crashed twice at this record")
+        #expect(detail.text.description == "the worker crashed twice while it processed this record")
         #expect(rig.offer(partition, 1, "b") == ["b"])
         rig.finish("b")
         #expect(rig.wait(ms: 1_000).takeCommit().allSatisfy { $0.offset == 0 })

@@ -134,11 +134,11 @@ extension EndToEnd {
                 }
             }
             expect(good + after, "accepted", attempts: 1, detail: nil)
-            expect(noted, "accepted", attempts: 1, detail: "refused the whole result as too large")
+            expect(noted, "accepted", attempts: 1, detail: "rejected the whole result as too large")
             expect(again, "accepted", attempts: 2, detail: nil)
             expect(
                 largeAgain + notedAgain, "abandoned", attempts: 1,
-                detail: "the retry topic refuses the record as too large")
+                detail: "the broker rejected the retry record as too large")
 
             let letters = try scene.records(of: topics.deadLetters, "%h")
             #expect(letters.count == 40)

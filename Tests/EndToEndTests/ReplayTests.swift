@@ -139,7 +139,7 @@ extension EndToEnd {
             let (ended, produced) = try run("all", "--all", status: 1)
             #expect(produced == all)
             ended.expect(
-                1, "\(place("other")) is gone: the record has another timestamp",
+                1, "\(place("other")) is gone: the record has a different timestamp",
                 "/10000000/0 is gone: its partition has ",
                 "of 11 results that matched", "1 were further results of the same", "1 have expired and were skipped",
                 "2 no longer exist")

@@ -71,13 +71,13 @@ import Testing
     }
 
     private static let refused: [(@Sendable (inout AlertPayload) -> Void, String)] = [
-        ({ $0.badge = -1 }, "badge must be 0 or more"),
-        ({ $0.relevanceScore = 1.1 }, "relevance-score must be 0 to 1"),
-        ({ $0.relevanceScore = .nan }, "relevance-score must be 0 to 1"),
-        ({ $0.sound = .critical("a", volume: -0.1) }, "sound: volume must be 0 to 1"),
-        ({ $0.custom["aps"] = [:] }, "custom: aps is not allowed; use the properties, or more"),
-        ({ $0.more["badge"] = 1 }, "more: badge has a property of its own"),
-        ({ $0.more["url-args"] = [] }, "more: url-args has a property of its own"),
+        ({ $0.badge = -1 }, "badge must not be negative"),
+        ({ $0.relevanceScore = 1.1 }, "relevance-score must be between 0 and 1"),
+        ({ $0.relevanceScore = .nan }, "relevance-score must be between 0 and 1"),
+        ({ $0.sound = .critical("a", volume: -0.1) }, "the volume of sound must be between 0 and 1"),
+        ({ $0.custom["aps"] = [:] }, "custom must not contain aps; use the payload's own properties"),
+        ({ $0.more["badge"] = 1 }, "more must not contain badge; set the payload's property instead"),
+        ({ $0.more["url-args"] = [] }, "more must not contain url-args; set the payload's property instead"),
         ({ $0.custom["x"] = nested(64) }, "x is nested deeper than 64 levels"),
         ({ $0.more["x"] = nested(63) }, "aps.x is nested deeper than 64 levels"),
         ({ $0.custom["x"] = nested(1_000) }, "x is nested deeper than 64 levels"),

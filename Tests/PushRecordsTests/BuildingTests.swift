@@ -79,7 +79,7 @@ private func full() -> PushNotification<RawPayload> {
         let error = #expect(throws: RequestError.self) {
             try PushNotification(json: hi).envelopeRecord(to: tokens + [token])
         }
-        #expect(error?.detail == "device_tokens has more than 10000")
+        #expect(error?.detail == "device_tokens has more than 10000 tokens")
     }
 
     @Test func `A record for a channel is validated as a broadcast`() throws {
@@ -124,8 +124,8 @@ private func full() -> PushNotification<RawPayload> {
                 $0.priority = .immediate
             }, .badPriority, "must be 5"
         ),
-        ({ $0.apnsID = NotificationUUID(high: 0, low: 0) }, .badMessageID, "a UUID that is not nil"),
-        ({ $0.app = "" }, nil, "the app's name is empty"),
+        ({ $0.apnsID = NotificationUUID(high: 0, low: 0) }, .badMessageID, "a UUID other than the nil UUID"),
+        ({ $0.app = "" }, nil, "the app's name must not be empty"),
     ]
 
     /// With the worker's reason and words.
@@ -156,7 +156,7 @@ private func full() -> PushNotification<RawPayload> {
     @Test func `A payload that only one form can carry is refused in the other`() throws {
         let shaped = PushNotification(json: #"{"payload":{},"device_token":"\#(tokenB)"}"#, pushType: .mdm)
         let error = #expect(throws: RequestError.self) { try shaped.payloadRecord(to: token) }
-        #expect(error?.detail.contains("only an envelope record can carry it") == true)
+        #expect(error?.detail.contains("create an envelope record for this payload") == true)
         #expect(read(try shaped.envelopeRecord(to: [token])).tokens == [tokenA])
         var own = PushNotification(json: hi)
         own.apnsID = .random()

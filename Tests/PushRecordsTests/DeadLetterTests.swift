@@ -55,7 +55,7 @@ import Testing
         let error = #expect(throws: RecordError.self) {
             try DeadLetter(key: nil, value: nil, headers: list + [HeaderField("push-dlq-offset", "x")])
         }
-        #expect(error?.description == "push-dlq-offset: \"x\" is not a number that fits")
+        #expect(error?.description == "push-dlq-offset: \"x\" is not an integer in range")
     }
 
     /// More headers than the list had room for at first.

@@ -54,10 +54,12 @@ import Testing
     @Test(arguments: [
         ("", "not JSON: ends too early at byte 0"), ("[]", ": another kind of value was expected at byte 0"),
         (#"{"outcome":"accepted"}"#, "request is missing"), (#"{"request":{}}"#, "request.topic is missing"),
-        (#"{"outcome":"lost"}"#, "outcome: \"lost\" is not known"), (#"{"status":"x"}"#, "status: another kind"),
+        (#"{"outcome":"lost"}"#, "outcome: \"lost\" is not a known value"),
+        (#"{"status":"x"}"#, "status: another kind"),
         (#"{"request":{"partition":3000000000}}"#, "partition: 3000000000 is out of range"),
         ("{}", "outcome is missing"),
-        (#"{"attempts":1.5}"#, "attempts: not an integer"), (#"{"apns_id":"x"}"#, "apns_id: \"x\" is not known"),
+        (#"{"attempts":1.5}"#, "attempts: not an integer"),
+        (#"{"apns_id":"x"}"#, "apns_id: \"x\" is not a known value"),
     ])
     func `An invalid result is refused with the member's name`(json: String, complaint: String) {
         let error = #expect(throws: RecordError.self) { try DeliveryResult(json: Array(json.utf8)) }

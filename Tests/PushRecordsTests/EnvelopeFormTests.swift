@@ -91,7 +91,9 @@ import Testing
         #expect(parse(value, key: tokenB).deadLetter == nil)
         for payload in [#"{"aps":{},"payload":{},"deviceToken":"ab"}"#, #"{"alert":1}"#, "[1]"] {
             let other = parse(payload, key: "campaign")
-            #expect(other.deadLetter == .noDeviceToken && other.detail.hasPrefix("no push-device-token"), "\(payload)")
+            #expect(
+                other.deadLetter == .noDeviceToken && other.detail.hasPrefix("the record has no push-device-token"),
+                "\(payload)")
         }
     }
 

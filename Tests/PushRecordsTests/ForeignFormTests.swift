@@ -31,7 +31,7 @@ import Testing
     /// A byte order mark is named as well. Whatever is shorter than a prefix or a mark is no JSON.
     @Test(
         arguments: [
-            ([0xEF, 0xBB, 0xBF] + Array(hi.utf8), "byte order mark (EF BB BF); write UTF-8 without it"),
+            ([0xEF, 0xBB, 0xBF] + Array(hi.utf8), "(EF BB BF); write UTF-8 without a byte order mark"),
             ([0xEF, 0xBB], "unexpected byte"), ([0], "unexpected byte"), ([0, 0, 0, 7], "unexpected byte"),
             ([1, 0, 0, 0, 7] + Array(hi.utf8), "unexpected byte"),
         ] as [([UInt8], String)])
@@ -47,7 +47,7 @@ import Testing
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
         #expect(
-            found.detail.contains("the key is a device token in quotes") && found.detail.contains("serializer for keys")
+            found.detail.contains("its key is a device token in quotes") && found.detail.contains("serializer for keys")
         )
         #expect("\(found.detail)".utf8.count <= RecordLimits.detail)
         // Where the token stands elsewhere, the key may be anything.
@@ -61,7 +61,8 @@ import Testing
             let key = [0, 0, 0, 0, 9] + body
             let found = parse(key: key, plain)
             #expect(found.deadLetter == .noDeviceToken)
-            #expect(found.detail == "no push-device-token, and the key begins with a Schema Registry prefix")
+            #expect(
+                found.detail == "the record has no push-device-token, and its key begins with a Schema Registry prefix")
             #expect(found.subject == "magic byte 0, schema id 9; use a plain string serializer for keys")
             #expect(!parse(key: key, plain, [("push-device-token", tokenB)]).isInvalid)
         }
@@ -78,7 +79,8 @@ import Testing
     func `Other keys are not explained`(key: [UInt8]) {
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
-        #expect(found.detail == "no push-device-token, and the key is not a device token of 64 or more hex digits")
+        #expect(
+            found.detail == "the record has no push-device-token, and its key is not a token of at least 64 hex digits")
     }
 
     /// A JSON serializer writes headers in quotes, too, and a text that is JSON already becomes a string.
@@ -149,7 +151,7 @@ import Testing
         let inside = parser.parse(OwnedRecord(opening + payload + "}"))
         guard let place else { return #expect(!found.isInvalid && !inside.isInvalid) }
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
-        #expect(found.detail == "the payload has half a surrogate pair, as if a text was cut inside an emoji")
+        #expect(found.detail == "the payload has an unpaired surrogate, as if a text was cut inside an emoji")
         #expect(found.subject == "at byte \(place)")
         #expect(inside.isInvalid && inside.detail == found.detail)
         #expect(inside.subject == "at byte \(place + opening.utf8.count)")

@@ -138,13 +138,13 @@ import Testing
         }
         #expect(detail(Deep()) == "list[0].x: JSON cannot represent nan")
         #expect(detail(Float.infinity) == "the value: JSON cannot represent inf")
-        #expect(detail(["a": Torn()]) == "a is encoded as values of two kinds")
+        #expect(detail(["a": Torn()]) == "a must not be encoded as two kinds of values")
         #expect(detail(Refusing()) == "Refusing: not today")
         #expect(detail(Self.chain(100)) == "next.next.next… is nested deeper than 64 levels")
         let base = URL(string: "https://example.com")
         #expect(
             detail([URL(string: "a", relativeTo: base)])
-                == "[0]: a URL with a base; encode its absoluteString instead")
+                == "[0] is a relative URL; encode its absoluteString instead")
         let error = #expect(throws: RequestError.self) { try [String: PayloadValue](encoding: [1]) }
         #expect(error?.detail == "Array<Int> is not encoded as an object")
         _ = try PayloadValue(encoding: Self.chain(60))

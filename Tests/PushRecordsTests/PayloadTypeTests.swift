@@ -92,8 +92,8 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     private static let refused: [(any PushPayload, String)] = [
-        (MDMPayload(pushMagic: ""), "mdm: the PushMagic is empty"),
-        (BackgroundPayload(custom: ["aps": [:]]), "custom: aps is not allowed"),
+        (MDMPayload(pushMagic: ""), "mdm: PushMagic must not be empty"),
+        (BackgroundPayload(custom: ["aps": [:]]), "custom must not contain aps"),
         (VoIPPayload(["a": .number(.nan)]), "a: JSON cannot represent nan"),
         (LiveActivityUpdate(contentState: 1, timestamp: 1), "content-state must be an object"),
         (
@@ -107,7 +107,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         (LiveActivityUpdate(contentState: [:], timestamp: -1), "timestamp is -1: seconds since 1970"),
         (
             LiveActivityUpdate(contentState: [:], timestamp: 1_700_000_000_000),
-            "timestamp is 1700000000000: seconds since 1970 are expected, and not milliseconds"
+            "timestamp must be in seconds since 1970, not milliseconds: 1700000000000"
         ),
         (LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)), "dismissal-date is -1"),
         (LiveActivityEnd(contentState: [1], timestamp: 1), "content-state must be an object"),

@@ -30,7 +30,7 @@ import Testing
         let reduced = try #require(ReducedRecord.result(refused))
         let result = try DeliveryResult(json: try #require(reduced.value))
         var expected = try DeliveryResult(json: try #require(refused.value))
-        expected.detail = "the broker refused the whole result as too large"
+        expected.detail = "the broker rejected the whole result as too large"
         expected.apnsUniqueID = nil
         expected.request.key = nil
         #expect(result == expected && reduced.key == refused.key)
@@ -81,7 +81,7 @@ import Testing
         #expect(result.attempts == 4 && result.inDoubt == 1 && result.requestedAtMs == 1_780_000_000_000)
         #expect(result.settledAtMs == 77 && result.sentAtMs == nil && result.app == "shop")
         #expect(result.request.description == "apns.requests/3/1234/7" && result.environment == .development)
-        #expect(result.detail == "the retry topic refuses the record as too large: \(refused.byteCount) bytes")
+        #expect(result.detail == "the broker rejected the retry record as too large: \(refused.byteCount) bytes")
         #expect(record.key == refused.key && record.byteCount <= RecordLimits.reduced)
         // What was not sent had no reason.
         for word in ["held", "scheduled"] {
@@ -90,7 +90,7 @@ import Testing
                 ofRetry: owned(writer.write(fixture.content, held)), because: .named("INVALID_RECORD"), settledAtMs: 77)
             let heldResult = try DeliveryResult(json: try #require(other?.value))
             #expect(heldResult.reason == nil)
-            #expect(heldResult.detail == "the retry topic refuses the record: INVALID_RECORD")
+            #expect(heldResult.detail == "the broker rejected the retry record: INVALID_RECORD")
         }
         #expect(
             ReducedRecord.abandonedResult(
@@ -141,7 +141,7 @@ import Testing
             ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9))
         #expect(
             letter.reason == "output-too-large" && letter.place == "apns.requests/3/1234" && letter.timestampMs == 9)
-        #expect(letter.detail == "topic apns.results refuses the record as too large")
+        #expect(letter.detail == "the broker rejected the record as too large for topic apns.results")
         #expect(letter.key == record.key && letter.value == record.value)
         var keyless = ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9)
         keyless.key = nil
@@ -154,7 +154,7 @@ import Testing
             ReducedRecord.deadLetter(
                 ofOutput: record, of: "apns.unregistered", because: .named("INVALID_RECORD"), atMs: 9))
         #expect(letter.reason == "output-refused")
-        #expect(letter.detail == "topic apns.unregistered refuses the record: INVALID_RECORD")
+        #expect(letter.detail == "the broker rejected the record for topic apns.unregistered: INVALID_RECORD")
         #expect(letter.place == "apns.unregistered/-1/-1" && letter.value == record.value)
     }
 

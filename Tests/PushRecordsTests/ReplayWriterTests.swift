@@ -136,8 +136,8 @@ import Testing
         (#"[\#(list)],"payload":{"aps":{}},"colour":"red""#, 1, tokens[1], "an envelope has no such member: colour"),
         (
             #"[\#(list)],"payload":{"payload":{},"device_token":"ab"}"#, 1, tokens[1],
-            "its payload has the members of an envelope: "
-        ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "its device token is invalid: "),
+            "the payload has the members of an envelope: "
+        ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "the device token is invalid: "),
     ])
     func `What cannot be taken apart is refused`(members: String, index: Int32, target: String, words: String) {
         let said = replay(OwnedRecord(#"{"device_tokens":\#(members)}"#), [asked(target, index: index)])
@@ -147,11 +147,15 @@ import Testing
     // MARK: Another record
 
     @Test(arguments: [
-        (hi, tokenA, 0, timeMs - 1, "has another timestamp than the result says"),
-        (hi, tokenA, 0, 0, "has another timestamp than the result says"),
-        (hi, tokenB, 0, timeMs, "is for another device"),
-        (hi, tokenA, 1, timeMs, "has no such notification"), ("no JSON", tokenA, 0, timeMs, "has no such notification"),
-        (#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#, tokenA, 1, timeMs, "has no such notification"),
+        (hi, tokenA, 0, timeMs - 1, "has a different timestamp than the result"),
+        (hi, tokenA, 0, 0, "has a different timestamp than the result"),
+        (hi, tokenB, 0, timeMs, "is for another device or channel"),
+        (hi, tokenA, 1, timeMs, "has no notification with the result's index"),
+        ("no JSON", tokenA, 0, timeMs, "has no notification with the result's index"),
+        (
+            #"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#, tokenA, 1, timeMs,
+            "has no notification with the result's index"
+        ),
     ])
     func `Another record is known`(value: String, target: String, index: Int32, requestedAtMs: Int64, words: String) {
         let said = replay(
@@ -173,7 +177,7 @@ import Testing
     }
 
     @Test func `Of several results for one place the one that fits is taken`() {
-        let other = Said.another("the record is for another device")
+        let other = Said.another("the record is for another device or channel")
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
             let wrong = asked(String(repeating: "0", count: 64), index: index)

@@ -1,7 +1,8 @@
 import JSON
 
-/// Writes the headers of dead letters (`apns.dead-letters`): the original record's, then `push-dlq-*` of at most
-/// `RecordLimits.deadLetterGrowth` bytes. Key and value are unchanged. Reuses its buffers and is not thread-safe.
+/// A writer of the headers of dead letters (`apns.dead-letters`): the original record's headers, then at most
+/// `RecordLimits.deadLetterGrowth` bytes of `push-dlq-*` headers. The dead letter's key and value are those of the
+/// original record. The writer reuses its buffers and is not thread-safe.
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
@@ -24,7 +25,7 @@ package struct DeadLetterWriter: ~Copyable {
         list.append(contentsOf: original)
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
-            // The detail is escaped as in a result, so that the header's value is printable UTF-8.
+            // The detail is escaped like a JSON string, so that the header's value is printable UTF-8.
             words.detail(detail)
             list.append("push-dlq-detail", words.bytes)
         }
@@ -45,7 +46,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case notJSON
     /// A record in payload form has no device token or channel id, or an envelope has an empty list of tokens.
     case noDeviceToken
-    /// An envelope from which no target can be read.
+    /// The record is an envelope from which no target can be read.
     case badEnvelope
     /// The envelope's list has more than `RequestParser.tokenLimit` tokens.
     case tooManyTokens
@@ -70,11 +71,11 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// The detail of a record that is not parsed. The parser writes the other details.
+    /// The detail for a record that the worker does not parse. `RequestParser` writes the details of all other records.
     var unreadDetail: StaticString {
         switch self {
-        case .workerCrashed: "the worker crashed twice at this record"
-        case .unreadableHeaders: "its headers cannot be read"
+        case .workerCrashed: "the worker crashed twice while it processed this record"
+        case .unreadableHeaders: "librdkafka cannot read the record's headers"
         case .tombstone, .notJSON, .noDeviceToken, .badEnvelope, .tooManyTokens, .badRetryHeaders: ""
         }
     }

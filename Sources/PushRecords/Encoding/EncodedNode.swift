@@ -1,7 +1,8 @@
 import Bytes
 import JSON
 
-/// A value under construction. An `Encodable` type may request its containers more than once and in any order.
+/// A JSON value under construction, to which an `Encodable` type adds members or elements. The type may request its
+/// containers more than once and in any order.
 final class EncodedNode {
     private enum Shape {
         case nothing
@@ -30,7 +31,8 @@ final class EncodedNode {
             for (name, node) in nodes { members[name] = try node.value(path + [PathKey(name)]) }
             return .object(members)
         case .conflicting:
-            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)) is encoded as values of two kinds")
+            throw RequestError(
+                .badRequestPayload, "\(EncodingPath.text(path)) must not be encoded as two kinds of values")
         }
     }
 
@@ -118,7 +120,7 @@ final class EncodedNode {
         }
     }
 
-    /// Returns the base64 of `Data`, which encodes itself as an array of numbers.
+    /// Returns the base64 text of `Data`. By itself, `Data` encodes as an array of numbers.
     private static func base64(_ data: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try data.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -129,7 +131,7 @@ final class EncodedNode {
         return String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
     }
 
-    /// Returns the text of a `URL`, which encodes itself as an object.
+    /// Returns the text of a `URL`. By itself, a `URL` encodes as an object. Throws for a relative URL.
     private static func absolute(_ url: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try url.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -137,7 +139,7 @@ final class EncodedNode {
             members["base"] == nil
         else {
             throw RequestError(
-                .badRequestPayload, "\(EncodingPath.text(path)): a URL with a base; encode its absoluteString instead")
+                .badRequestPayload, "\(EncodingPath.text(path)) is a relative URL; encode its absoluteString instead")
         }
         return text
     }

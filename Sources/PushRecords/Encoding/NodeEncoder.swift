@@ -84,7 +84,7 @@ struct NodeValue: SingleValueEncodingContainer {
     mutating func encode<T: Encodable>(_ value: T) throws { try node.encode(value, codingPath) }
 }
 
-/// The path to a value, such as `order.items[2]`.
+/// Writes a coding path as text, such as `order.items[2]`.
 enum EncodingPath {
     static func text(_ path: [any CodingKey]) -> String {
         var text = ""

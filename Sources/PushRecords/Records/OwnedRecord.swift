@@ -39,7 +39,8 @@ package struct OwnedRecord: Equatable, Sendable {
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // Copy the nested arrays, which cannot be borrowed together. The extra byte gives empty values an address.
+        // Copy all arrays into one block, because nested arrays cannot be borrowed together. The extra byte gives empty
+        // values an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

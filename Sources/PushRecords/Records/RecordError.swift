@@ -15,7 +15,7 @@ struct RecordReader {
     private var json: JSONReader
     private var member = ""
 
-    /// Calls `body` with a reader of the object.
+    /// Calls `body` with a reader for the members of the JSON object in `bytes`.
     static func read<R>(
         _ bytes: some Collection<UInt8>, _ body: (inout RecordReader) throws(RecordError) -> R
     ) throws(RecordError) -> R {
@@ -68,10 +68,10 @@ struct RecordReader {
         return fitting
     }
 
-    /// Reads a string and converts it with `read`. Throws if `read` returns `nil`.
+    /// Reads a JSON string and converts it with `read`. Throws if `read` returns `nil`.
     mutating func word<R>(_ read: (String) -> R?) throws(RecordError) -> R {
         let text = try text()
-        guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not known") }
+        guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not a known value") }
         return value
     }
 

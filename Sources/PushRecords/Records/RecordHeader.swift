@@ -32,7 +32,8 @@ package struct EncodedRecord {
     }
 }
 
-/// The identity of a notification: topic, partition and offset of its request, and its index in the list of tokens.
+/// The identity of a notification: the topic, partition and offset of its request record, and its index in the record's
+/// list of tokens.
 package struct RequestPlace {
     /// The topic's name, borrowed. The name needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
     package var topic: UnsafeRawBufferPointer
@@ -53,8 +54,8 @@ package struct RequestPlace {
 package struct Detail {
     /// The constant text, which is empty if there is no detail.
     package var text: StaticString
-    /// The part of the input that the text describes: any bytes, or empty. Borrowed. Writers truncate this part to
-    /// `Detail.subjectLimit` bytes.
+    /// The part of the input that the text describes, which may be any bytes, or empty. Borrowed. Writers truncate the
+    /// subject to `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject
@@ -108,9 +109,9 @@ struct RecordHeaderList: ~Copyable {
         for header in headers { append(header) }
     }
 
-    /// Appends the APNs headers of the payload form, except the target.
+    /// Appends the APNs headers of a record in payload form, except those that name the device or channel.
     ///
-    /// - Parameter text: Stores the header values that are created.
+    /// - Parameter text: The buffer for header values that this function creates, such as numbers.
     mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
         if headers.topic.count > 0 { append("apns-topic", headers.topic) }
         append("apns-push-type", headers.pushType.text.lentBytes)

@@ -6,55 +6,57 @@
 package enum RecordLimits {
     // MARK: Texts of a request
 
-    /// The topic (`apns-topic`).
+    /// The longest topic (`apns-topic`).
     package static let topic = 255
-    /// The collapse id (`apns-collapse-id`). Source: "Sending notification requests to APNs".
+    /// The longest collapse id (`apns-collapse-id`). Source: "Sending notification requests to APNs".
     package static let collapseID = 64
     package static let channelID = 200
-    /// The hex digits of a device token, or the bytes of an invalid token.
+    /// The largest number of hex digits of a device token, or of bytes of an invalid token.
     package static let deviceToken = 200
-    /// The name of an app. The configuration has the same limit.
+    /// The longest name of an app. The configuration has the same limit.
     package static let app = 100
-    /// The key of a record in results. A longer key is truncated.
+    /// The longest `request.key` of a result. A longer key is truncated.
     package static let key = 512
-    /// The part of the input that a detail describes.
+    /// The longest part of the input in a detail (`Detail.subject`).
     package static let detailSubject = 100
-    /// The number of headers that the worker copies to results. The total size of names and values is limited too.
+    /// The largest number of headers that the worker copies to a result. `copiedBytes` limits the total size of their
+    /// names and values.
     package static let copiedHeaders = 32
     package static let copiedBytes = 1_024
-    /// The text of a reason. Apple's longest reason has 26 bytes.
+    /// The longest text of a reason. Apple's longest reason has 26 bytes.
     package static let reason = 64
     /// The largest count in retry headers. The parser reads larger numbers as this one, so that additions cannot
     /// overflow.
     package static let count: Int32 = 1_000_000
-    /// The name of a Kafka topic, by Kafka's own limit, and a group id in a retry record.
+    /// The longest name of a Kafka topic (Kafka's own limit), and the longest group id in a retry record.
     package static let kafkaTopic = 249
 
     // MARK: Escaped texts
 
-    /// The value of `apns-topic` in JSON. Only a topic with characters that must be escaped can be longer.
+    /// The longest value of `apns_topic` in JSON. Only a topic with characters that must be escaped can exceed this
+    /// limit.
     package static let topicText = 256
     package static let uniqueID = 100
     package static let detail = 256
-    /// The key of a broadcast's retry record, which only selects the partition.
+    /// The longest key of a broadcast's retry record. The key only selects the partition.
     package static let broadcastKey = 64
 
     // MARK: Whole records: key, value, and the names and values of headers
 
-    /// The size of a record of the result topic.
+    /// The largest size of a record of the result topic.
     package static let result = 4_096
-    /// The size of a record of the dead-token topic.
+    /// The largest size of a record of the dead-token topic.
     package static let unregistered = 1_024
-    /// The bytes that a retry record may add to its request.
+    /// The number of bytes by which a retry record may be larger than its request.
     package static let retryGrowth = 1_472
-    /// The bytes that a dead letter may add to its record.
+    /// The number of bytes by which a dead letter may be larger than the original record.
     package static let deadLetterGrowth = 1_024
-    /// The size of the reduced form of a record that a broker rejected as too large.
+    /// The largest size of the reduced form of a record that a broker rejected as too large.
     package static let reduced = 1_024
     /// The number of bytes of the key, and of the value, that a reduced dead letter contains.
     package static let reducedBytes = 128
 
-    /// The length of the text `topic/partition/offset/index`.
+    /// The maximum length of the text `topic/partition/offset/index`.
     static let place = kafkaTopic + 1 + 11 + 1 + 20 + 1 + 11
 }
 
@@ -85,17 +87,17 @@ extension String {
     }
 }
 
-/// Arithmetic on timestamps in records, in milliseconds since the epoch.
-/// Kafka accepts any 64-bit number as a timestamp. Pass each one through `checked` once, so that sums and differences
-/// of two times cannot overflow. For durations from outside, use the saturating functions here.
+/// Arithmetic on timestamps in records, in milliseconds since the epoch. Kafka accepts any 64-bit number as a
+/// timestamp. Pass each timestamp through `checked` once, so that sums and differences of two times cannot overflow.
+/// For durations that may have any value, use the saturating functions of this type.
 package enum RecordTime {
-    /// An unknown time, which Kafka writes as -1 and old clients as 0. A record without a timestamp never becomes too
-    /// old.
+    /// An unknown time, which Kafka writes as -1 and old clients as 0. A record without a timestamp never exceeds a
+    /// maximum age.
     package static let unknown: Int64 = 0
     /// 9999-12-31T23:59:59.999Z, the latest time of RFC 3339.
     package static let latestMs: Int64 = 253_402_300_799_999
 
-    /// Returns the time, or `unknown` unless it is within 1 to `latestMs`.
+    /// Returns the time if it is within 1 to `latestMs`, or else `unknown`.
     @inlinable package static func checked(_ ms: Int64) -> Int64 {
         UInt64(bitPattern: ms) <= UInt64(bitPattern: latestMs) ? ms : unknown
     }
@@ -117,7 +119,7 @@ package enum RecordTime {
         ms == unknown ? unknown : max(ms, Int64(seconds) &* 1_000)
     }
 
-    /// Returns the time since `ms`, or 0 if `ms` is unknown or in the future. Any two numbers are allowed.
+    /// Returns the time since `ms`, or 0 if `ms` is unknown or in the future. Both arguments may be any number.
     @inlinable package static func age(of ms: Int64, nowMs: Int64) -> Int64 {
         let start = checked(ms)
         return start == unknown ? 0 : max(0, checked(nowMs) - start)

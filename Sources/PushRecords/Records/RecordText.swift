@@ -73,10 +73,10 @@ extension Outcome {
     }
 }
 
-/// The buffer for header values that a writer creates: numbers, ids and request places. The buffer never moves, so
-/// values stay valid until `removeAll`. Its capacity suffices for any record.
+/// The buffer for header values that a writer creates: numbers, ids and request places. The buffer never moves, so its
+/// values stay valid until `removeAll`. Its capacity is sufficient for the headers of any record.
 struct HeaderText: ~Copyable {
-    /// The size of one request place, one id and ten numbers, rounded up.
+    /// The maximum size of one request place, one id and ten numbers, rounded up.
     static let capacity = 1_024
 
     private var text = ByteWriter(capacity: capacity)
@@ -96,7 +96,7 @@ struct HeaderText: ~Copyable {
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
         // A number needs up to 24 bytes.
-        precondition(size + 32 <= Self.capacity - text.count, "the headers of one record")
+        precondition(size + 32 <= Self.capacity - text.count, "The header values must fit into the buffer")
         let start = text.count
         write(&text)
         return text.bytes(from: start, to: text.count)
@@ -182,7 +182,7 @@ struct AppParts: ~Copyable {
         text = writer.finish()
     }
 
-    /// Returns `,"app":"…","environment":"…"`, or nothing if the index is -1.
+    /// Returns `,"app":"…","environment":"…"`, or an empty buffer if the index is -1.
     func members(_ app: Int) -> UnsafeRawBufferPointer {
         guard app >= 0 else { return .nothing }
         return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)

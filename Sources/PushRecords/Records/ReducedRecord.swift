@@ -1,12 +1,12 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They depend
-/// on the rejected record alone, because the worker may have released its notification.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are
+/// created from the rejected record alone, because the worker may have released its notification.
 package enum ReducedRecord {
-    /// The reason why a topic rejects a record.
+    /// The reason why a broker rejects a record.
     package enum Refusal: Hashable {
         case tooLarge
-        /// Another error, by Kafka's name.
+        /// Another error, identified by its name in Kafka, such as `INVALID_RECORD`.
         case named(String)
     }
 
@@ -16,17 +16,17 @@ package enum ReducedRecord {
     /// omits, in this order: topic and app, the target (which is also the record's key), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, (try? DeliveryResult(json: value)) != nil else { return nil }
-        return reduced(refused, detail: "the broker refused the whole result as too large")
+        return reduced(refused, detail: "the broker rejected the whole result as too large")
     }
 
-    /// Returns the `abandoned` result for a retry record that its topic rejects, or `nil` for any other record.
+    /// Returns the `abandoned` result for a retry record that the broker rejects, or `nil` for any other record.
     package static func abandonedResult(
         ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
     ) -> OwnedRecord? {
         let (text, subject): (StaticString, String) =
             switch refusal {
-            case .tooLarge: ("the retry topic refuses the record as too large", "\(refused.byteCount) bytes")
-            case .named(let code): ("the retry topic refuses the record", code)
+            case .tooLarge: ("the broker rejected the retry record as too large", "\(refused.byteCount) bytes")
+            case .named(let code): ("the broker rejected the retry record", code)
             }
         return refused.withLent { key, value, headers in
             var parser = RequestParser()
@@ -54,7 +54,8 @@ package enum ReducedRecord {
         }
     }
 
-    /// The members to omit from a result, step by step, until the result fits. It always fits after the last step.
+    /// The members to omit from a result, step by step, until the result fits into `RecordLimits.reduced` bytes. It
+    /// always fits after the last step.
     private static let omissions: [[String]] = [
         ["apns_unique_id", "key"], ["apns_topic", "app", "environment"], ["device_token", "channel_id"], ["detail"],
         ["apns_id"],
@@ -78,7 +79,7 @@ package enum ReducedRecord {
         return reduced
     }
 
-    /// Copies a validated JSON object, omitting some members from it and from its `request`.
+    /// Copies a validated JSON object without the omitted members. The same members are omitted from its `request`.
     ///
     /// - Parameter detail: The replacement for the member `detail`.
     private static func copyObject(
@@ -103,22 +104,22 @@ package enum ReducedRecord {
 
     // MARK: Dead letters
 
-    /// The reasons in dead letters of output records, besides those of `DeadLetterReason`.
+    /// The values of `push-dlq-reason` for output records. `DeadLetterReason` has the values for input records.
     package static let outputReasons = ["output-too-large", "output-refused"]
 
-    /// Returns the dead letter of an output record that its topic rejects: as too large in every form
-    /// (`output-too-large`) or for another reason (`output-refused`).
+    /// Returns the dead letter of an output record that the broker rejects: as too large in every form
+    /// (`output-too-large`), or for another reason (`output-refused`).
     ///
     /// The dead letter contains the output record's key and value, and the place of the request. If the record names no
-    /// request, as for an unregistered token, the place is the topic that rejects it, with -1 for partition and offset.
+    /// request, as for an unregistered token, the place is the output record's topic, with -1 for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
         let request = refused.value.flatMap { try? DeliveryResult(json: $0) }?.request
         let (reason, detail) =
             switch refusal {
-            case .tooLarge: ("output-too-large", "topic \(topic) refuses the record as too large")
-            case .named(let code): ("output-refused", "topic \(topic) refuses the record: \(code)")
+            case .tooLarge: ("output-too-large", "the broker rejected the record as too large for topic \(topic)")
+            case .named(let code): ("output-refused", "the broker rejected the record for topic \(topic): \(code)")
             }
         return OwnedRecord(
             key: refused.key, value: refused.value,

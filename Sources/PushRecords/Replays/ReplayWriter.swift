@@ -1,6 +1,6 @@
 import JSON
 
-/// One notification to request again, as described by its result.
+/// A notification to request again, as identified by its result.
 package struct ReplayRequest: Hashable, Sendable {
     package var index: Int32
     /// The device token or channel id in the result, which must match the record. Empty if the result has neither.
@@ -14,7 +14,8 @@ package struct ReplayRequest: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
-    /// Creates a request from a result. Truncates a target that is too long, but the rest is still too long to match.
+    /// Creates a request from a result. A target that is too long is truncated to one byte more than the limit, so that
+    /// it cannot match a valid target.
     package init(_ result: DeliveryResult) {
         self.init(
             index: result.request.index,
@@ -27,13 +28,13 @@ package struct ReplayRequest: Hashable, Sendable {
 
 /// The outcome of a replay request.
 package enum ReplayVerdict {
-    /// The record to produce, valid during the call.
+    /// The record to produce. It is valid during the call of the closure.
     case record(EncodedRecord)
-    /// The record is not the one of the result, because the topic was recreated. The text names the difference.
+    /// The record is not the result's request, because the topic was recreated. The text names the difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
-    /// The detail says why the notification cannot be requested individually.
+    /// The notification cannot be requested on its own, for the reason in the detail.
     case refused(Detail)
 }
 
@@ -46,7 +47,7 @@ package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
     private var parser: RequestParser
-    /// A second parser for payloads, because the result of `parser` is still in use.
+    /// A second parser, for the payloads of envelopes, because the result of `parser` is still in use.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
     private var list = RecordHeaderList()
@@ -92,8 +93,9 @@ package struct ReplayWriter: ~Copyable {
     ///
     /// - Parameters:
     ///   - timestampMs: The record's timestamp.
-    ///   - place: The record's place, whose index is replaced by that of each request.
-    ///   - requests: The requests in the order of their index. Two can have the same index if the topic was recreated.
+    ///   - place: The record's place. Its index is replaced by the index of each request.
+    ///   - requests: The requests in the order of their index. Two requests can have the same index if the topic was
+    ///     recreated.
     ///   - expiredToo: Whether to request expired notifications again.
     ///   - body: A closure that receives the position in `requests` and the verdict.
     package mutating func write(
@@ -123,7 +125,7 @@ package struct ReplayWriter: ~Copyable {
                 } else if let found, found.isToken {
                     .record(single(record, found.text, key: key, headers: headers, place: place))
                 } else {
-                    .refused(Detail("its device token is invalid"))
+                    .refused(Detail("the device token is invalid"))
                 }
             body(number, verdict)
         }
@@ -163,12 +165,12 @@ package struct ReplayWriter: ~Copyable {
 
     private func difference(_ request: ReplayRequest, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
         let (one, other) = (RecordTime.checked(request.requestedAtMs), RecordTime.checked(timestampMs))
-        // All results of a record with a timestamp have the same timestamp.
-        if other != RecordTime.unknown, one != other { return "the record has another timestamp than the result says" }
-        guard let found else { return "the record has no such notification" }
-        // Do not compare an invalid token, because the result contains only its beginning.
+        // If the record has a timestamp, every result of the record contains it.
+        if other != RecordTime.unknown, one != other { return "the record has a different timestamp than the result" }
+        guard let found else { return "the record has no notification with the result's index" }
+        // Do not compare an invalid token, because the result may contain only its beginning.
         guard found.isToken, !request.target.isEmpty, !request.target.utf8.elementsEqual(found.text) else { return nil }
-        return "the record is for another device"
+        return "the record is for another device or channel"
     }
 
     /// Returns the reason why an envelope cannot be split, or `nil` if it can.
@@ -176,13 +178,13 @@ package struct ReplayWriter: ~Copyable {
         if request.isInvalid { return request.detail }
         let none = UnsafeBufferPointer<RecordHeader>(start: nil, count: 0)
         let alone = payloadParser.parse(key: .nothing, value: request.payload, headers: none, role: .request)
-        // As the value of a record on a request topic, this payload would be parsed as an envelope.
-        return alone.form == .envelope ? Detail("its payload has the members of an envelope") : nil
+        // If this payload were the value of a request record, the worker would parse it as an envelope.
+        return alone.form == .envelope ? Detail("the payload has the members of an envelope") : nil
     }
 
     // MARK: Writing
 
-    /// Starts the list of headers with `push-replay-of`, the place of the first request.
+    /// Starts the list of headers with `push-replay-of`, whose value is the place of the first request.
     private mutating func begin(
         _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
     ) {
@@ -208,7 +210,7 @@ package struct ReplayWriter: ~Copyable {
         if request.app.count > 0 { list.append("push-app", request.app) }
         if let environment = request.environment { list.append("push-environment", environment.text.lentBytes) }
         if request.notBefore > 0 { list.append("push-not-before", text.add(Int64(request.notBefore))) }
-        // The record of a valid envelope has no `apns-` or `push-` headers that could conflict.
+        // A valid envelope's record has no `apns-` or `push-` headers that could conflict with the headers above.
         for header in headers where !Self.isHeader(header) { list.append(header) }
         return EncodedRecord(key: key, value: request.payload, headers: list.list)
     }

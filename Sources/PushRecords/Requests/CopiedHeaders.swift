@@ -1,14 +1,16 @@
-/// The headers of one record that are copied to its results. Reused for each record. The headers are borrowed.
+/// The headers of one record that the worker copies to its results. The list is reused for each record, and its headers
+/// are borrowed.
 ///
-/// The list includes `push-replay-of` (`ReplayWriter`), which like `traceparent` is also copied to retry records.
+/// The list includes `push-replay-of` (`ReplayWriter`), which is also copied to retry records, like `traceparent`.
 struct CopiedHeaders: ~Copyable {
-    /// The names of headers that are copied regardless of the configuration.
+    /// The names of headers that the worker always copies, regardless of the configuration.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
 
     private let names: [[UInt8]]
-    /// One bit for each length of a name, so that most headers are skipped without a comparison.
+    /// A bit set with the lengths of all names, so that most headers are skipped without a comparison.
     private let lengths: UInt64
-    /// Whether the names include a `HeaderName`. If not, headers with such names need no comparison.
+    /// Whether the names include a `HeaderName`. If they do not, a header whose name is a `HeaderName` needs no
+    /// comparison.
     let includesKnown: Bool
     private let found: UnsafeMutablePointer<RecordHeader>
     private var count = 0
@@ -28,7 +30,8 @@ struct CopiedHeaders: ~Copyable {
         bytes = 0
     }
 
-    /// Returns whether the header's name is on the list. If so, adds the header if it has a value and there is space.
+    /// Returns whether the header's name is one of `names`. If it is, adds the header, provided that it has a value and
+    /// there is space.
     @inline(__always)
     @discardableResult
     mutating func consider(_ header: RecordHeader) -> Bool {

@@ -1,6 +1,7 @@
 import JSON
 
-/// The members of a value that may be an envelope. Reused for each record. The values are borrowed.
+/// The members of a record's value that may be an envelope. The table is reused for each record, and its values are
+/// borrowed.
 struct EnvelopeTable: ~Copyable {
     /// The member names that an envelope can have, and `aps`, which marks a payload.
     enum Name: UInt8, CaseIterable {
@@ -46,13 +47,13 @@ struct EnvelopeTable: ~Copyable {
     }
 
     private var values = ValueTable<Name>()
-    /// The name of the first member that occurs twice. `unknown` is the first unknown member.
+    /// The name of the first member that occurs twice, or empty. `unknown` is the name of the first unknown member.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing
-    /// Whether the value has a payload but no target, and is otherwise an envelope.
+    /// Whether the value lacks only a target to be an envelope: it has `payload` and no `aps`.
     private(set) var lacksTarget = false
 
-    /// The member's value including a string's quotes, or `nil` if it is absent or `null`.
+    /// The JSON text of the member's value, or `nil` if the member is absent or `null`. A string includes its quotes.
     subscript(_ name: Name) -> UnsafeRawBufferPointer? { values[name] }
 
     /// Reads an object. Returns whether the object is an envelope: one that has `payload`, one of `device_token`,
@@ -72,7 +73,8 @@ struct EnvelopeTable: ~Copyable {
                 if !add(name, value.part(member.valueStart, member.valueEnd)) { return false }
             }
         } else {
-            // The scan reports only as many members as an envelope can have. This object has more, so parse it again.
+            // The scan reports a limited number of members, which suffices for a valid envelope. This object has more,
+            // so parse it again.
             var reader = JSONReader(checked: value)
             do { try reader.enterObject() } catch { return false }
             while let name = reader.nextMember() {
@@ -101,7 +103,7 @@ struct EnvelopeTable: ~Copyable {
 /// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
 ///
 /// The cursor is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list.
-/// `RequestParser` must have accepted the list, which must be unchanged.
+/// `RequestParser` must have accepted the list, and the list must be unchanged since then.
 package struct TokenCursor {
     package var position: Int
     /// The index of the next token.

@@ -15,7 +15,7 @@ extension RequestParser {
             request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
         if names.instruction.baseAddress != nil {
-            request.fail(.none, "headers of an envelope must be inside it, not on the record", names.instruction)
+            request.fail(.none, "the headers of a request must be inside its envelope", names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
@@ -38,7 +38,8 @@ extension RequestParser {
         }
     }
 
-    /// Returns an unknown member's name with a suggestion: another member, or a header, which must be inside `headers`.
+    /// Returns an unknown member's name with a suggestion: a member of envelopes, or a header, which belongs into
+    /// `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -64,7 +65,7 @@ extension RequestParser {
                 request.tokenCount = count
                 if count == 0 { request.markDeadLetter(.noDeviceToken, "device_tokens is empty") }
                 if count > Self.tokenLimit {
-                    request.markDeadLetter(.tooManyTokens, "device_tokens has more than 10000")
+                    request.markDeadLetter(.tooManyTokens, "device_tokens has more than 10000 tokens")
                 }
             } else {
                 request.markDeadLetter(.badEnvelope, "device_tokens must be a list of strings")
@@ -77,18 +78,18 @@ extension RequestParser {
                 request.markDeadLetter(.badEnvelope, "channel_id must be a string")
             }
         case (nil, nil, nil):
-            request.markDeadLetter(.noDeviceToken, "device_token, device_tokens or channel_id is null")
+            request.markDeadLetter(.noDeviceToken, "device_token, device_tokens or channel_id must not be null")
         case (_?, _, _), (_, _?, _):
-            request.markDeadLetter(.badEnvelope, "more than one of device_token, device_tokens and channel_id")
+            request.markDeadLetter(.badEnvelope, "device_token, device_tokens and channel_id exclude each other")
         }
         return request.deadLetter == nil
     }
 
-    /// Adds the members of `headers` to the field table.
+    /// Adds the members of the envelope's `headers` to the field table.
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
-            return request.fail(.none, "headers must be an object of names and values")
+            return request.fail(.none, "headers must be an object of header names and values")
         }
         let members = scratch.headerMembers
         let count = JSONScanner.scan(headers, members: members).memberCount
@@ -109,7 +110,8 @@ extension RequestParser {
         }
     }
 
-    /// Returns a header's value as text, or a buffer without an address if the value is `null` or has the wrong type.
+    /// Returns a header's value as text, or a buffer without an address if the JSON value is `null` or has the wrong
+    /// type.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {

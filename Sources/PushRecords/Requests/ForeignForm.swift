@@ -1,6 +1,6 @@
 import JSON
 
-/// Detection of unsuitable serializers, so that the detail of a rejected record names the mistake.
+/// Functions that detect unsuitable serializers, so that the detail of a rejected record names the mistake.
 enum ForeignForm {
     static let quote = UInt8(ascii: "\"")
 
@@ -31,8 +31,8 @@ enum ForeignForm {
         isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
-    /// Returns whether a key ends with a device token, quoted or not. Other keys with a leading zero byte are numbers
-    /// or ids.
+    /// Returns whether a key ends with a device token, with or without quotes. A key that begins with a zero byte but
+    /// does not end with a token is a number or an id.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))
@@ -48,7 +48,7 @@ extension ParserScratch {
                 add("magic byte 0, schema id \(id); use a plain string/bytes serializer") ?? .nothing)
         }
         if value.starts(with: [0xEF, 0xBB, 0xBF]) {
-            return Detail("the value begins with a byte order mark (EF BB BF); write UTF-8 without it")
+            return Detail("the value begins with a byte order mark (EF BB BF); write UTF-8 without a byte order mark")
         }
         return nil
     }
@@ -57,12 +57,12 @@ extension ParserScratch {
     mutating func foreign(key: UnsafeRawBufferPointer) -> Detail? {
         if ForeignForm.isQuotedHex(key) {
             return Detail(
-                "no push-device-token, and the key is a device token in quotes, as a JSON serializer writes a string; use a plain string serializer for keys"
+                "the record has no push-device-token, and its key is a device token in quotes, as a JSON serializer writes it; use a plain string serializer for keys"
             )
         }
         guard let id = ForeignForm.schemaID(key), ForeignForm.endsWithToken(key) else { return nil }
         return Detail(
-            "no push-device-token, and the key begins with a Schema Registry prefix",
+            "the record has no push-device-token, and its key begins with a Schema Registry prefix",
             add("magic byte 0, schema id \(id); use a plain string serializer for keys") ?? .nothing)
     }
 

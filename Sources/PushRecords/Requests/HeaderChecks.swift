@@ -1,4 +1,4 @@
-/// Validation of values that become headers of a request to APNs.
+/// Functions that validate the values of headers in a request to APNs.
 ///
 /// Only printable ASCII is allowed. Any other byte would make APNs close the connection (RFC 9113, 8.2.1).
 enum HeaderCheck {
@@ -11,8 +11,8 @@ enum HeaderCheck {
         guard first != 0x20, last != 0x20, !ForeignForm.isQuoted(value) else { return false }
         var index = 0
         while value.count &- index >= 8 {
-            // A high bit marks a byte that is below 0x20, above 0x7E or not ASCII. Only marked bytes can borrow or
-            // carry.
+            // A high bit marks a byte that is below 0x20, above 0x7E or not ASCII. Only a marked byte can borrow from
+            // or carry into the next byte.
             let word = (base + index).loadUnaligned(as: UInt64.self)
             let marked = (word &- 0x2020_2020_2020_2020) | (word &+ 0x0101_0101_0101_0101) | word
             guard marked & 0x8080_8080_8080_8080 == 0 else { return false }

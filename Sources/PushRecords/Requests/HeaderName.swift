@@ -33,8 +33,8 @@ enum HeaderName: UInt8, CaseIterable {
 
     /// Creates the case for a header's exact name, or `nil` for an unknown name.
     ///
-    /// The parser calls it for every header of every record, so the name's length and its last byte but one select the
-    /// only candidate.
+    /// The parser calls this initializer for every header of every record. To be fast, it selects the only candidate by
+    /// the name's length and its last byte but one.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {
         let candidate: HeaderName
@@ -75,8 +75,8 @@ enum HeaderName: UInt8, CaseIterable {
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header. This applies to headers that the worker sends to Apple
-    /// and that do not name the target.
+    /// Whether an envelope's `headers` may contain the header. These are the headers that the worker sends to Apple,
+    /// except those that name the device or channel.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
@@ -99,7 +99,8 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with the `push-dlq-` of replays.
+    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with `push-dlq-`, which the headers
+    /// of replayed dead letters have.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
@@ -138,7 +139,7 @@ extension UnsafeRawBufferPointer {
         func differs<Word>(at index: Int, _: Word.Type) -> Bool where Word: FixedWidthInteger & BitwiseCopyable {
             (base + index).loadUnaligned(as: Word.self) != (other + index).loadUnaligned(as: Word.self)
         }
-        // Compare words of eight bytes. The last word overlaps the word before.
+        // Compare words of eight bytes. The last word may overlap the word before it.
         if count >= 8 {
             var index = 0
             while index &+ 8 < count {
@@ -154,7 +155,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension StaticString {
-    /// Returns whether `bytes` equal this text.
+    /// Returns whether `bytes` are the UTF-8 bytes of this string.
     @inline(__always)
     func spells(_ bytes: UnsafeRawBufferPointer) -> Bool {
         bytes.count == utf8CodeUnitCount && bytes.isEqual(to: utf8Start)

@@ -10,10 +10,10 @@ struct NearestName {
 
     init(to name: UnsafeRawBufferPointer) { self.name = name }
 
-    /// Considers a known name, which replaces the current suggestion if it is closer. Ignores the case of letters.
+    /// Makes a known name the suggestion if it is closer than the current suggestion. Ignores the case of letters.
     ///
-    /// At most a third of the candidate's letters may differ, not counting the first `prefix` bytes. One difference is
-    /// always allowed.
+    /// A suggestion may differ in at most a third of the candidate's letters, not counting its first `prefix` bytes.
+    /// One difference is always allowed.
     mutating func consider(_ candidate: StaticString, prefix: Int = 0, comparesPrefix: Bool = true) {
         guard name.count <= Self.longest else { return }
         let all = candidate.lentBytes

@@ -1,15 +1,15 @@
 /// A parsed record of a request or retry topic.
 ///
 /// A parsed request is plain data whose ranges are borrowed from the record or from the parser's scratch memory. The
-/// ranges are valid until the record is released or the parser parses again. Except for the payload and the token list,
-/// every text is within its limit (`RecordLimits`), even in an invalid request.
+/// ranges are valid until the record is released or the parser parses another record. Except for the payload and the
+/// token list, every text is within its limit (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// No readable target, which makes the record a dead letter.
+        /// The record has no readable target and is therefore a dead letter.
         case none
         /// One device, in `token`.
         case device
-        /// A fan-out, in `tokenList` and `tokenCount`.
+        /// A fan-out to several devices, in `tokenList` and `tokenCount`.
         case devices
         /// A broadcast, in `channelID`.
         case channel
@@ -42,14 +42,15 @@ package struct ParsedRequest {
     /// The payload, which is sent to APNs unchanged.
     package var payload: UnsafeRawBufferPointer = .nothing
     package var headers = NotificationHeaders()
-    /// The earliest time to send the notification, in seconds since the epoch. 0 or a past time means now.
+    /// The earliest time to send the notification, in seconds since the epoch. With 0 or a past time, it can be sent
+    /// now.
     package var notBefore: UInt32 = 0
     /// The name of the app, or empty if the request names none.
     package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
     /// The record's key for `request.key` of results, truncated at `RecordLimits.key` bytes. The buffer has no base
-    /// address if there is no key or the key is the token. A fan-out's key is stored, and the writer compares it with
-    /// each token. For a retry record, it is the key of the original request.
+    /// address if there is no key or the key is the token. A fan-out's key is always stored, because the writer of
+    /// results compares it with each token. For a retry record, it is the key of the original request.
     package var key: UnsafeRawBufferPointer = .nothing
     /// The headers to copy to results: `traceparent`, `tracestate` and the configured ones. Headers beyond
     /// `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
@@ -62,14 +63,14 @@ package struct ParsedRequest {
 
 /// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic. Both forms are allowed, `push-retry-*` headers are not.
+    /// A request topic. Its records may have either form, but no `push-retry-*` headers.
     case request
-    /// A retry topic. Records are in payload form, with `push-retry-*` headers.
+    /// A retry topic. Its records are in payload form and have `push-retry-*` headers.
     case retry
 }
 
 extension ParsedRequest {
-    /// Returns the dead letter of a record that is not parsed.
+    /// Returns the request for a record that becomes a dead letter without being parsed.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
         request.markDeadLetter(reason, Detail(reason.unreadDetail))
@@ -102,7 +103,8 @@ extension ParsedRequest {
         detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 
-    /// Marks the notifications as invalid because of a header's value. A quoted value has its own explanation.
+    /// Marks the notifications as invalid because of a header's value. For a value in quotes, the detail explains the
+    /// quotes instead.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
         if ForeignForm.isQuoted(value) {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
@@ -111,7 +113,7 @@ extension ParsedRequest {
         }
     }
 
-    /// Stores the record's key unless the key is the target. Truncates the key and the token.
+    /// Stores the record's key, unless the key is the device token or channel id. Truncates the key and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         let isTarget =
             switch target {
@@ -128,7 +130,7 @@ extension ParsedRequest {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether the bytes are equal. Ignores the case of hex digits.
+    /// Returns whether both buffers contain the same token or key. Ignores the case of hex digits.
     func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard let one = baseAddress, let two = other.baseAddress else { return true }

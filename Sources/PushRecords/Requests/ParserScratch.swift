@@ -2,7 +2,8 @@ import JSON
 
 /// Memory that the parser reuses: members of objects, unescaped strings, and subjects of details.
 struct ParserScratch: ~Copyable {
-    /// The maximum number of members of a value, and of an envelope's `headers`. Valid envelopes have fewer.
+    /// The maximum number of members that are stored of a record's value, and of an envelope's `headers`. Valid
+    /// envelopes have fewer members.
     static let memberLimit = 16
     static let textLimit = 4_096
 
@@ -33,7 +34,7 @@ struct ParserScratch: ~Copyable {
     mutating func removeTexts() { used = 0 }
 
     /// Returns the text of a JSON string, given its contents. Returns `inside` itself if it has no escapes, or if the
-    /// text does not fit: such a string is longer than any valid field.
+    /// text does not fit into the scratch memory. A string that does not fit is longer than any valid field.
     mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let string = JSONText(checked: inside)
         guard string.hasEscapes else { return inside }
@@ -43,7 +44,7 @@ struct ParserScratch: ~Copyable {
         return UnsafeRawBufferPointer(rebasing: free[..<count])
     }
 
-    /// Stores a text until `removeTexts`. Returns `nil` if the text does not fit into the scratch memory.
+    /// Stores a text until `removeTexts` is called. Returns `nil` if the text does not fit into the scratch memory.
     mutating func add(_ string: String) -> UnsafeRawBufferPointer? {
         let free = UnsafeMutableRawBufferPointer(rebasing: text[used...])
         guard string.utf8.count <= free.count else { return nil }

@@ -1,5 +1,6 @@
 extension RequestParser {
-    /// Validates the values in the field table and stores them in the request. Shared by both forms of requests.
+    /// Validates the values in the field table and stores them in the request. Both forms of requests use this
+    /// function.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if ForeignForm.isQuoted(request.token), ForeignForm.isQuotedHex(request.token) {
@@ -7,7 +8,7 @@ extension RequestParser {
         }
         request.headers.pushType = isBroadcast ? .liveactivity : .alert
         if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
-            request.refuse(.channelID, "a channel id is printable ASCII of 1 to 200 bytes", request.channelID)
+            request.refuse(.channelID, "a channel id must be printable ASCII of 1 to 200 bytes", request.channelID)
             request.channelID = request.channelID.cutText(RecordLimits.channelID)
         }
         if let value = fields[.topic] {
@@ -16,10 +17,10 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // The parser makes this check, rather than the code for an app's topics, so that it also applies to
-                // producers that use this library.
+                // `AppDirectory` has this check too. The parser repeats it, so that it also applies to producers that
+                // use this library.
                 request.fail(
-                    .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
+                    .topicDisallowed, "a broadcast's topic must be the bundle id without a push type's suffix", value)
             }
         }
         if let value = fields[.pushType] {
@@ -29,7 +30,7 @@ extension RequestParser {
                 var nearest = NearestName(to: value)
                 for type in PushType.allCases { nearest.consider(type.text) }
                 request.refuse(
-                    .pushType, "apns-push-type is not one of Apple's",
+                    .pushType, "apns-push-type must be one of Apple's push types",
                     ForeignForm.isQuoted(value) ? value : scratch.suggestion(nearest.text, for: value))
             }
             if isBroadcast && request.headers.pushType != .liveactivity {
@@ -54,7 +55,7 @@ extension RequestParser {
             if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
                 request.headers.expiration = expiration
             } else {
-                request.refuse(.expiration, "apns-expiration must be 0 to 4294967295 seconds", value)
+                request.refuse(.expiration, "apns-expiration must be 0 to 4294967295 seconds since 1970", value)
             }
         }
         if let value = fields[.notBefore] { readNotBefore(value, &request) }
@@ -69,15 +70,15 @@ extension RequestParser {
             if let id = NotificationUUID(text: value), id != .none {
                 request.headers.apnsID = id
             } else {
-                request.refuse(.apnsID, "apns-id must be a UUID that is not nil", value)
+                request.refuse(.apnsID, "apns-id must be a UUID other than the nil UUID", value)
             }
         }
         if let value = fields[.app] {
             // Store one byte more than the limit, so that a name that is too long cannot match another app.
             request.app = value.cut(RecordLimits.app + 1)
-            if value.count == 0 { request.fail(.none, "the app's name is empty") }
+            if value.count == 0 { request.fail(.none, "the app's name must not be empty") }
             if value.count > RecordLimits.app || ForeignForm.isQuoted(value) {
-                request.refuse(.app, "the app's name has more than 100 bytes", value)
+                request.refuse(.app, "the app's name must have at most 100 bytes", value)
             }
         }
         if let value = fields[.environment] {

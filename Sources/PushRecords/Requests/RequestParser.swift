@@ -3,14 +3,14 @@ import JSON
 /// A parser for records of request and retry topics, which validates borrowed bytes in one pass. It copies only escaped
 /// strings of envelopes and allocates no memory for a valid record.
 ///
-/// Not thread-safe. The parser does not throw: an unreadable record becomes a dead letter, an incorrect one is
-/// `isInvalid`. The caller checks what depends on the configuration: the default topic, whether the app has the topic
-/// and the push type, and whether the expiration has passed.
+/// Not thread-safe. The parser does not throw. It marks an unreadable record as a dead letter, and sets `isInvalid` for
+/// an incorrect one. The caller checks what depends on the configuration: the default topic, whether the app has the
+/// topic and the push type, and whether the expiration has passed.
 package struct RequestParser: ~Copyable {
     /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
     package static let payloadLimit = 4_096
-    /// The maximum payload of `voip` notifications and broadcasts, in bytes.
+    /// The maximum size of the payload of `voip` notifications and broadcasts, in bytes.
     package static let largePayloadLimit = 5_120
 
     var fields = ValueTable<HeaderName>()
@@ -18,7 +18,8 @@ package struct RequestParser: ~Copyable {
     var envelope = EnvelopeTable()
     var scratch = ParserScratch()
 
-    /// - Parameter copyHeaders: Names to copy besides `traceparent` and `tracestate` (`results.copy_headers`).
+    /// - Parameter copyHeaders: The names of headers to copy besides `traceparent` and `tracestate`
+    ///   (`results.copy_headers`).
     package init(copyHeaders: [String] = []) {
         copied = CopiedHeaders(copyHeaders)
     }
@@ -58,14 +59,14 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// The names of headers that later checks need.
+    /// The names of headers that later checks report.
     struct NotableNames {
         /// The first header name that occurs twice in the record.
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first `apns-` or `push-` header that is not allowed in a request: its name is misspelled, reserved for
-        /// the worker, or of a newer version.
+        /// The first `apns-` or `push-` header that is not allowed in a request. Its name may be misspelled, reserved
+        /// for the worker, or one of a newer version.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
@@ -109,7 +110,7 @@ package struct RequestParser: ~Copyable {
         request.payload = value
         if let token = fields[.deviceToken] {
             if fields[.channelID] != nil {
-                request.fail(.none, "both push-device-token and apns-channel-id")
+                request.fail(.none, "a request must not have both push-device-token and apns-channel-id")
             } else if token.count == 0 {
                 return request.markDeadLetter(.noDeviceToken, "push-device-token is empty")
             }
@@ -135,8 +136,8 @@ package struct RequestParser: ~Copyable {
             request.cutToken()
         } else {
             request.keepKey(key)
-            // Reject unknown headers of requests only: a newer worker's retry record may have headers that this worker
-            // does not know.
+            // Reject unknown headers only in requests, because a newer worker's retry record may have headers that this
+            // version does not recognize.
             if names.unknown.begins("push-retry-") {
                 request.fail(.none, "only the worker writes push-retry headers", names.unknown)
             } else if names.unknown.baseAddress != nil {
@@ -151,18 +152,18 @@ package struct RequestParser: ~Copyable {
         checkPayload(&request, kind, half: half)
     }
 
-    /// Returns the explanation of a record in payload form without a target.
+    /// Returns the detail for a record in payload form that names no device or channel.
     private mutating func missingTarget(_ kind: JSONKind, _ role: RecordRole) -> Detail {
         // The envelope table is only valid for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
                 "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
         }
-        return Detail("no push-device-token, and the key is not a device token of 64 or more hex digits")
+        return Detail("the record has no push-device-token, and its key is not a token of at least 64 hex digits")
     }
 
-    /// Returns whether a record's key counts as the device token: it does with an even number of hex digits, 64 or
-    /// more.
+    /// Returns whether a record's key counts as the device token. It must have an even number of hex digits, at least
+    /// 64.
     static func isTokenKey(_ key: UnsafeRawBufferPointer) -> Bool {
         key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key)
     }
@@ -170,8 +171,8 @@ package struct RequestParser: ~Copyable {
     /// Validates the payload's kind, text and size.
     ///
     /// - Parameter half: The offset of an unpaired surrogate in the record's value, if the payload has one. JSON's
-    ///   grammar allows it, RFC 7493 forbids it. APNs accepts it, but Foundation cannot read it, so the notification
-    ///   may be lost on the device.
+    ///   grammar allows an unpaired surrogate, but RFC 7493 forbids it. APNs accepts it, but Foundation cannot parse
+    ///   it, so the notification may be lost on the device.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break
@@ -182,7 +183,7 @@ package struct RequestParser: ~Copyable {
         }
         if let half {
             request.fail(
-                .badRequestPayload, "the payload has half a surrogate pair, as if a text was cut inside an emoji",
+                .badRequestPayload, "the payload has an unpaired surrogate, as if a text was cut inside an emoji",
                 scratch.add("at byte \(half)") ?? .nothing)
         }
         if request.target == .channel || request.headers.pushType == .voip {

@@ -1,14 +1,15 @@
-/// The values of one record by name. Reused for each record. The values are borrowed.
+/// The values of one record's headers or members, by name. The table is reused for each record, and its values are
+/// borrowed.
 struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.RawValue == UInt8 {
     private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
-    /// A bit set with one bit for each name that has a value.
+    /// A bit set of the names that have a value.
     private var present: UInt32 = 0
-    /// A bit set with one bit for each name that occurred, with or without a value.
+    /// A bit set of the names that occurred, with or without a value.
     private var seen: UInt32 = 0
 
     init() {
         let count = Name.allCases.count
-        precondition(count <= UInt32.bitWidth, "a table has one bit for each name")
+        precondition(count <= UInt32.bitWidth, "A table must have at most 32 names, one for each bit")
         values = .allocate(capacity: count)
         values.initialize(repeating: .nothing, count: count)
     }

@@ -9,7 +9,7 @@
 /// }
 /// ```
 ///
-/// After a crash the same result may be published more than once. Use `request` to deduplicate.
+/// After a crash, the worker may publish the result of a notification more than once. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
     /// The identity of a notification: its request record, and its position in the record's list of tokens.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
@@ -33,7 +33,7 @@ public struct DeliveryResult: Hashable, Sendable {
         public var description: String { "\(topic)/\(partition)/\(offset)/\(index)" }
     }
 
-    /// The notification's `apns-id`, or `nil` if it has none.
+    /// The notification's `apns-id`, or `nil` if the notification has none.
     public var apnsID: NotificationUUID?
     /// Apple's id for its Delivery Log, in the development environment only.
     public var apnsUniqueID: String?
@@ -49,26 +49,28 @@ public struct DeliveryResult: Hashable, Sendable {
     public var environment: PushEnvironment?
     /// The final outcome.
     public var outcome: Outcome
-    /// The HTTP status of the response, or `nil` if APNs did not respond.
+    /// The HTTP status of APNs's last answer, or `nil` if APNs did not answer since the last stay in a retry topic.
     public var status: Int?
-    /// The reason, in Apple's spelling if Apple has such a reason. The worker passes on unknown reasons as received.
+    /// The reason in Apple's spelling. The worker passes on reasons that it does not know.
     public var reason: Reason?
-    /// A human-readable explanation.
+    /// A human-readable explanation of the outcome.
     public var detail: String?
     /// The time at which the token became invalid (ms since 1970, UTC). Delete the token only if it was registered
-    /// before.
+    /// before this time.
     public var unregisteredAtMs: Int64?
-    /// The number of times that the worker sent the notification, including sends in doubt.
+    /// An upper bound of the number of sends, including sends in doubt.
     public var attempts: Int
-    /// The number of sends whose outcome is unknown. Above 0, the device may have shown the notification repeatedly.
+    /// The number of sends whose outcome is unknown. If it is above 0, the device may have shown the notification
+    /// repeatedly.
     public var inDoubt: Int
     /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if the record has no valid timestamp.
     public var requestedAtMs: Int64
-    /// The time of the last send, in milliseconds since 1970 (UTC). `nil` if the notification was never sent.
+    /// The time of the last send, in milliseconds since 1970 (UTC). `nil` if the worker that wrote the result did not
+    /// send the notification.
     public var sentAtMs: Int64?
-    /// The time at which the outcome was known, in milliseconds since 1970 (UTC).
+    /// The time at which the worker wrote the result, in milliseconds since 1970 (UTC).
     public var settledAtMs: Int64
-    /// The notification's request.
+    /// The identity of the notification, by its request record.
     public var request: Request
 
     /// Creates a result with an empty request.
@@ -86,8 +88,8 @@ extension DeliveryResult {
     /// The device token, or `nil` if it is invalid or the notification is a broadcast.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// Whether the outcome of a send is unknown. The device may have shown the notification more than once, or at all
-    /// although the outcome is not `accepted`.
+    /// Whether the outcome of at least one send is unknown. The device may have shown the notification more than once.
+    /// It may even have shown the notification if the outcome is not `accepted`.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 
@@ -191,9 +193,10 @@ public enum Outcome: String, CaseIterable, Sendable {
     case rejected
     /// The worker rejected the request and did not send the notification.
     case invalid
-    /// The `apns-expiration` or the worker's `delivery.max_age` passed before the worker could send the notification.
+    /// The `apns-expiration` or the worker's `delivery.max_age` passed before APNs accepted the notification, or its
+    /// expiration is 0 and it could not be delivered immediately.
     case expired
-    /// The worker gave up the notification: all retries failed, or the configuration says so.
+    /// All retries of the notification failed, or it is in doubt and `delivery.in_doubt` is `abandon`.
     case abandoned
 }
 

@@ -32,7 +32,7 @@ extension Reason {
     public static let tooManyRequests = Reason(rawValue: "TooManyRequests")
     public static let internalServerError = Reason(rawValue: "InternalServerError")
     public static let serviceUnavailable = Reason(rawValue: "ServiceUnavailable")
-    /// The spelling that broadcasts use for `serviceUnavailable`.
+    /// The spelling of `serviceUnavailable` in Apple's answers to broadcasts.
     public static let serviceUnavailableSpaced = Reason(rawValue: "Service Unavailable")
     public static let shutdown = Reason(rawValue: "Shutdown")
     public static let badEnvironmentKeyInToken = Reason(rawValue: "BadEnvironmentKeyInToken")

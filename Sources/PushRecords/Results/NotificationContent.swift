@@ -9,20 +9,20 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// The input of the writers of results, unregistered tokens and retry records: one notification, whose ranges are
+/// One notification, as the input of the writers of results, unregistered tokens and retry records. Its byte ranges are
 /// borrowed.
 package struct NotificationContent {
     /// The key of the written records: the token in lower-case hex, or the channel id of a broadcast. An invalid token
     /// is as the producer wrote it, truncated at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
-    /// The APNs headers of the notification. Their topic is empty if it is unknown.
+    /// The APNs headers of the notification. `headers.topic` is empty if the topic is unknown.
     package var headers: NotificationHeaders
     /// The index in the writers' list of apps, or -1 if the app is unknown.
     package var app: Int
-    /// The payload, which only retry records need.
+    /// The payload, which only retry records contain.
     package var payload: UnsafeRawBufferPointer
-    /// The original request, even if the notification was read from a retry topic.
+    /// The place of the original request, even if the notification was read from a retry topic.
     package var request: RequestPlace
     /// The request's key (`ParsedRequest.key`). Results omit the key if it equals the token, ignoring case.
     package var requestKey: UnsafeRawBufferPointer
@@ -50,11 +50,11 @@ package struct NotificationContent {
 /// The outcome of a notification, with the related members of its result.
 package struct Ending {
     package var outcome: Outcome
-    /// The HTTP status, or 0 if APNs did not respond.
+    /// The HTTP status of the last answer, or 0 if APNs did not respond.
     package var status: UInt16
     /// The reason of the outcome. For `.other`, the text is in `reasonText`.
     package var reason: ReasonCode
-    /// An unknown reason as APNs wrote it. Borrowed.
+    /// The text of an unknown reason, as APNs wrote it. Borrowed.
     package var reasonText: UnsafeRawBufferPointer
     package var detail: Detail
     /// The response's `apns-unique-id`, or empty if the response has none.
@@ -87,11 +87,13 @@ package struct Ending {
     }
 }
 
-/// The APNs headers of a notification, from the parser to the connection and the retry record.
+/// The APNs headers of a notification. The parser creates them, and connections and retry records contain them.
 ///
-/// The texts are borrowed: from the request record, or after `copied` from the memory block of the stored record.
+/// The texts are borrowed from the request record. In the value that `copied` returns, they are borrowed from the
+/// memory block of the stored record.
 package struct NotificationHeaders {
-    /// The `apns-topic`, or empty for the app's default. For a broadcast it is the bundle id of the path.
+    /// The `apns-topic`, or empty for the app's default. For a broadcast, it is the bundle id in the path of the
+    /// request to APNs.
     package var topic: UnsafeRawBufferPointer
     /// The `apns-collapse-id`, or empty for none.
     package var collapseID: UnsafeRawBufferPointer
@@ -120,7 +122,8 @@ package struct NotificationHeaders {
     /// The number of bytes that `copied` writes.
     @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
 
-    /// Returns a copy whose texts are stored at `next`, which must have space for `byteCount` bytes. Advances `next`.
+    /// Returns a copy whose texts are stored at `next`, and advances `next` past them. `next` must have space for
+    /// `byteCount` bytes.
     @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)

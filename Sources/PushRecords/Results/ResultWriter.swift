@@ -13,7 +13,7 @@ package struct ResultWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the result of one notification, valid until the next `write`. Absent values are omitted.
+    /// Writes the result of one notification. The result is valid until the next `write`. Absent values are omitted.
     ///
     /// The record's headers are `outcome`, `reason` if there is one, then the headers copied from the request.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {

@@ -1,22 +1,22 @@
 import JSON
 
-/// The members of a retry record besides its notification.
+/// The data of a retry record besides its notification.
 package struct RetryOrder {
-    /// The number of attempts, including the attempt that causes this retry.
+    /// The number of stays in a retry topic, including the stay that this record begins. Deferrals are not counted.
     package var attempt: Int32
     package var dueMs: Int64
-    /// The time of a scheduled notification in seconds since the epoch, or 0 for none.
+    /// The earliest time to send the notification, in seconds since the epoch, or 0 if it is not scheduled.
     package var notBefore: UInt32
-    /// The reason of the retry: that of the last rejection, `held`, `scheduled` or empty. Borrowed.
+    /// The reason of the retry: Apple's reason in the last answer, `held`, `scheduled`, or empty. Borrowed.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
     /// The app whose environment rejected the token before, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// The reason of a notification that was not sent because its app cannot send now.
+    /// The reason of a deferred notification, unless it is deferred because of its scheduled time.
     package static let held: StaticString = "held"
-    /// The reason of a notification whose time to send has not come yet.
+    /// The reason of a notification that is deferred until its scheduled time.
     package static let scheduled: StaticString = "scheduled"
 
     package init(
@@ -57,7 +57,8 @@ package struct RetryWriter: ~Copyable {
         id.withUTF8 { group.append(bytes: UnsafeRawBufferPointer($0).cut(RecordLimits.kafkaTopic)) }
     }
 
-    /// Writes the retry record of a notification, valid until the next `write`. The record's value is the payload.
+    /// Writes the retry record of a notification. The record is valid until the next `write`, and its value is the
+    /// payload.
     package mutating func write(_ content: borrowing NotificationContent, _ order: borrowing RetryOrder)
         -> EncodedRecord
     {
@@ -99,7 +100,7 @@ package struct RetryWriter: ~Copyable {
 /// `RecordTime`, and the index is within the limit of tokens. Its ranges are borrowed.
 package struct RetryFields {
     package var request: RequestPlace
-    /// The number of attempts, including the attempt that caused this retry.
+    /// The number of stays in a retry topic, including the stay of this record. Deferrals are not counted.
     package var attempt: Int32
     /// The time at which the retry is due. `RecordTime.unknown` means now.
     package var dueMs: Int64
@@ -125,7 +126,7 @@ extension RetryFields {
         }
         func time(_ name: HeaderName) -> Int64? {
             guard let value = fields[name] else { return nil }
-            // The timestamp of a request without one is -1, so allow a sign.
+            // A request without a timestamp has -1 as its timestamp, so allow a sign.
             let isNegative = value.first == UInt8(ascii: "-")
             let digits = isNegative ? value.part(1, value.count) : value
             guard let number = HeaderCheck.unsigned(digits) else { return nil }

@@ -1,7 +1,7 @@
 /// The JSON Schemas (draft 2020-12) of the records. `apns-worker schema NAME` prints them.
 ///
 /// New versions only add members to the records that the worker writes. The worker accepts exactly the requests that
-/// their schema allows. A schema's description lists the exceptions.
+/// the request schemas allow. The description in a schema lists the exceptions.
 public enum RecordSchema: String, CaseIterable, Sendable {
     /// The value of a request in payload form.
     case payload = "request-payload"
@@ -22,22 +22,22 @@ public enum RecordSchema: String, CaseIterable, Sendable {
     /// The headers of a record of `apns.dead-letters`, as an object of strings.
     case deadLetterHeaders = "dead-letter-headers"
 
-    /// A one-line description.
+    /// A one-line description of what the schema describes, for `apns-worker schema`.
     public var summary: String {
         switch self {
-        case .payload: "a request in payload form: the value"
-        case .requestHeaders: "a request in payload form: its headers, as an object of texts"
-        case .envelope: "a request in envelope form: the value"
-        case .envelopeHeaders: "a request in envelope form: its headers, as an object of texts"
-        case .result: "a record of apns.results: the value"
-        case .resultHeaders: "a record of apns.results: its headers, as an object of texts"
-        case .unregistered: "a record of apns.unregistered: the value"
-        case .retryHeaders: "a record of a retry topic: its headers, as an object of texts"
-        case .deadLetterHeaders: "a record of apns.dead-letters: its headers, as an object of texts"
+        case .payload: "the value of a request in payload form"
+        case .requestHeaders: "the headers of a request in payload form, as an object of strings"
+        case .envelope: "the value of a request in envelope form"
+        case .envelopeHeaders: "the headers of a request in envelope form, as an object of strings"
+        case .result: "the value of a record of apns.results"
+        case .resultHeaders: "the headers of a record of apns.results, as an object of strings"
+        case .unregistered: "the value of a record of apns.unregistered"
+        case .retryHeaders: "the headers of a record of a retry topic, as an object of strings"
+        case .deadLetterHeaders: "the headers of a record of apns.dead-letters, as an object of strings"
         }
     }
 
-    /// The schema as a JSON object, with a newline at the end. It has the same meaning in draft 7.
+    /// The schema as a JSON object, with a newline at the end. The schema has the same meaning in draft 7.
     public var text: String { String(decoding: bytes, as: UTF8.self) }
 
     private var bytes: [UInt8] {
@@ -60,15 +60,15 @@ public enum RecordSchema: String, CaseIterable, Sendable {
 ///
 /// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
 package enum AsyncAPIDocument {
-    /// A one-line description.
-    package static let summary = "all topics with their records: an AsyncAPI 3.0 document"
+    /// A one-line description of the document, for `apns-worker schema`.
+    package static let summary = "an AsyncAPI 3.0 document of all topics and their records"
 
     /// Returns the document as a JSON object, with a newline at the end. In the file, a value `"$NAME"` stands for the
     /// worker's version or a schema.
     package static func text(version: String) -> String {
         let file = String(decoding: PackageResources.asyncapi_json, as: UTF8.self)
         return RecordSchema.allCases.reduce(file.replacing("$version", with: version)) { text, schema in
-            // `$schema` is omitted because AsyncAPI reads schemas as draft 7.
+            // Omit `$schema`, because AsyncAPI interprets schemas as draft 7.
             let lines = schema.text.split(separator: "\n").filter { !$0.hasPrefix("  \"$schema\"") }
             return text.replacing("\"$\(schema.rawValue)\"", with: lines.joined(separator: "\n        "))
         }

@@ -25,10 +25,11 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// Writes the record of a token from the feedback service, without headers. Valid until the next `write`.
+    /// Writes the record of a token from the feedback service, without headers. The record is valid until the next
+    /// `write`.
     ///
     /// - Parameters:
-    ///   - token: The token's bytes, of which the first 100 are written.
+    ///   - token: The token's bytes. Bytes after the first 100 are omitted.
     ///   - app: The app's index in the writer's list of apps.
     package mutating func write(
         feedback token: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer, app: Int, unregisteredAtMs: Int64,

@@ -5,9 +5,9 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // from `didRegisterForRemoteNotifications`
 /// ```
 ///
-/// `description` is truncated, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
-/// "Don't make assumptions about device token size." Sources: "Registering your app with APNs", "Sending notification
-/// requests to APNs".
+/// `description` contains only the first eight digits, so that logs do not contain whole tokens. `hex` is the whole
+/// token. Apple's advice: "Don't make assumptions about device token size." Sources: "Registering your app with APNs",
+/// "Sending notification requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     /// The token as 2 to 200 lower-case hex digits.
     public let hex: String
@@ -26,7 +26,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         default:
             throw RequestError(
                 .badDeviceToken,
-                "a device token is 2 to 200 hex digits, an even number of them; Apple's have 64 or more")
+                "a device token must have 2 to 200 hex digits, an even number; Apple's tokens have at least 64")
         }
     }
 
@@ -40,7 +40,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Creates a token from the description of NSData before iOS 13: `<740f4707 bebcf74f …>`. Removes angle brackets
-    /// and spaces. Throws like `init(hex:)`.
+    /// and spaces. Throws the errors of `init(hex:)`.
     public init(dataDescription text: some StringProtocol) throws(RequestError) {
         try self.init(hex: String(text.filter { !"<> ".contains($0) }))
     }
@@ -56,10 +56,11 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension DeviceToken {
-    /// The largest number of digits in a token, and of bytes in a result's key for an invalid token.
+    /// The largest number of hex digits in a token. If a token is invalid, the result's key contains at most this
+    /// number of its bytes.
     package static let textLimit = RecordLimits.deviceToken
 
-    /// The result of normalizing a token into a buffer.
+    /// The result of `normalize`, which validates a token and writes it to a buffer.
     package struct Normalized {
         /// The number of bytes that `normalize` wrote to the buffer.
         package var count: Int
@@ -77,7 +78,7 @@ extension DeviceToken {
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {
-        precondition(buffer.count >= textLimit, "room for a device token's text")
+        precondition(buffer.count >= textLimit, "The buffer must have room for a device token of the maximum length")
         guard let source = text.baseAddress, let target = buffer.baseAddress, text.count > 0 else {
             return Normalized(count: 0, failure: .missingDeviceToken)
         }

@@ -1,4 +1,5 @@
-/// Functions for hex digits, which process sixteen at a time in two words. SIMD comparisons would compile to a loop.
+/// Functions that validate and convert hex digits, sixteen at a time in two 64-bit words. They use arithmetic, because
+/// the compiler turns SIMD comparisons into a loop.
 enum Hex {
     /// Writes `count` hex digits of `source` in lower case to `target`. Returns `false` if a byte is not a hex digit.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
@@ -55,7 +56,7 @@ enum Hex {
         return letter < 6 ? letter &+ 10 : nil
     }
 
-    /// Returns the eight lower-case digits of a 32-bit number, the first in the lowest byte.
+    /// Returns the eight lower-case digits of a 32-bit number as ASCII, the first digit in the lowest byte.
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
         // Spread the nibbles over the bytes, the highest first, then convert each one to its digit.

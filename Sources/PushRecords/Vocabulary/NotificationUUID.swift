@@ -1,6 +1,6 @@
 internal import Bytes
 
-/// An `apns-id`, which is a UUID (RFC 9562), as two big-endian words.
+/// A notification's id (`apns-id`): a UUID (RFC 9562), stored as two big-endian 64-bit words.
 public struct NotificationUUID: Hashable, Sendable {
     /// The first eight bytes of the id as a number.
     public var high: UInt64
@@ -79,8 +79,8 @@ extension NotificationUUID: CustomStringConvertible {
 /// The `apns-id` derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
 /// A derived id is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a
-/// hash of the topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may
-/// collide. Only `request` in results identifies a notification.
+/// hash of the topic's name. They are in this order, around the version and variant bits. Higher bits of each value are
+/// dropped, so ids may collide. Only `request` in results identifies a notification.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64

@@ -10,13 +10,13 @@ public enum PushType: UInt8, CaseIterable, Sendable {
     case controls
     /// Tells a File Provider extension about changes.
     case fileprovider
-    /// Starts, updates or ends a Live Activity. Broadcasts allow no other push type.
+    /// Starts, updates or ends a Live Activity. A broadcast must have this push type.
     case liveactivity
     /// Requests the device's location from the app's extension.
     case location
     /// Tells a managed device to contact its MDM server.
     case mdm
-    /// Notifies a Push to Talk app.
+    /// Notifies a Push to Talk app, for example of a new speaker.
     case pushtotalk
     /// Announces an incoming call. Its payload may have up to 5,120 bytes.
     case voip

@@ -1,6 +1,7 @@
-/// The reason why a notification was rejected, by APNs or by the worker in Apple's vocabulary.
+/// The reason why APNs or the worker rejected a notification. The worker uses Apple's reasons too.
 ///
-/// A reason can have any value, since Apple may add reasons. Source: "Handling notification responses from APNs".
+/// A reason can have any text as its value, because Apple may add reasons. Source: "Handling notification responses
+/// from APNs".
 public struct Reason: RawRepresentable, Hashable, Sendable {
     public let rawValue: String
     public init(rawValue: String) { self.rawValue = rawValue }
@@ -55,13 +56,13 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Creates the code of a known reason's text without allocating memory, or `nil` for another text.
+    /// Creates the code for the text of a known reason, or `nil` for another text. Allocates no memory.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count > 0, let index = Self.texts.firstIndex(where: { $0.spells(text) }) else { return nil }
         self.init(rawValue: UInt8(index))
     }
 
-    /// Creates the code of a known reason's text, or `nil` for another text.
+    /// Creates the code for the text of a known reason, or `nil` for another text.
     package init?(_ text: some StringProtocol) {
         var text = String(text)
         guard let code = text.withUTF8({ ReasonCode(text: UnsafeRawBufferPointer($0)) }) else { return nil }

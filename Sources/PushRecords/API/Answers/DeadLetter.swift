@@ -1,22 +1,23 @@
-/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that its
-/// topic rejected.
+/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that the
+/// broker rejected.
 ///
-/// Key, value and headers are those of the original record, so that you can correct it and produce it again.
+/// Key, value and headers are those of the original record, so that you can correct the record and produce it again.
 ///
 /// ```swift
 /// let letter = try DeadLetter(key: message.key, value: message.value, headers: message.headers)
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if it had none.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key.
     public var key: [UInt8]?
-    /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` for a tombstone or if omitted.
+    /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
+    /// tombstone) or was omitted.
     public var value: [UInt8]?
     /// The original record's headers, without `push-dlq-…`. The list is empty if the value was truncated.
     public var headers: [HeaderField]
     /// The code of the reason: `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`,
-    /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. Output records have `output-too-large` or
-    /// `output-refused`. Later versions may add codes.
+    /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. The dead letter of an output record has
+    /// `output-too-large` or `output-refused`. Later versions may add codes.
     public var reason: String
     /// A human-readable explanation.
     public var detail: String?
@@ -50,14 +51,14 @@ extension DeadLetter {
                 own.append(header)
                 continue
             }
-            // The worker writes `push-dlq-reason` first, so `push-dlq-…` headers before it are of an earlier, replayed
-            // dead letter.
+            // The worker writes `push-dlq-reason` first, so `push-dlq-…` headers before it belong to an earlier dead
+            // letter that was replayed.
             if header.name == "push-dlq-reason" { added.removeAll() }
             added[header.name] = header.text
         }
         func number<I: FixedWidthInteger>(_ name: String) throws(RecordError) -> I? {
             guard let text = added[name] else { return nil }
-            guard let number = I(text) else { throw RecordError("\(name): \"\(text)\" is not a number that fits") }
+            guard let number = I(text) else { throw RecordError("\(name): \"\(text)\" is not an integer in range") }
             return number
         }
         self.key = key

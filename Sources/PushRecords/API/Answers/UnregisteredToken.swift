@@ -9,16 +9,17 @@
 public struct UnregisteredToken: Hashable, Sendable {
     /// The device token in lower-case hex.
     public var deviceToken: String
-    /// The `apns-topic` of the notification that APNs rejected for this token.
+    /// The `apns-topic` of the notification that APNs rejected for this token. For a token from the feedback service,
+    /// it is the app's first bundle id.
     public var apnsTopic: String?
     /// The name of the app in the worker's configuration.
     public var app: String?
     /// The environment of the app.
     public var environment: PushEnvironment?
-    /// The reason: `Unregistered`, `Feedback`, or one that `unregistered.include_bad_tokens` adds.
+    /// Apple's reason, such as `Unregistered`, or `Feedback` for a token from the feedback service.
     public var reason: Reason?
-    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). It is the time that APNs returned,
-    /// or the time of the send for a bad token. The worker always writes this member.
+    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). It is the time that APNs or the
+    /// feedback service returned, or else the time of the send. The worker always writes this member.
     public var unregisteredAtMs: Int64?
     /// The time at which the worker wrote the record, in milliseconds since 1970 (UTC).
     public var observedAtMs: Int64

@@ -9,8 +9,8 @@
 /// ```
 ///
 /// The payload determines the push type. Mistakes that Apple rejects for a push type do not compile: a background
-/// notification with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity.
-/// `init(json:pushType:topic:)` accepts any JSON.
+/// notification with priority 10, a collapse id for a notification that is not shown, a broadcast that starts a Live
+/// Activity. `init(json:pushType:topic:)` accepts any JSON.
 ///
 /// Creating a record validates everything else by the worker's rules, except what depends on the worker's configuration
 /// or clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
@@ -41,7 +41,7 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The storage of `collapseID`, which only collapsible payloads expose.
     var collapse: String?
 
-    /// Creates a notification with a payload.
+    /// Creates a notification with a payload, and with defaults for all other properties.
     public init(_ payload: Payload, topic: PushTopic? = nil) {
         self.payload = payload
         self.topic = topic
@@ -76,8 +76,8 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns the same notification with its payload encoded as JSON.
     ///
-    /// Use this method for many records with one payload, or to mix payload types in one list. Throws if the payload is
-    /// invalid.
+    /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws if the
+    /// payload is invalid.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -119,7 +119,8 @@ extension NotificationUUID {
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. The library appends `PushType.topicSuffix` if it is missing, except for a broadcast.
+    /// The app's bundle id. The library appends `PushType.topicSuffix`, unless the id already ends with it or the
+    /// notification is a broadcast.
     case bundleID(String)
     /// The complete topic, to which nothing is appended. For `mdm` it is the UID in the subject of the MDM certificate.
     case exactly(String)

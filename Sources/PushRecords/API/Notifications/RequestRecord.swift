@@ -26,7 +26,7 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 /// A record for a request topic (`apns.requests`), which any Kafka client can produce.
 ///
 /// Produce the record with `acks=all`. The key selects the partition, and the worker keeps the order of a device's
-/// requests within one partition. Keep the key if order matters.
+/// requests within one partition. Do not change the key if order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)
@@ -36,11 +36,11 @@ public struct RequestRecord: Hashable, Sendable {
     /// The largest number of devices in one envelope record.
     public static var deviceLimit: Int { RequestParser.tokenLimit }
 
-    /// The record's key, or `nil` to allow any partition.
+    /// The record's key, or `nil` to let the producer choose the partition.
     public var key: [UInt8]?
     /// The record's value: the payload, or the envelope that contains it.
     public var value: [UInt8]
-    /// The record's headers, in order. You may append your own.
+    /// The record's headers, in order. You may append your own headers.
     public var headers: [HeaderField]
 
     /// Creates a record without validating it.
@@ -62,7 +62,7 @@ extension RequestRecord {
             if request.form != form {
                 return RequestError(
                     .badRequestPayload,
-                    "the payload has the members of an envelope and no aps: only an envelope record can carry it")
+                    "the payload has the members of an envelope and no aps; create an envelope record for this payload")
             }
             if request.deadLetter == .notJSON {
                 // The record is in payload form, since `envelope` has already validated the payload of an envelope.
@@ -79,20 +79,20 @@ extension RequestRecord {
 }
 
 extension PushNotification {
-    /// Returns the record in payload form for one device, the preferred form: the value is the payload, the key the
-    /// token.
+    /// Returns the record in payload form for one device. The value is the payload, and the key is the device token.
+    /// Prefer this form for single devices.
     ///
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker uses a key as device token only if it has 64 or more hex digits.
+        // The worker uses a key as device token only if it has at least 64 hex digits.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)
     }
 
     /// Returns a record in envelope form, without a key, for up to `RequestRecord.deviceLimit` devices. Each device has
-    /// its own notification and result, whose `DeliveryResult.Request.index` is the token's position.
+    /// its own notification and result, whose `DeliveryResult.Request.index` is the token's position in `tokens`.
     ///
     /// Throws if the worker would reject the record.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {
@@ -151,7 +151,7 @@ extension PushNotification {
         return try RequestRecord(key: key, value: Array(json.bytes), headers: []).checked(form: .envelope)
     }
 
-    /// Returns the headers of the payload form, except those that name the target.
+    /// Returns the headers of a record in payload form, except those that name the device or channel.
     private func fields(isBroadcast: Bool) -> [HeaderField] {
         var fields = [HeaderField(.pushType, pushType.text.description)]
         if let topic { fields.append(HeaderField(.topic, topic.text(pushType, isBroadcast: isBroadcast))) }

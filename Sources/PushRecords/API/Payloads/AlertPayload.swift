@@ -43,7 +43,7 @@ public struct AlertPayload: CollapsiblePayload {
     public var subtitle: String?
     /// The localized subtitle, which takes precedence over `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
     public var localizedSubtitle: LocalizedText?
-    /// The text of the alert (`body`). If no other text is set, `alert` is a string in the JSON.
+    /// The text of the alert (`body`). If only the body is set, `alert` is a string in the JSON, not an object.
     public var body: String?
     /// The localized body, which takes precedence over `body` (`loc-key`, `loc-args`).
     public var localizedBody: LocalizedText?
@@ -52,8 +52,8 @@ public struct AlertPayload: CollapsiblePayload {
     /// The label of the button in a website's alert in Safari (`action`). Source: "Configuring Safari Push
     /// Notifications".
     public var action: String?
-    /// The localized label of the button, before iOS 10 (`action-loc-key`). Source: "Payload Key Reference", in the
-    /// archived "Local and Remote Notification Programming Guide".
+    /// The localized label of the alert's button, used before iOS 10 (`action-loc-key`). Source: "Payload Key
+    /// Reference", in the archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
     // MARK: Other members of aps; source: "Generating a remote notification", Tables 1 and 3
@@ -71,8 +71,8 @@ public struct AlertPayload: CollapsiblePayload {
     /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
-    /// Whether the notification also wakes the app in the background (`content-available`). `BackgroundPayload` shows
-    /// nothing and only wakes the app.
+    /// Whether the notification also wakes the app in the background (`content-available`). A notification that only
+    /// wakes the app has a `BackgroundPayload`.
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
@@ -89,7 +89,7 @@ public struct AlertPayload: CollapsiblePayload {
     /// Your own members, beside `aps`. Create them from your own type with `try .init(encoding: order)`.
     public var custom: [String: PayloadValue] = [:]
 
-    /// Creates a payload with these texts. Without any text the notification shows no alert.
+    /// Creates a payload with these texts. A notification without any text shows no alert.
     public init(title: String? = nil, subtitle: String? = nil, body: String? = nil) {
         self.title = title
         self.subtitle = subtitle
@@ -130,15 +130,15 @@ extension AlertPayload {
     ]
 
     private func check() throws(RequestError) {
-        if let badge, badge < 0 { throw RequestError(.badRequestPayload, "badge must be 0 or more") }
+        if let badge, badge < 0 { throw RequestError(.badRequestPayload, "badge must not be negative") }
         if let relevanceScore, !(0...1).contains(relevanceScore) {
-            throw RequestError(.badRequestPayload, "relevance-score must be 0 to 1")
+            throw RequestError(.badRequestPayload, "relevance-score must be between 0 and 1")
         }
         if case .critical(_, let volume)? = sound, !(0...1).contains(volume) {
-            throw RequestError(.badRequestPayload, "sound: volume must be 0 to 1")
+            throw RequestError(.badRequestPayload, "the volume of sound must be between 0 and 1")
         }
         if let name = Self.names.sorted().first(where: { more[$0] != nil }) {
-            throw RequestError(.badRequestPayload, "more: \(name) has a property of its own")
+            throw RequestError(.badRequestPayload, "more must not contain \(name); set the payload's property instead")
         }
     }
 
@@ -194,7 +194,7 @@ extension JSONWriter {
         if let text { member(name, text) }
     }
 
-    /// Writes the string key and its arguments as two members unless the text is `nil`.
+    /// Writes the key of a localized text and its arguments as two members, or nothing if the text is `nil`.
     mutating func localized(_ key: String, _ arguments: String, _ text: LocalizedText?) {
         guard let text else { return }
         member(key, text.key)
@@ -220,7 +220,7 @@ extension AlertPayload {
         while excess > 0 {
             guard let last = rest.popLast() else {
                 throw RequestError(
-                    .payloadTooLarge, "the payload has \(size - limit) bytes too many, and its body is not that long")
+                    .payloadTooLarge, "the payload has \(size - limit) bytes too many, and its body is shorter")
             }
             excess -= json.escapedSize(of: last)
         }

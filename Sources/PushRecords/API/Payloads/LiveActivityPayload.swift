@@ -32,7 +32,8 @@ public struct LiveActivityStart: PushPayload {
     public var contentState: PayloadValue
     /// The alert, which Apple requires (`alert`).
     public var alert: LiveActivityAlert
-    /// The source of updates. If `nil`, updates go to the app's push token, as on iOS 17.
+    /// The way in which the activity receives updates. If `nil`, send updates to a token from `pushTokenUpdates`, as on
+    /// iOS 17.
     public var updates: Updates?
     /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
@@ -57,7 +58,8 @@ public struct LiveActivityStart: PushPayload {
     /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as JSON. Throws if a time or number is invalid, or attributes or state are not an object.
+    /// Returns the payload as JSON. Throws if a time or number is invalid, or `attributes` or `contentState` is not an
+    /// object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -128,7 +130,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as JSON. Throws if a time or number is invalid, or the state is not an object.
+    /// Returns the payload as JSON. Throws if a time or number is invalid, or `contentState` is not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -183,7 +185,7 @@ public struct LiveActivityEnd: BroadcastPayload {
     /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as JSON. Throws if a time is invalid or the state is not an object.
+    /// Returns the payload as JSON. Throws if a time is invalid or `contentState` is not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -191,7 +193,7 @@ public struct LiveActivityEnd: BroadcastPayload {
             if let contentState { try json.object("content-state", contentState) }
             switch dismissal {
             case .appleDefault: break
-            // Apple requires "a date that's in the past", which 1970 is for any clock of a device.
+            // Apple requires "a date that's in the past". The year 1970 is in the past on every device.
             case .immediately: json.member("dismissal-date", 1)
             case .at(let time): json.member("dismissal-date", try time.checked("dismissal-date"))
             }
@@ -207,8 +209,8 @@ public struct LiveActivityEnd: BroadcastPayload {
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// Unlike in `AlertPayload`, each text is either plain or localized, in the same member. Source: "Starting and
-/// updating Live Activities with ActivityKit push notifications".
+/// Each text is either plain or localized, in the same member. `AlertPayload` has separate members for both. Source:
+/// "Starting and updating Live Activities with ActivityKit push notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
     /// A plain or a localized text.
     public enum Text: Hashable, Sendable {

@@ -48,7 +48,7 @@ public struct ComplicationPayload: PushPayload {
 
 /// The payload that reloads one control (push type `controls`). The device token is the control's push token.
 ///
-/// The payload cannot contain what has changed. Source: "Updating controls locally and remotely".
+/// The payload cannot describe the change. Source: "Updating controls locally and remotely".
 public struct ControlsPayload: PushPayload {
     /// Creates the payload, which has no content.
     public init() {}
@@ -111,13 +111,13 @@ public struct FileProviderPayload: PushPayload {
     }
 }
 
-/// The payload that asks the app's Location Push Service Extension for the location (push type `location`).
+/// The payload that requests the location from the app's Location Push Service Extension (push type `location`).
 ///
 /// Your extension defines the content. Use the token from `startMonitoringLocationPushes(completion:)`. The app
 /// needs a signing key, not a certificate. Source: "Creating a location push service extension".
 public struct LocationPayload: PushPayload {
-    /// The allowed priorities: 10 if you need the location at once, else 5. Source: "Sending notification requests to
-    /// APNs", `location`.
+    /// The allowed priorities: 10 if you need the location immediately, else 5. Source: "Sending notification requests
+    /// to APNs", `location`.
     public typealias Priority = WakingPriority
 
     /// All members of the payload.
@@ -149,7 +149,7 @@ public struct MDMPayload: PushPayload {
 
     /// Returns `{"mdm":"…"}`. Throws if `pushMagic` is empty.
     public func json() throws(RequestError) -> [UInt8] {
-        if pushMagic.isEmpty { throw RequestError(.badRequestPayload, "mdm: the PushMagic is empty") }
+        if pushMagic.isEmpty { throw RequestError(.badRequestPayload, "mdm: PushMagic must not be empty") }
         var json = JSONWriter()
         json.beginObject()
         json.member("mdm", pushMagic)
@@ -164,8 +164,8 @@ public struct MDMPayload: PushPayload {
 /// let speaks = PushToTalkPayload(["activeSpeaker": "Ada"])
 /// ```
 ///
-/// Your app defines the content and returns a PTPushResult. The device token is valid as long as the channel. The
-/// default expiration is `nowOrNever`. Source: "Creating a Push to Talk app".
+/// Your app defines the content and returns a PTPushResult. A device token is valid for as long as its Push to Talk
+/// channel. The default expiration is `nowOrNever`. Source: "Creating a Push to Talk app".
 public struct PushToTalkPayload: PushPayload {
     /// The only allowed priority: "Set the APNs priority to 10 to request immediate delivery."
     public typealias Priority = ImmediatePriority
@@ -192,8 +192,8 @@ public struct PushToTalkPayload: PushPayload {
 /// let call = VoIPPayload(["callUUID": "3A5B5C2E-1F0B-4C8E-9E61-0B7A2E7E8F11", "handle": "+15550100"])
 /// ```
 ///
-/// Your app defines the content, of up to 5,120 bytes. The default expiration is `nowOrNever`: "0, or only a few
-/// seconds". Source: "Responding to VoIP Notifications from PushKit".
+/// Your app defines the content, of up to 5,120 bytes. Apple advises an expiration of "0, or only a few seconds", so
+/// the default is `nowOrNever`. Source: "Responding to VoIP Notifications from PushKit".
 public struct VoIPPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]
@@ -201,7 +201,7 @@ public struct VoIPPayload: PushPayload {
     /// Creates a payload with these members.
     public init(_ members: [String: PayloadValue]) { self.members = members }
 
-    /// The default expiration, since a call that arrives minutes later is useless.
+    /// The default expiration, because a call that arrives minutes later is useless.
     public static var defaultExpiration: PushExpiration { .nowOrNever }
 
     /// The push type, always `voip`.
@@ -213,7 +213,7 @@ public struct VoIPPayload: PushPayload {
 
 /// The payload that reloads the app's widgets, as `reloadAllTimelines()` does (push type `widgets`).
 ///
-/// The payload cannot contain what has changed: the widget fetches its data. Use the token that the app's
+/// The payload cannot describe the change. The widget fetches its data instead. Use the token that the app's
 /// WidgetPushHandler received. Source: "Updating widgets with WidgetKit push notifications".
 public struct WidgetsPayload: PushPayload {
     /// Creates the payload, which has no content.

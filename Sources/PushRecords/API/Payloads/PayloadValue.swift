@@ -20,7 +20,7 @@ public enum PayloadValue: Hashable, Sendable {
     case string(String)
     /// An array.
     case array([PayloadValue])
-    /// An object. Members are written in the order of their names, so that equal values have equal bytes.
+    /// An object. Members are written in the order of their names, so that equal values have equal JSON.
     case object([String: PayloadValue])
     /// A value that is encoded as JSON already. The library validates these bytes and writes them unchanged.
     case encoded([UInt8])
@@ -59,7 +59,8 @@ extension PayloadValue {
         }
     }
 
-    /// Writes the value.
+    /// Writes the value as JSON. Throws if a number is not finite, encoded bytes are not JSON, or the nesting is too
+    /// deep.
     ///
     /// - Parameters:
     ///   - member: The value's path, for errors.
@@ -93,7 +94,7 @@ extension PayloadValue {
         }
     }
 
-    /// Limits the recursion, so that a deeply nested value cannot overflow the stack.
+    /// Throws if the nesting is too deep, so that the recursion cannot overflow the stack.
     private static func check(_ depth: Int, _ member: String) throws(RequestError) {
         if depth > JSONScanner.depthLimit {
             throw RequestError(.badRequestPayload, "\(member.prefix(100)) is nested deeper than 64 levels")

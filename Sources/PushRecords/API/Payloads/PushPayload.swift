@@ -3,8 +3,8 @@ import JSON
 /// The content of a notification: its push type, and the JSON that APNs passes on to the app.
 ///
 /// There is a payload type for each push type, with only the members that Apple allows: a background notification has
-/// no sound, a widget's has no alert. The payload type also determines the allowed headers of a `PushNotification`.
-/// Your own payloads can conform to this protocol, too:
+/// no sound, and a widget update has no alert. The payload type also determines the allowed headers of a
+/// `PushNotification`. Your own payloads can conform to this protocol, too:
 ///
 /// ```swift
 /// struct Shipped: CollapsiblePayload {
@@ -49,7 +49,7 @@ public protocol CollapsiblePayload: PushPayload {}
 public protocol BroadcastPayload: PushPayload {}
 
 extension PushPayload {
-    /// Apple's default expiration.
+    /// The default expiration, which is `appleDefault`.
     public static var defaultExpiration: PushExpiration { .appleDefault }
 
     /// Returns the size of `json()` in bytes. Throws the errors of `json()`.
@@ -84,12 +84,13 @@ extension PushType {
 }
 
 extension JSONWriter {
-    /// Returns a payload with the members that `write` adds to `aps`, and `custom` beside `aps`.
+    /// Returns the JSON of a payload: `aps` with the members that `write` adds, and the members of `custom` beside
+    /// `aps`.
     static func payload(
         beside custom: [String: PayloadValue] = [:], aps write: (inout JSONWriter) throws(RequestError) -> Void
     ) throws(RequestError) -> [UInt8] {
         if custom["aps"] != nil {
-            throw RequestError(.badRequestPayload, "custom: aps is not allowed; use the properties, or more")
+            throw RequestError(.badRequestPayload, "custom must not contain aps; use the payload's own properties")
         }
         var json = JSONWriter(capacity: 512)
         json.beginObject()
@@ -102,7 +103,7 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// Returns a payload of an app's own members, or `{"aps":{}}` without members, because Apple rejects empty
+    /// Returns the JSON of an app's own members, or `{"aps":{}}` if there are none, because Apple rejects empty
     /// payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
@@ -114,8 +115,8 @@ extension JSONWriter {
     }
 }
 
-// Foundation is not imported, but values are encoded as a default `JSONEncoder` does, because devices decode the state
-// of a Live Activity with a default `JSONDecoder`.
+// Values are encoded as a default `JSONEncoder` encodes them, because devices decode the state of a Live Activity with
+// a default `JSONDecoder`. The library has its own encoder because it does not import Foundation.
 
 extension PayloadValue {
     /// Creates a JSON value from a value of your own type.
@@ -127,7 +128,8 @@ extension PayloadValue {
     ///
     /// The result matches the default strategies of Foundation's `JSONEncoder`: a `Date` is the number of seconds since
     /// 2001, `Data` is base64. Equal values have equal bytes, since members are ordered by name. Throws an error with
-    /// the path if a number is not finite or there are more than 64 levels. Also throws the errors of the type.
+    /// the path if a number is not finite or there are more than 64 levels of nesting. Also throws the errors of the
+    /// type's `encode(to:)`.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
@@ -140,7 +142,7 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// Creates the members of a value of your own type, to put beside `aps`.
+    /// Creates custom members, which are written beside `aps`, from a value of your own type.
     ///
     /// ```swift
     /// payload.custom = try .init(encoding: order)
@@ -184,7 +186,7 @@ public struct RawPayload: CollapsiblePayload, BroadcastPayload {
         self.pushType = pushType
     }
 
-    /// Returns `bytes`.
+    /// Returns `bytes` without validating them.
     public func json() throws(RequestError) -> [UInt8] { bytes }
 }
 
@@ -201,10 +203,10 @@ public struct LocalizedText: Hashable, Sendable {
     /// The values for the `%@` placeholders in the app's string.
     public var arguments: [String]
 
-    /// Creates a localized text.
+    /// Creates a localized text from a key and arguments.
     public init(_ key: String, _ arguments: String...) { self.init(key, arguments: arguments) }
 
-    /// Creates a localized text.
+    /// Creates a localized text from a key and an array of arguments.
     public init(_ key: String, arguments: [String]) {
         self.key = key
         self.arguments = arguments
@@ -229,12 +231,12 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
     /// Returns whether one time is earlier than another.
     public static func < (one: Self, other: Self) -> Bool { one.secondsSinceEpoch < other.secondsSinceEpoch }
 
-    /// Returns the seconds. Throws if the number is negative, or so large that it must be milliseconds.
+    /// Returns the seconds. Throws if the number is negative, or so large that it is probably in milliseconds.
     func checked(_ member: StaticString) throws(RequestError) -> Int64 {
         guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
             throw RequestError(
                 .badRequestPayload,
-                "\(member) is \(secondsSinceEpoch): seconds since 1970 are expected, and not milliseconds")
+                "\(member) must be in seconds since 1970, not milliseconds: \(secondsSinceEpoch)")
         }
         return secondsSinceEpoch
     }
@@ -251,13 +253,14 @@ public enum PushPriority: UInt8, CaseIterable, Sendable {
     case withoutWaking = 1
 }
 
-/// The priorities that one kind of payload allows. Each kind has its own type, so that other priorities do not compile.
+/// The priorities that a payload type allows. Each set of priorities is a separate type, so that other priorities do
+/// not compile.
 public protocol PriorityChoice: Hashable, Sendable {
     var priority: PushPriority { get }
 }
 
 extension PushPriority: PriorityChoice {
-    /// The priority itself.
+    /// This priority.
     public var priority: PushPriority { self }
 }
 
@@ -268,7 +271,7 @@ public enum BackgroundPriority: PriorityChoice {
     /// 5, the default.
     case powerConsiderate
 
-    /// The priority.
+    /// The case as a `PushPriority`.
     public var priority: PushPriority { .powerConsiderate }
 }
 
@@ -277,12 +280,12 @@ public enum BackgroundPriority: PriorityChoice {
 /// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests
 /// to APNs", `location`.
 public enum WakingPriority: PriorityChoice, CaseIterable {
-    /// 10. Live Activity updates with this priority count towards a budget, beyond which they are throttled.
+    /// 10. Live Activity updates with this priority count towards Apple's budget, beyond which Apple throttles them.
     case immediate
-    /// 5. Live Activity updates with this priority do not count towards the budget.
+    /// 5. Live Activity updates with this priority do not count towards Apple's budget.
     case powerConsiderate
 
-    /// The priority.
+    /// The case as a `PushPriority`.
     public var priority: PushPriority { self == .immediate ? .immediate : .powerConsiderate }
 }
 
@@ -291,6 +294,6 @@ public enum ImmediatePriority: PriorityChoice {
     /// 10, Apple's default.
     case immediate
 
-    /// The priority.
+    /// The case as a `PushPriority`.
     public var priority: PushPriority { .immediate }
 }
