@@ -112,7 +112,7 @@ package struct KafkaProperties: Sendable, Equatable {
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (mechanism.name, "OAUTHBEARER requires sasl.oauthbearer.method: oidc, as the worker creates no tokens")
+        return (mechanism.name, "OAUTHBEARER also needs sasl.oauthbearer.method: oidc, as the worker creates no tokens")
     }
 
     private static let refusals: [(reason: String, names: [String])] = [
