@@ -1,7 +1,6 @@
-/// A limit that admits one of many equal events every ten seconds and counts the others.
-/// Events are equal if they have the same part, message and subject. The limit distinguishes at most `capacity` kinds
-/// of events. Beyond that number, all new subjects of a message share one kind.
-/// Beyond that, new subjects share one kind per message.
+/// A rate limit that admits one of many equal lines every ten seconds and counts the omitted ones. Lines are equal if
+/// they have the same part, message and subject. The limit distinguishes at most `capacity` kinds of lines. Beyond that
+/// number, all new subjects of a message share one kind.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
@@ -24,7 +23,7 @@ struct RepeatLimit {
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
-        // The number of shared kinds is bounded by the number of messages.
+        // Each message has at most one shared kind, so the number of kinds stays bounded.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
             let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
