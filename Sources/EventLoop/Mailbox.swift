@@ -53,7 +53,8 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
 
 /// An eventfd(2) to which other code writes, such as librdkafka for its queues.
 package final class Doorbell {
-    /// The descriptor, for writes of the 8-byte number 1. It is non-blocking and open as long as the doorbell exists.
+    /// The descriptor. To call the handler, write the number 1 to it in 8 bytes. It is non-blocking, and open as long
+    /// as the doorbell exists.
     package let descriptor: Int32
     private let loop: Loop
     private var registration: Registration?

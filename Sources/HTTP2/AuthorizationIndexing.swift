@@ -10,7 +10,7 @@ import Glibc
 
 enum AuthorizationIndexing {
     static let name: StaticString = "authorization"
-    /// A name as long as `authorization` that is not in the static table.
+    /// The placeholder name. It is as long as `authorization`, and not in HPACK's static table.
     static let standIn: StaticString = "authorisation"
     /// nghttp2's encoding of the placeholder name: the Huffman flag with the length, then the Huffman code (RFC 7541,
     /// appendix B).

@@ -39,7 +39,7 @@ package struct ClientSessionOptions: Sendable {
     package var responseLimit = 4_096
     /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
     package var wantedHeaders: [StaticString] = []
-    /// Whether `takeFrameHeads` records frames.
+    /// Whether the session records the header of every frame for `takeFrameHeads`.
     package var tracesFrames = false
     /// Whether to index the `authorization` header (`AuthorizationIndexing`).
     package var indexAuthorization = true
@@ -218,7 +218,7 @@ package final class ClientSession {
         return unsafe next.event
     }
 
-    /// Returns the frames since the last call, if `tracesFrames` is set.
+    /// Returns the headers of the frames since the last call, or none without `tracesFrames`.
     package func takeFrameHeads() -> [FrameHead] {
         defer { unsafe state.pointee.frameHeads.removeAll() }
         return unsafe state.pointee.frameHeads

@@ -136,7 +136,8 @@ package enum KafkaLibrary {
     /// The version in the format of `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
-    /// Whether the library can fetch OAUTHBEARER tokens. A build without this feature rejects the property.
+    /// Whether the library can fetch OAUTHBEARER tokens. A build without OIDC rejects the property
+    /// `sasl.oauthbearer.method`.
     static var hasOIDC: Bool {
         (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
     }
@@ -165,7 +166,7 @@ package enum KafkaLibrary {
         defer { unsafe free(text) }
         return unsafe String(cString: text).split(separator: "\n").compactMap { row in
             let columns = row.split(separator: "|", maxSplits: 3)
-            // Headings and separator lines have no name in the first column.
+            // Skip headings and separator lines, which have no property name in the first column.
             guard columns.count == 4, let name = columns[0].split(separator: " ").first, name.first?.isLowercase == true
             else { return nil }
             return (String(name), columns[2].split(separator: " ").joined(separator: " "))

@@ -38,14 +38,14 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// and small queues.
     package enum Role: Sendable { case requests, retries }
 
-    /// The way in which partitions move at a rebalance. All members of the group must use the same assignment.
+    /// How the group moves partitions in a rebalance. All members of the group must use the same assignment.
     package enum Assignment: Sendable { case eager, cooperative }
 
     package var cluster: ClusterSettings
     package var role: Role
-    /// The configured group. A consumer of `.retries` joins `<groupID>.retry`.
+    /// The configured group id. A consumer with the role `.retries` joins the group `<groupID>.retry`.
     package var groupID: String
-    /// The id for static membership, or empty for dynamic membership.
+    /// The instance id for static membership, or empty for dynamic membership.
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
@@ -75,7 +75,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
-        // The limits are per partition, because each has its own queue (KafkaFacts, Reading).
+        // librdkafka applies these limits to each partition, because each partition has its own queue (KafkaFacts,
+        // Reading).
         let (messages, kilobytes, fetchBytes) =
             switch role {
             case .requests: (100_000, max(64, Self.readAheadKilobytes / max(1, partitions)), 131_072)
@@ -146,7 +147,7 @@ package struct ProducerSettings: Sendable, Equatable {
             ])
         }
         if let transactionalID {
-            // librdkafka requires that a record's timeout is not longer than its transaction's.
+            // librdkafka requires that message.timeout.ms is not longer than transaction.timeout.ms.
             fixed += KafkaProperty.list([
                 "transactional.id": transactionalID, "transaction.timeout.ms": "\(Self.transactionTimeoutMs)",
                 "message.timeout.ms": "\(Self.transactionTimeoutMs)",

@@ -55,7 +55,7 @@ import CRdkafka
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    /// Whether a broker may have the record.
+    /// Whether a broker may have stored the record although its delivery failed.
     package let mayBeWritten: Bool
     /// The key, or `nil` if it is null.
     package let key: [UInt8]?

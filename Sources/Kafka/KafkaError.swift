@@ -112,7 +112,7 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         self.isPassing = isPassing
     }
 
-    /// Returns the error of the last call on this thread, for functions that return no code.
+    /// Returns the error of the last librdkafka call on this thread, for functions that return no code.
     static func last(_ subject: String) -> KafkaError {
         let code = KafkaCode(rd_kafka_last_error())
         return KafkaError(code, "\(subject): \(code.text)")
@@ -148,7 +148,7 @@ package enum Denial {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil
     }
 
-    /// Returns `topic a`, or `topics a, b`.
+    /// Returns the topics' names for a message: `topic a`, or `topics a, b`.
     package static func naming(_ topics: [String]) -> String {
         "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
     }

@@ -25,7 +25,7 @@ import CRdkafka
         self.shared = shared
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
-        // Unread errors of an earlier assignment are still in the queue.
+        // Drop unread errors of an earlier assignment, which are still in the queue.
         while hasTaken(upTo: .max) { dropTaken() }
         if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
     }

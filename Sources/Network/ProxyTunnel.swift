@@ -3,7 +3,7 @@ internal import EventLoop
 
 /// An HTTP CONNECT tunnel over a new connection to a proxy (RFC 9110, 9.3.6). Use it on the loop's thread only.
 package final class ProxyTunnel {
-    /// The maximum size of an answer to CONNECT.
+    /// The maximum size of an answer to CONNECT, in bytes.
     private static let answerLimit = 8 * 1024
 
     private let descriptor: Descriptor
@@ -76,7 +76,7 @@ package final class ProxyTunnel {
             if answer.suffix(4) == [13, 10, 13, 10] || answer.suffix(2) == [10, 10] {
                 return finish(Self.verdict(answer, to: target, hasCredentials: hasCredentials))
             }
-            if answer.count >= Self.answerLimit { return finish("its answer to CONNECT is too long") }
+            if answer.count >= Self.answerLimit { return finish("the answer to CONNECT is too long") }
         }
     }
 
@@ -99,10 +99,10 @@ package final class ProxyTunnel {
         switch status {
         case 401, 407:
             hasCredentials
-                ? "it rejected the configured user and password"
-                : "it requires a user and a password: http://user:password@host:port"
-        case 403, 405: "its rules forbid CONNECT to port \(target.port), to that host, or from here"
-        case 500...504: "it could not reach that host"
+                ? "the proxy rejected the configured user and password"
+                : "the proxy requires a user and a password: http://user:password@host:port"
+        case 403, 405: "the proxy's rules forbid CONNECT to port \(target.port), to this host, or from this client"
+        case 500...504: "the proxy could not reach this host"
         default: nil
         }
     }

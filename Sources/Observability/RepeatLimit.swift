@@ -39,8 +39,9 @@ struct RepeatLimit {
         return nil
     }
 
-    /// Returns the last omitted line of each kind whose ten seconds are over, or of every kind if `all` is true. Each
-    /// line has the count of omitted lines and the current time, because the lines of a log are ordered by time.
+    /// Returns the last omitted line of each kind of which no line was written for ten seconds, or of every kind if
+    /// `all` is true. Each line has the count of omitted lines and the current time, because the lines of a log are
+    /// ordered by time.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

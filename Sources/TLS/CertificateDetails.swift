@@ -30,7 +30,7 @@ package struct CertificateDetails: Hashable, Sendable {
 
     /// Returns the DER of the extension 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate lacks it.
     private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
-        // OBJ_txt2obj(3): the caller must free the result. 1 allows only the numerical form.
+        // OBJ_txt2obj(3): the caller must free the result. The argument 1 allows only the numerical form.
         let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)
         defer { unsafe ASN1_OBJECT_free(identifier) }
         let index = unsafe X509_get_ext_by_OBJ(certificate.raw, identifier, -1)

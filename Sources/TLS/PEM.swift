@@ -91,7 +91,7 @@ struct PEM {
             }
         }
         guard certificates.count == labels.count else {
-            throw failure("a certificate in it cannot be decoded: \(ErrorQueue.takeText())")
+            throw failure("a certificate in the file cannot be decoded: \(ErrorQueue.takeText())")
         }
         return certificates
     }

@@ -215,7 +215,7 @@ internal import Glibc
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:
             let advice =
                 unsafe SSL_is_server(raw) == 1
-                ? "" : " (tls.ca_file names the authorities to trust in place of the system's)"
+                ? "" : " (set tls.ca_file to a file with the authorities to trust instead of the system's)"
             return "the certificate of \(peer) is not trusted: \(why)\(advice)"
         default:
             return "the certificate of \(peer) is not trusted: \(why)"

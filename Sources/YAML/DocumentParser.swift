@@ -63,7 +63,7 @@ import CYAML
         case YAML_SCALAR_EVENT: return Node(.scalar(first.text, isPlain: first.isPlain), at: first.mark)
         case YAML_SEQUENCE_START_EVENT, YAML_MAPPING_START_EVENT:
             if depth >= Self.depthLimit {
-                refuse(first.mark, "nested deeper than \(Self.depthLimit)")
+                refuse(first.mark, "nested deeper than \(Self.depthLimit) levels")
                 throw Stop()
             }
             if first.type == YAML_MAPPING_START_EVENT {
@@ -94,7 +94,7 @@ import CYAML
                     lines[text] = key.mark.line
                 }
             } else {
-                refuse(key.mark, "a key must be a single word")
+                refuse(key.mark, "a key must not be a list or a mapping")
             }
             let value = try node(try next(), depth: depth)
             if let name { entries.append(Entry(name: name, at: key.mark, value: value)) }

@@ -344,7 +344,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC123DEFG}}]
                 2:42: apps[0].token.team_id: is missing
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]
-                2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found "ABC-123DEF"
+                2:64: apps[0].token.key_id: expected an id of 10 letters and digits, found "ABC-123DEF"
             """#))
     func `Each error in the list of apps is one line`(wrong: Wrong) {
         let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
@@ -388,7 +388,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 "w.yaml:8:39: apps[0].token.team_id: is missing",
                 "w.yaml:9:12: apps[1].name: another app has the name \"a\"",
                 "w.yaml:9:40: apps[1].paused: expected true or false, found \"yes\"",
-                "w.yaml:9:74: apps[1].token.key_id: expected Apple's 10 letters and digits, found \"x\"",
+                "w.yaml:9:74: apps[1].token.key_id: expected an id of 10 letters and digits, found \"x\"",
                 "w.yaml:10:1: aps: unknown key; did you mean apps?",
             ])
     }

@@ -4,7 +4,7 @@
 
 /// Starts a daemon that does all its work in `MHD_run` and writes no log. The daemon owns the listening socket unless
 /// the function returns NULL. It closes a connection after `timeout_seconds` without data, and accepts up to
-/// `connection_limit` connections, and half of that from one address.
+/// `connection_limit` connections, at most half of them from one address.
 static inline struct MHD_Daemon *mhd_start(
     int listen_fd, MHD_AccessHandlerCallback access, MHD_RequestCompletedCallback completed, void *context,
     unsigned int connection_limit, unsigned int timeout_seconds)

@@ -53,7 +53,8 @@ package struct OptionTable<Values>: Sendable {
             return option
         }
 
-        /// Returns this option, extended to append each occurrence to a list, as `name=value` or `name`.
+        /// Returns a copy of this option that also appends each of its occurrences to a list, as `name=value` or
+        /// `name`.
         package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
             var option = self
             option.apply = { values, text throws(UsageError) in

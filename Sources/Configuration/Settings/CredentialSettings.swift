@@ -60,8 +60,8 @@ extension TokenCredential {
         } else if !section.has("key", "key_file") {
             section.refuseMissing("key_file")
         }
-        section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
-        section.required("team_id", into: &teamID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
+        section.required("key_id", into: &keyID) { $0.text("an id of 10 letters and digits", where: Self.isAppleID) }
+        section.required("team_id", into: &teamID) { $0.text("an id of 10 letters and digits", where: Self.isAppleID) }
     }
 
     private static func isAppleID(_ text: String) -> Bool {
