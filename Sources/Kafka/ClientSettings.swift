@@ -147,7 +147,7 @@ package struct ProducerSettings: Sendable, Equatable {
             ])
         }
         if let transactionalID {
-            // librdkafka requires that message.timeout.ms is not longer than transaction.timeout.ms.
+            // librdkafka requires that `message.timeout.ms` is not longer than `transaction.timeout.ms`.
             fixed += KafkaProperty.list([
                 "transactional.id": transactionalID, "transaction.timeout.ms": "\(Self.transactionTimeoutMs)",
                 "message.timeout.ms": "\(Self.transactionTimeoutMs)",

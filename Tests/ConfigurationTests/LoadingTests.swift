@@ -158,8 +158,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:49:36: apps[1].tls.verify: while it is false, any server that answers for 127.0.0.1 can "
-                    + "receive this app's notifications"
+                "/etc/w/w.yaml:49:36: apps[1].tls.verify: while it is false, any server that answers for 127.0.0.1 can receive this app's notifications"
             ])
     }
 
