@@ -250,7 +250,8 @@ internal import Glibc
     }
 
     private func wait(_ timeoutMs: Int32) -> Int {
-        // Unwrap the address, because not every version of glibc's header lets the parameter of epoll_wait(2) be nil.
+        // Unwrap the address, because the parameter of epoll_wait(2) is optional only in some versions of glibc's
+        // header.
         guard let events = unsafe ready.baseAddress else { preconditionFailure("the event buffer must be allocated") }
         let count = unsafe epoll_wait(epoll, events, Int32(Self.readyLimit), timeoutMs)
         if count >= 0 { return Int(count) }
@@ -265,8 +266,8 @@ internal import Glibc
             let name = unsafe event.data.u64
             if name == Self.wakeUpName { continue }
             let slot = Int(UInt32(truncatingIfNeeded: name))
-            // Skip an event of a descriptor that was unregistered earlier in this turn. Another one may use its slot
-            // already.
+            // Skip an event of a descriptor that was unregistered earlier in this turn. Another descriptor may already
+            // use the slot.
             guard watched[slot].generation == UInt32(truncatingIfNeeded: name >> 32) else { continue }
             watched[slot].handler?(Readiness(rawValue: unsafe event.events))
         }

@@ -143,7 +143,7 @@ enum JSONString {
         return unit
     }
 
-    /// Returns the length of the UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629, 4). Its first byte must not be
+    /// Returns the length of the UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629, 4). The first byte must not be
     /// ASCII.
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p

@@ -142,7 +142,7 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Creates messages that tell the user of a command which permission is missing, or `nil` for other error codes.
+/// Messages that tell the user of a command which permission is missing. The functions return `nil` for other codes.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

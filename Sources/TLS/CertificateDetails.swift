@@ -13,8 +13,8 @@ package struct CertificateDetails: Hashable, Sendable {
     package var notAfterDay: String
     /// The topics in Apple's extension 1.2.840.113635.100.6.3.6. If empty, `userID` is the only topic.
     package var topics: [String]
-    /// Whether the certificate is for development (extension 1.2.840.113635.100.6.3.1). It is for production with
-    /// …6.3.2.
+    /// Whether the certificate is for development (extension 1.2.840.113635.100.6.3.1). A certificate for production
+    /// has the extension …6.3.2.
     package var isForDevelopment: Bool
     package var isForProduction: Bool
 

@@ -8,8 +8,8 @@ struct PEM {
 
     init(text: String, name: String) { self.init(.text(text, name: name)) }
 
-    /// Reads PEM that editors or shells may have changed: UTF-16, missing line breaks, spaces or a literal `
-    /// ` instead of line breaks, quotes around the text, or base64 of the whole text. Also reads a private key in DER.
+    /// Reads PEM that editors or shells may have changed: UTF-16, missing line breaks, spaces or a literal `\n` instead
+    /// of line breaks, quotes around the text, or base64 of the whole text. Also reads a private key in DER.
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)

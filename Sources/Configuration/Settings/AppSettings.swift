@@ -54,7 +54,7 @@ package struct AppSettings: Hashable, Sendable {
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
     /// The name of the app with the same bundle ids in the other environment. Through that app, the worker once resends
-    /// notifications that APNs answered with BadDeviceToken. With `nil`, it rejects them.
+    /// notifications that APNs answered with BadDeviceToken. With `nil`, the worker rejects these notifications.
     package var otherEnvironment: String?
     /// The maximum number of notifications per second, or 0 for no limit.
     package var rateLimit = 0

@@ -13,7 +13,8 @@ package struct BinarySettings: Hashable, Sendable {
         package var limit = 100_000
         /// The maximum total size of the frames in the resend window, in bytes.
         package var bytes = 32 << 20
-        /// Whether the worker increases `duration`, up to `drain.rebalance`, when an error arrives later than that.
+        /// Whether the worker increases `duration`, up to `drain.rebalance`, after an error that arrives later than
+        /// `duration`.
         package var adjusts = true
 
         package init() {}

@@ -43,7 +43,7 @@ package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
         /// The worker publishes all results except those of accepted notifications that are not in doubt. It only
-        /// counts these.
+        /// counts the omitted results.
         case failures
     }
 
