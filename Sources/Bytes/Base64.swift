@@ -1,9 +1,9 @@
 /// Base64 in the two alphabets of RFC 4648, without line breaks.
 package struct Base64: Sendable {
-    /// The alphabet of section 4, with padding.
+    /// The standard alphabet (RFC 4648, section 4), with padding.
     package static let standard = Base64(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", isPadded: true)
-    /// The URL-safe alphabet of section 5 without padding, as in JSON Web Tokens and commit metadata.
+    /// The URL-safe alphabet (RFC 4648, section 5) without padding, as in JSON Web Tokens and commit metadata.
     package static let url = Base64(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", isPadded: false)
 
@@ -15,10 +15,10 @@ package struct Base64: Sendable {
         self.isPadded = isPadded
     }
 
-    /// Returns how many bytes this many characters without padding encode.
+    /// Returns how many bytes a text of this many characters encodes, without padding.
     package static func byteCapacity(characters: Int) -> Int { characters / 4 * 3 + max(0, characters % 4 - 1) }
 
-    /// Returns how many characters this many bytes need without padding.
+    /// Returns how many characters encode this many bytes, without padding.
     package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
 
     package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
@@ -55,7 +55,7 @@ package struct Base64: Sendable {
             guard unsafe text.count % 4 == 0 else { return nil }
             for _ in 0..<2 where unsafe text.last == UInt8(ascii: "=") { unsafe text.removeLast() }
         }
-        // One character of a group of four has only six bits, which are not a whole byte.
+        // A last group of one character is invalid, because its six bits are less than a byte.
         guard unsafe text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
         unsafe bytes.reserveCapacity(Self.byteCapacity(characters: text.count))

@@ -17,7 +17,7 @@ package struct FNV1a: Sendable {
         value = hash
     }
 
-    /// Adds the eight bytes of a word, the lowest first.
+    /// Adds the eight bytes of a word, least significant byte first.
     @inlinable package mutating func add(_ word: UInt64) {
         for shift in 0..<8 as Range<UInt64> { add(UInt8(truncatingIfNeeded: word >> (shift * 8))) }
     }
@@ -41,7 +41,8 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
     /// Returns a number of at least 0 and less than 1.
     package mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
 
-    /// Returns a number of at least 0 and less than `limit`, which must be positive. The bias is below `limit` in 2^64.
+    /// Returns a number of at least 0 and less than `limit`, which must be positive. The bias is less than `limit` /
+    /// 2^64.
     package mutating func below(_ limit: Int) -> Int { Int(next() % UInt64(limit)) }
 
     package mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &self) < percent }

@@ -39,7 +39,8 @@ extension WorkerConfiguration {
         return try load(bytes, path: path, environment: environment)
     }
 
-    /// Parses and validates the text of a file. Errors name `path`, and relative paths are relative to its folder.
+    /// Parses and validates the text of a file. Errors name `path`. Relative paths in the text are relative to the
+    /// folder of `path`.
     package static func load(
         _ bytes: [UInt8], path: String, environment: (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {
@@ -102,7 +103,7 @@ extension AppFlags {
 
     private static let mark = Mark(line: 1, column: 1)
 
-    /// The YAML document that is equivalent to the flags, so that the same code validates both.
+    /// The YAML document that is equivalent to the flags, so that the code that validates files also validates flags.
     fileprivate var tree: Node {
         func mapping(_ prefix: String, _ more: [Entry] = []) -> Node {
             let entries = values.compactMap { value -> Entry? in

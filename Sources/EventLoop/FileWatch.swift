@@ -2,14 +2,14 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents. It compares their hashes every ten seconds on a thread of `FileReading`. Used
+/// Reports when files have new contents. It hashes the files every ten seconds on the thread of `FileReading`. Use it
 /// on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
 /// such updates, and updates on network file systems. The watch reports new contents and non-regular files, but not
 /// files that temporarily cannot be opened.
 package final class FileWatch {
-    /// The number of bytes of a file that are compared.
+    /// How many bytes of a file are hashed, from its beginning.
     static let hashedLimit = 1 << 20
 
     private var files: [File]
@@ -47,7 +47,7 @@ package final class FileWatch {
         files[index].remembered += 1
     }
 
-    /// Compares the files now, or within a second if they are already being read.
+    /// Starts a comparison of the files now, or tries again within a second if `reading` is busy.
     package func check() {
         let files = files
         let hasBegun = reading.begin({ files.map { Self.hash($0.path) } }) { [weak self] in
@@ -66,7 +66,7 @@ package final class FileWatch {
         if !changed.isEmpty { onChange(changed) }
     }
 
-    /// Returns the hash of a file's contents (FNV-1a, 64 bits).
+    /// Returns the hash of a file's contents (FNV-1a, 64 bits, of the first `hashedLimit` bytes).
     package static func hash(of bytes: some Sequence<UInt8>) -> UInt64 {
         var hash = FNV1a()
         hash.add(bytes.prefix(hashedLimit))
@@ -94,8 +94,8 @@ package final class FileWatch {
     }
 }
 
-/// Reads regular files on a separate thread, one body at a time, because open(2) and read(2) on a network file system
-/// may block forever. A blocked body occupies the thread. Used on the loop's thread only.
+/// Runs closures that read regular files on a separate thread, one at a time, because open(2) and read(2) on a network
+/// file system may block forever. While a closure is blocked, no other one can run. Use it on the loop's thread only.
 package final class FileReading {
     private let loop: Loop
     private var work: Work?
@@ -125,14 +125,14 @@ package final class FileReading {
 
     package var isBusy: Bool { work != nil }
 
-    /// The path of the file that is being read (empty before the first one) and the monotonic start time of the running
-    /// body, or `nil` if none runs.
+    /// The path of the file that the running closure is reading (empty before its first file) and the closure's
+    /// monotonic start time, or `nil` if no closure is running.
     package var underWay: (path: String, sinceNs: Int64)? {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
-    /// Runs a body on the separate thread, and passes its result to `then` on the loop's thread. Returns `false`, and
-    /// runs neither, if another body is running or no thread could be started.
+    /// Runs `body` on the separate thread, and passes its result to `then` on the loop's thread. Returns `false`, and
+    /// calls neither, if another closure is running or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

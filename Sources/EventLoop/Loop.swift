@@ -3,16 +3,17 @@ internal import Glibc
 
 /// One thread's event loop over epoll(7) with descriptors (level-triggered), timers and mailboxes.
 ///
-/// A turn waits and reads both clocks. It delivers first ready descriptors, then posts of other threads in order, then
-/// due timers. At its end it runs the `onTurnEnd` bodies in order, then the objects that called `atTurnEnd`.
+/// A turn waits for events and reads both clocks. It then handles ready descriptors, closures posted by other threads,
+/// and due timers, in this order. At its end it runs the `onTurnEnd` closures in order, then calls `turnEnded()` of the
+/// objects passed to `atTurnEnd`.
 ///
 /// Use the loop on its thread only: the thread in `run` or, before that, the thread that sets the loop up. `stop`,
 /// `perform` and mailboxes are thread-safe, which is why the class is `@unchecked Sendable`.
 @safe package final class Loop: @unchecked Sendable {
-    /// The time of this turn. Use on the loop's thread only.
+    /// The time of this turn, read after its wait. Use it on the loop's thread only.
     package private(set) var now: LoopTime
-    /// Buffers for reading: 64 KiB for bytes of a descriptor, and 96 KiB for the decoded result. Valid inside one
-    /// callback.
+    /// Buffers for reading: 64 KiB for bytes from a descriptor, and 96 KiB for the decoded bytes. Their contents are
+    /// valid only within one callback.
     package let scratch = (
         raw: UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 64),
         cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)
@@ -43,7 +44,8 @@ internal import Glibc
 
     private struct Inbound {
         var bodies: [@Sendable () -> Void] = []
-        /// Whether the thread is waiting or about to wait. Only then does a post need a system call.
+        /// Whether the loop's thread is waiting or about to wait. Only then must another thread wake it with a system
+        /// call.
         var isAsleep = false
         var isStopping = false
         var wakeUps: UInt64 = 0
@@ -53,7 +55,7 @@ internal import Glibc
 
     /// The maximum number of ready descriptors handled per turn. The others follow in the next turn.
     private static let readyLimit = 256
-    /// The wake-up descriptor's identifier among the ready ones.
+    /// The value in `epoll_event.data` that identifies the wake-up descriptor.
     private static let wakeUpName = UInt64.max
 
     /// Creates a loop. A `clock` other than the machine's is for tests that run single turns with `runOnce`.
@@ -65,8 +67,8 @@ internal import Glibc
         wakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         unsafe ready = .allocate(capacity: Self.readyLimit)
         guard wakeUp >= 0 else { throw SystemError(call: "eventfd", code: errno) }
-        // Edge-triggered: every write to the eventfd is an edge, so it is never read (eventfd(2): its counter would
-        // overflow after 2^64 - 2 writes).
+        // With EPOLLET, epoll reports every write to the eventfd, so the loop never reads it. Its counter would
+        // overflow only after 2^64 - 2 writes (eventfd(2)).
         var event = unsafe epoll_event(
             events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: Self.wakeUpName))
         guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, wakeUp, &event) == 0 else {
@@ -82,13 +84,13 @@ internal import Glibc
         unsafe scratch.cooked.deallocate()
     }
 
-    /// Returns the current time, which is later than `now`. Use on the loop's thread only.
+    /// Returns the current time, which is later than `now`. Use this method on the loop's thread only.
     package func readClock() -> LoopTime { clock() }
 
-    /// The monotonic time of the next timer, or `nil` if there is none. Use on the loop's thread only.
+    /// The monotonic time of the next timer, or `nil` if there is none. Use it on the loop's thread only.
     package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
 
-    /// The number of times that another thread woke this one with a system call. Thread-safe.
+    /// How many times other threads have woken the loop's thread with a system call. Thread-safe.
     var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
 
     // MARK: Running
@@ -101,8 +103,8 @@ internal import Glibc
         inbound.withLock { $0.isStopping = false }
     }
 
-    /// Runs one turn that waits at most `timeoutNs`, for tests and set-up. The calling thread is the loop's thread
-    /// meanwhile.
+    /// Runs one turn that waits at most `timeoutNs`, for tests and set-up. Until it returns, the calling thread is the
+    /// loop's thread.
     package func runOnce(timeoutNs: Int64 = 0) {
         let former = owner
         owner = pthread_self()
@@ -113,7 +115,7 @@ internal import Glibc
     /// Makes `run` return after the current turn, or at once if called before `run`. Thread-safe.
     package func stop() { post { $0.isStopping = true } }
 
-    /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Thread-safe.
+    /// Runs `body` on the loop's thread in the next turn. For frequent events, use a `Mailbox`. Thread-safe.
     package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
 
     private func post(_ change: (inout Inbound) -> Void) {
@@ -130,7 +132,7 @@ internal import Glibc
         _ = unsafe write(wakeUp, &one, 8)
     }
 
-    /// Whether the calling thread may use the loop: on the loop's thread, and on any thread before it runs.
+    /// Whether the calling thread may use the loop: it is the loop's thread, or the loop is not running.
     package var isOnThread: Bool { owner.map { pthread_equal($0, pthread_self()) != 0 } ?? true }
 
     /// Traps if called on a thread other than the loop's.
@@ -162,12 +164,12 @@ internal import Glibc
     /// Changes the watched events. Hang-ups and failures are always reported, even if `events` is empty.
     package func update(_ registration: Registration, for events: Readiness) {
         assertOnThread()
-        precondition(isCurrent(registration), "update of a descriptor that is not registered")
+        precondition(isCurrent(registration), "the descriptor must be registered")
         var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
         let result = unsafe epoll_ctl(epoll, EPOLL_CTL_MOD, watched[Int(registration.slot)].descriptor, &event)
         // epoll_ctl(2), MOD: EBADF and ENOENT are programming errors (closed before unregistering). ENOMEM cannot be
         // handled.
-        precondition(result == 0, "epoll_ctl failed: was the descriptor closed before it was unregistered?")
+        precondition(result == 0, "a descriptor must be unregistered before it is closed (epoll_ctl failed)")
     }
 
     /// Stops watching. Drops events of this turn that were not delivered yet. A second call has no effect.
@@ -190,7 +192,7 @@ internal import Glibc
 
     // MARK: Timers
 
-    /// Runs a body once, in the first turn at least `afterNs` after this turn's time. The delay is rounded up to a
+    /// Runs `body` once, in the first turn that is at least `afterNs` after this turn. The delay is rounded up to a
     /// millisecond.
     package func schedule(afterNs: Int64, _ body: @escaping () -> Void) {
         assertOnThread()
@@ -204,7 +206,7 @@ internal import Glibc
 
     // MARK: The turn's end
 
-    /// Runs a body at the end of every turn from now on. Bodies run in the order of these calls.
+    /// Runs `body` at the end of every turn from now on. Several bodies run in the order in which they were added.
     package func onTurnEnd(_ body: @escaping () -> Void) {
         assertOnThread()
         turnEndBodies.append(body)
@@ -248,12 +250,13 @@ internal import Glibc
     }
 
     private func wait(_ timeoutMs: Int32) -> Int {
-        // Whether the parameter of epoll_wait(2) may be nil differs between versions of glibc's header.
-        guard let events = unsafe ready.baseAddress else { preconditionFailure("a loop has room for events") }
+        // Unwrap the address, because the parameter of epoll_wait(2) is optional only in some versions of glibc's
+        // header.
+        guard let events = unsafe ready.baseAddress else { preconditionFailure("the event buffer must be allocated") }
         let count = unsafe epoll_wait(epoll, events, Int32(Self.readyLimit), timeoutMs)
         if count >= 0 { return Int(count) }
         // epoll_wait(2): EINTR is caused by a signal handler. EBADF, EFAULT and EINVAL are programming errors.
-        precondition(errno == EINTR, "epoll_wait failed")
+        precondition(errno == EINTR, "epoll_wait must not fail except with EINTR")
         return 0
     }
 
@@ -263,7 +266,8 @@ internal import Glibc
             let name = unsafe event.data.u64
             if name == Self.wakeUpName { continue }
             let slot = Int(UInt32(truncatingIfNeeded: name))
-            // The descriptor was unregistered earlier in this turn, and its slot may be in use again.
+            // Skip an event of a descriptor that was unregistered earlier in this turn. Another descriptor may already
+            // use the slot.
             guard watched[slot].generation == UInt32(truncatingIfNeeded: name >> 32) else { continue }
             watched[slot].handler?(Readiness(rawValue: unsafe event.events))
         }

@@ -4,13 +4,13 @@ internal import Synchronization
 
 /// A thread that runs a loop. If it is not joined, it is detached, so that its resources are freed when it ends.
 package final class LoopThread: Sendable {
-    /// The thread's loop: for mailboxes, `perform` and `stop`.
+    /// The thread's loop. Other threads may use it for mailboxes, `perform` and `stop`.
     package let loop: Loop
     private let thread: pthread_t
     private let isJoined = Atomic(false)
 
-    /// Starts the thread, which runs `prepare` with its loop, then the loop until `stop`. The name is truncated to 15
-    /// bytes.
+    /// Starts the thread, which first calls `prepare` with the loop and then runs the loop until `stop`. The name is
+    /// truncated to 15 bytes.
     package init(name: String, prepare: @escaping @Sendable (Loop) -> Void = { _ in }) throws(SystemError) {
         let loop = try Loop()
         self.loop = loop
@@ -34,7 +34,7 @@ package final class LoopThread: Sendable {
     }
 }
 
-/// Starts a thread for a body. The caller must join or detach it. The name is truncated to 15 bytes.
+/// Starts a thread that runs `body`. The caller must join or detach the thread. The name is truncated to 15 bytes.
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
 ) throws(SystemError) -> UInt {

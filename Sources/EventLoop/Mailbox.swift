@@ -4,17 +4,18 @@ internal import Glibc
 /// Passes elements from any thread in batches, in the order of posting, to one handler on the loop's thread. The loop
 /// is woken only if it sleeps and the mailbox was empty.
 ///
-/// Elements of one thread arrive in order. Elements that are left when the loop stops for good are dropped.
+/// Elements of one thread arrive in order. Elements that are left when the loop stops and does not run again are
+/// dropped.
 package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private let loop: Loop
     private let capacity: Int
     private let elements = Guarded<[Element]>([])
-    /// The handler, used on the loop's thread only, like the spare array.
+    /// The handler. It and `batch` are used on the loop's thread only.
     private let handler: ([Element]) -> Void
     private var batch: [Element] = []
 
-    /// Creates a mailbox that refuses more than `capacity` elements. `handler` gets all waiting elements on the loop's
-    /// thread. The handler must not keep the array, which is reused.
+    /// Creates a mailbox that holds up to `capacity` elements and rejects more. `handler` receives all elements in it
+    /// on the loop's thread. It must not keep the array, which is reused.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop
         self.capacity = capacity
@@ -52,12 +53,13 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
 
 /// An eventfd(2) to which other code writes, such as librdkafka for its queues.
 package final class Doorbell {
-    /// The descriptor, for writes of the 8-byte number 1. It is non-blocking and open as long as the doorbell exists.
+    /// The descriptor. To call the handler, write the number 1 to it in 8 bytes. It is non-blocking, and open as long
+    /// as the doorbell exists.
     package let descriptor: Int32
     private let loop: Loop
     private var registration: Registration?
 
-    /// - Parameter handler: called on the loop's thread, once for all writes since the last turn.
+    /// - Parameter handler: called on the loop's thread, once a turn for all writes since the last call.
     package init(loop: Loop, handler: @escaping () -> Void) throws(SystemError) {
         self.loop = loop
         let descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
@@ -79,8 +81,8 @@ package final class Doorbell {
 
 /// A value that only one thread at a time can access.
 ///
-/// Unlike Synchronization's `Mutex` (Swift 6.3), it uses pthread_mutex_lock(3), which ThreadSanitizer knows.
-/// ThreadSanitizer therefore reports no false races for the value. Both locks take about 20 ns without contention.
+/// Unlike Synchronization's `Mutex` (Swift 6.3), it uses pthread_mutex_lock(3), which ThreadSanitizer supports.
+/// ThreadSanitizer therefore reports no false data races on the value. Both locks take about 20 ns without contention.
 @safe package final class Guarded<Value>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var value: Value

@@ -1,8 +1,8 @@
 package import Glibc
 
-/// Signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop ends the
-/// process even if the loop's thread hangs or has ended. Create the `Signals` object before any other thread, because a
-/// signal reaches that thread only if all others block it. Child processes inherit the mask.
+/// Delivers signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop
+/// ends the process even if the loop's thread hangs or has ended. Create this object before any other thread, because a
+/// signal reaches the receiving thread only if all other threads block it. Child processes inherit the mask.
 package final class Signals {
     /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t
@@ -13,8 +13,8 @@ package final class Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Blocks the signals in the calling thread, and passes each received one to the handler on the loop's thread. The
-    /// second `stopping` signal of any kind ends the process immediately, with exit code 128 plus its number.
+    /// Blocks the signals in the calling thread, and passes each received signal to the handler on the loop's thread.
+    /// The second signal out of `stopping` ends the process immediately, with exit code 128 plus the signal's number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
@@ -31,7 +31,7 @@ package final class Signals {
             var signal: Int32 = 0
             guard unsafe sigwait(&set, &signal) == 0 else { continue }
             if stopping.contains(signal) {
-                // Exit before the code takes a lock or allocates memory.
+                // Exit before `post`, which takes a lock and may allocate memory.
                 if stops > 0 { _exit(128 + signal) }
                 stops += 1
             }

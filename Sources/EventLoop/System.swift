@@ -14,7 +14,8 @@ package struct Readiness: OptionSet, Sendable {
     /// The descriptor has an error (EPOLLERR). This event is always reported.
     @inlinable package static var failed: Readiness { Readiness(rawValue: 0x008) }
 
-    /// Whether only a read can clear the event: hang-ups and failures are reported repeatedly.
+    /// Whether the owner must read from the descriptor: it has data, a hang-up or an error. epoll reports these events
+    /// again in each turn until a read clears them.
     @inlinable package var needsRead: Bool { rawValue & 0x019 != 0 }
 }
 
@@ -24,9 +25,10 @@ package struct Registration: Hashable, Sendable {
     var generation: UInt32
 }
 
-/// The values of both clocks, read once per turn.
+/// The monotonic and wall-clock times of a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine sleeps, as time does at brokers.
+    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine is suspended, as the brokers'
+    /// clocks do.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch, for comparison with other machines' times.
     package var wallMs: Int64

@@ -1,4 +1,4 @@
-/// A body that runs once after its deadline, unless the timer is disarmed before.
+/// A timer that runs its body once, after its deadline, unless it is disarmed before.
 final class LoopTimer {
     fileprivate let body: () -> Void
     /// The deadline and order, or `nil` while the timer is not armed.
@@ -21,9 +21,10 @@ struct Timers {
         }
     }
 
-    /// The armed timers, the next one last.
+    /// The armed timers, sorted so that the next one to fire is last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
-    /// The number of calls of `arm`. Timers armed by a timer's body wait for a later turn (`popDue`).
+    /// The number of calls of `arm`. It distinguishes timers armed during a turn, which fire in a later turn
+    /// (`popDue`).
     private(set) var nextSequence: UInt64 = 0
 
     var nextDeadlineNs: Int64? { armed.last?.key.deadlineNs }
@@ -75,10 +76,10 @@ package final class Alarm {
 
     deinit { loop.timers.disarm(timer) }
 
-    /// Fires once `afterNs` from this turn's time. Replaces an earlier time.
+    /// Fires once, `afterNs` after this turn's time. Replaces the time set before.
     package func set(afterNs: Int64) { set(atNs: loop.deadline(afterNs)) }
 
-    /// Fires once at or after the monotonic time `atNs`. Replaces an earlier time.
+    /// Fires once, at or after the monotonic time `atNs`. Replaces the time set before.
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
     /// Fires at or after `atNs`, unless the alarm is already set to fire earlier. If deadlines mostly become later,

@@ -1,17 +1,19 @@
 import Glibc
 
-// nghttp2 never indexes `authorization`, whatever the flags, which would cost 170 bytes in every request. The field is
-// therefore submitted under a placeholder name of the same length, which nghttp2 does index. In the one HEADERS frame
-// that introduces a value, the literal name is replaced by the static table's `authorization`. Both tables then contain
-// an entry of the same size at the same index, so every later reference is valid on both sides. A renewed value that
-// refers to the placeholder's entry for its name refers to `authorization` at the peer. Tested against nghttpd. RFC
-// 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
+// nghttp2 never indexes `authorization`, whatever the flags, which would cost 170 bytes in every request. The client
+// therefore submits the field under a placeholder name of the same length, which nghttp2 does index. In a HEADERS frame
+// with this name as a literal, it replaces the literal by a reference to `authorization` in the static table. The
+// dynamic tables of both sides then contain an entry of the same size at the same index, so every later reference is
+// valid on both sides. Where nghttp2 reuses the placeholder's entry as the name of a renewed value, the peer reads
+// `authorization`. Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2
+// (literals).
 
 enum AuthorizationIndexing {
     static let name: StaticString = "authorization"
-    /// A name as long as `authorization` that is not in the static table.
+    /// The placeholder name. It is as long as `authorization`, and not in HPACK's static table.
     static let standIn: StaticString = "authorisation"
-    /// nghttp2's encoding of the literal name: `H` and length, then Huffman code (RFC 7541, appendix B).
+    /// nghttp2's encoding of the placeholder name: the Huffman flag with the length, then the Huffman code (RFC 7541,
+    /// appendix B).
     static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
 
     /// Appends a whole frame to `output`. Replaces the placeholder name in a HEADERS frame that contains it as a
@@ -32,7 +34,8 @@ enum AuthorizationIndexing {
     struct Found: Equatable {
         /// The offset of the literal's first byte in the frame.
         var offset: Int
-        /// A literal with incremental indexing has a 6-bit index, which fits 23. The other two kinds have 4 bits.
+        /// Whether the literal has a 6-bit index (incremental indexing), in which 23 fits. The other two kinds of
+        /// literals have a 4-bit index.
         var usesShortPrefix: Bool
     }
 
@@ -71,7 +74,7 @@ enum AuthorizationIndexing {
         return true
     }
 
-    /// Decodes an integer (RFC 7541, 5.1). Returns `nil` if it is incomplete or exceeds any frame's size.
+    /// Decodes an integer (RFC 7541, 5.1). Returns `nil` if it is incomplete or larger than any frame.
     private static func integer(_ bytes: UnsafeRawBufferPointer, _ at: inout Int, prefix: UInt8) -> Int? {
         guard at < bytes.count else { return nil }
         let mask = UInt8((1 << UInt16(prefix)) - 1)

@@ -27,7 +27,7 @@ enum ClientCallbacks {
     /// The callbacks shared by all client sessions. Never freed.
     nonisolated(unsafe) static let shared: OpaquePointer = unsafe make()
 
-    /// The callbacks of `shared`, with others that record each frame in `ClientState.frameHeads`. The table is
+    /// The callbacks of `shared`, plus callbacks that record each frame in `ClientState.frameHeads`. The table is
     /// separate, because unused callbacks would cost time for each frame of every connection.
     nonisolated(unsafe) static let tracing: OpaquePointer = {
         let callbacks = unsafe make()
@@ -45,7 +45,7 @@ enum ClientCallbacks {
     private static let make: @Sendable () -> OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "nghttp2: out of memory")
+        precondition(code == 0, "nghttp2 must have enough memory for its callbacks")
         let callbacks = unsafe raw!
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             unsafe beginHeaders(session, frame!, stateOf(user))
@@ -80,7 +80,7 @@ enum ClientCallbacks {
     /// Returns how much of the body fits this DATA frame. `sendData` then writes it without an intermediate copy.
     static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
-        // The stream has settled, so the bytes may be invalid. A RST_STREAM is pending.
+        // The stream was answered or cancelled, so the body may no longer be valid. A RST_STREAM is pending.
         guard unsafe slot.pointee.body != nil else { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
         let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
         let count = unsafe min(length, slot.pointee.bodyLeft, stateOf(user).pointee.untilHalf(window: window))
@@ -243,7 +243,7 @@ enum ClientCallbacks {
         unsafe state.pointee.openStreams -= 1
         unsafe slot.pointee.flags.insert(.closed)
         if unsafe !slot.pointee.flags.contains(.settled) {
-            // An interim response (1xx) does not count: the outcome of the request is unknown.
+            // After an interim response (1xx) only, report status 0, because the outcome of the request is unknown.
             let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
             unsafe state.pointee.settle(
                 slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))

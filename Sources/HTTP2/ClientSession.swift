@@ -5,11 +5,11 @@ package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response, and the last event of its stream. Its headers and body are valid until the next
     /// `nextEvent`.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final status
-    /// arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream, or sent
-    /// a GOAWAY with a lower last stream id.
+    /// The stream ended without a complete response. This is the last event of the stream. `status` is 0 if no final
+    /// status arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream,
+    /// or sent a GOAWAY with a lower last stream id.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
-    /// A body that waited for flow control is in the output, with its END_STREAM at this position.
+    /// A body that waited for flow control is now in the output completely. `end` is the position of its END_STREAM.
     case bodySent(user: UInt32, end: Int64)
     /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
     /// `ended(refusedStream)`.
@@ -31,15 +31,15 @@ package enum Submission: Sendable, Equatable {
 }
 
 package struct ClientSessionOptions: Sendable {
-    /// The maximum number of streams, even if the peer allows more.
+    /// The maximum number of concurrent streams, even if the peer allows more.
     static let streamLimit = 1_000
-    /// The size of pending output at which requests are refused.
+    /// The size of pending output, in bytes, at which `submit` refuses requests.
     package var outputLimit = 256 << 10
-    /// The maximum size of a response's headers and body. Further bytes are discarded.
+    /// The maximum size of a response's stored headers and body, in bytes. Further bytes are discarded.
     package var responseLimit = 4_096
     /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
     package var wantedHeaders: [StaticString] = []
-    /// Whether `takeFrameHeads` records frames.
+    /// Whether the session records the header of every frame for `takeFrameHeads`.
     package var tracesFrames = false
     /// Whether to index the `authorization` header (`AuthorizationIndexing`).
     package var indexAuthorization = true
@@ -47,10 +47,11 @@ package struct ClientSessionOptions: Sendable {
     package init() {}
 }
 
-/// The client side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
+/// The client side of one HTTP/2 connection over nghttp2. It turns received bytes into events and bytes to send,
+/// without I/O and without a clock.
 ///
-/// Not thread-safe. nghttp2 never queues a request: it is written or refused immediately. After `receive`, call
-/// `nextEvent` until it returns `nil`, and send the output.
+/// Not thread-safe. Requests are never queued in nghttp2: `submit` writes or refuses a request immediately. After
+/// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
     private let state: UnsafeMutablePointer<ClientState>
@@ -58,20 +59,20 @@ package final class ClientSession {
     private let options: ClientSessionOptions
 
     package init(options: ClientSessionOptions = ClientSessionOptions()) throws(HTTP2Error) {
-        precondition(options.wantedHeaders.count <= 4, "at most 4 wanted headers")
+        precondition(options.wantedHeaders.count <= 4, "there must be at most 4 wanted headers")
         unsafe state = .allocate(capacity: 1)
         unsafe state.initialize(to: ClientState(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
-        // Disables checks of every byte of response headers, a tenth of a request's cost. `ClientCallbacks` validates
-        // what is used: the status, and two headers of known form.
+        // Disable nghttp2's check of every byte of response headers, which is a tenth of a request's cost. Only the
+        // status and a few headers are used, and `ClientCallbacks` validates the status.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(
             &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
-        precondition(code == 0, "nghttp2: out of memory")
+        precondition(code == 0, "nghttp2 must have enough memory for a session")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         self.options = options
@@ -90,7 +91,7 @@ package final class ClientSession {
 
     // MARK: Requests
 
-    /// Whether the peer's SETTINGS have arrived. Nothing can be submitted before that.
+    /// Whether the peer's SETTINGS have arrived. No request can be submitted before.
     package var isReady: Bool { unsafe state.pointee.isReady }
 
     /// The number of streams that the peer allows, up to `streamLimit`. 0 before the peer's SETTINGS have arrived.
@@ -103,11 +104,11 @@ package final class ClientSession {
         (unsafe state.pointee.isClosing) ? 0 : max(0, allowedStreams - openStreams)
     }
 
-    /// The number of body bytes that can be sent before the peer's next WINDOW_UPDATE of the connection.
+    /// How many body bytes the connection's flow-control window allows before the peer's next WINDOW_UPDATE.
     package var connectionWindow: Int { unsafe max(0, Int(nghttp2_session_get_remote_window_size(session))) }
 
     /// Returns whether the connection's window suffices for a request with this body size: the body fits, or enough of
-    /// it to make the peer send WINDOW_UPDATE. Otherwise the request would delay those after it.
+    /// it fits to make the peer send WINDOW_UPDATE. If not, the request would delay later requests.
     package func hasWindow(for bodyCount: Int) -> Bool {
         let window = connectionWindow
         return unsafe window >= bodyCount || window >= state.pointee.untilHalf(window: window)
@@ -116,14 +117,14 @@ package final class ClientSession {
     /// The id of the next stream, at most 2^31 - 1.
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 
-    /// Writes one request, or refuses it: before the peer's SETTINGS, without a free stream, with full output, and
-    /// after GOAWAY. Throws if the session failed and cannot be used further.
+    /// Writes one request. Refuses it before the peer's SETTINGS have arrived, if no stream is free, if the output is
+    /// full, and after GOAWAY. Throws if the session failed and cannot be used further.
     ///
     /// - Parameters:
     ///   - headers: The headers, borrowed for this call.
     ///   - body: The body, borrowed until the stream's last event, or `cancel`.
     ///   - user: A value that every event of this stream contains.
-    ///   - keep: A bit mask: bit n stores the n-th of `wantedHeaders` of the response.
+    ///   - keep: A bit mask. If bit n is set, the response header `wantedHeaders[n]` is stored.
     package func submit(
         _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, user: UInt32, keep: UInt8 = 0
     ) throws(HTTP2Error) -> Submission {
@@ -192,8 +193,8 @@ package final class ClientSession {
 
     // MARK: Bytes and events
 
-    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. A mere protocol
-    /// violation by the peer results in a GOAWAY in the output and `isFinished`.
+    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. After a protocol
+    /// violation by the peer it usually does not throw: the output contains a GOAWAY, and `isFinished` becomes true.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -205,7 +206,7 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // While the peer does not read, nghttp2 queues acknowledgements, at most 1,000.
+        // If the peer does not read, leave acknowledgements in nghttp2's queue, which is limited to 1,000.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
     }
 
@@ -217,13 +218,14 @@ package final class ClientSession {
         return unsafe next.event
     }
 
-    /// Returns the frames since the last call, if `tracesFrames` is set.
+    /// Returns the headers of the frames since the last call, or none without `tracesFrames`.
     package func takeFrameHeads() -> [FrameHead] {
         defer { unsafe state.pointee.frameHeads.removeAll() }
         return unsafe state.pointee.frameHeads
     }
 
-    /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer without that header.
+    /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer if the response lacks
+    /// it.
     package func responseHeader(_ index: Int) -> UnsafeRawBufferPointer {
         unsafe state.pointee.lent { slot in unsafe slot.pointee.headers[index] }
     }
@@ -252,7 +254,7 @@ package final class ClientSession {
         unsafe nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }
 
-    /// nghttp2's text of the peer's last error, for logs.
+    /// nghttp2's description of the peer's last error, for logs.
     package var errorText: String? { unsafe state.pointee.errorText }
 
     /// Moves nghttp2's pending frames into the output.

@@ -10,7 +10,7 @@ struct ClientState {
         var slot: UnsafeMutablePointer<StreamSlot>?
     }
 
-    /// A response header that can be stored. The name is a static string.
+    /// A response header that a request can select for storing. The name is a static string.
     @safe
     struct Wanted: BitwiseCopyable {
         var name: UnsafePointer<UInt8>?
@@ -25,7 +25,7 @@ struct ClientState {
     var slots = unsafe SlotPool<StreamSlot>()
     var output = unsafe OutputBuffer()
     var sink = unsafe EventSink<Entry>()
-    /// Streams answered before their body was sent.
+    /// Streams that the peer answered before their body was sent completely.
     var early = EventSink<Int32>()
     var isReady = false
     var isClosing = false
@@ -33,7 +33,8 @@ struct ClientState {
     var openStreams = 0
     var indexedNames: UInt8 = 0
     var credentialFrameMinimum = Int.max
-    /// The peer's full window for the connection (RFC 9113, 6.9.2), or a larger one if the peer raised it.
+    /// The full size of the connection's flow-control window: 65,535 bytes (RFC 9113, 6.9.2), or more if the peer has
+    /// raised it.
     var wholeWindow = 65_535
     /// The output position after the last END_STREAM.
     var lastEnd: Int64 = 0
@@ -70,8 +71,8 @@ struct ClientState {
     ///
     /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this at the end of a DATA frame (nghttp2
     /// does, and Apple's observed updates of 32,822 bytes suggest the same). A frame that crosses the half would leave
-    /// less than the other half in the window. The peer would then wait, and only half of the window would be used per
-    /// round trip. Frames therefore end at each half.
+    /// less than half of the window, too little to trigger the next WINDOW_UPDATE. Only half of the window would then
+    /// be used per round trip. Frames therefore end exactly at each half.
     func untilHalf(window: Int) -> Int {
         let half = unsafe wholeWindow / 2
         return unsafe half - (wholeWindow - window) % half

@@ -15,7 +15,7 @@ package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
 
     package var typeName: String { Int(type) < Self.types.count ? Self.types[Int(type)] : "type \(type)" }
 
-    /// The names of the set flags, separated by spaces, with unknown ones as a number.
+    /// The names of the set flags, separated by spaces. Unknown flags follow as one hexadecimal number.
     package var flagNames: String {
         let names: [(UInt8, String)] =
             switch type {
@@ -37,7 +37,7 @@ package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
     }
 }
 
-/// The reason for which a stream or a connection ended. Source: RFC 9113, section 7. Any code is allowed.
+/// The error code with which a stream or a connection ended. Source: RFC 9113, section 7. Any code is allowed.
 package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable, CustomStringConvertible {
     package let rawValue: UInt32
     package init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -61,7 +61,7 @@ package struct HTTP2Error: Error, Sendable, CustomStringConvertible {
     package var description: String { text }
 }
 
-/// A setting of RFC 9113, section 6.5.2. Any code is allowed.
+/// A parameter of a SETTINGS frame (RFC 9113, section 6.5.2).
 package struct Setting: Hashable, Sendable {
     let id: UInt16
     let value: UInt32

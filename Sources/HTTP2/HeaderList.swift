@@ -20,7 +20,7 @@ package struct HeaderList: ~Copyable {
     package static let limit = 32
 
     let fields: UnsafeMutablePointer<nghttp2_nv>
-    /// One value per field: 1 plus its `nameOnly` slot, or 0 without one.
+    /// One value per field: 1 plus the field's `nameOnly` slot, or 0 for other kinds of indexing.
     let nameSlots: UnsafeMutablePointer<UInt8>
     package private(set) var count = 0
     /// The index of the credential field, or -1.
@@ -36,18 +36,18 @@ package struct HeaderList: ~Copyable {
         unsafe nameSlots.deallocate()
     }
 
-    /// Adds a field. Names are in lower case, pseudo-headers come first, at most 32 fields.
+    /// Adds a field. Names must be in lower case, pseudo-headers must come first, and a list has at most 32 fields.
     package mutating func append(
         _ name: StaticString, _ value: UnsafeRawBufferPointer, _ indexing: HeaderIndexing = .value
     ) {
-        precondition(count < Self.limit, "more than 32 header fields")
+        precondition(count < Self.limit, "a header list must have at most 32 fields")
         var flags = UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
         var slot: UInt8 = 0
         switch indexing {
         case .value: break
         case .never: flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         case .nameOnly(let index):
-            precondition(index < 8, "a nameOnly slot is 0...7")
+            precondition(index < 8, "a nameOnly slot must be in 0...7")
             slot = index + 1
             flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         case .credential: credential = count
@@ -69,18 +69,18 @@ package struct HeaderList: ~Copyable {
     }
 
     package mutating func replaceValue(at index: Int, _ value: UnsafeRawBufferPointer) {
-        precondition(index >= 0 && index < count, "no such header field")
+        precondition(index >= 0 && index < count, "the index must be that of a header field")
         unsafe fields[index].value = unsafe UnsafeMutablePointer(mutating: Self.bytes(value))
         unsafe fields[index].valuelen = value.count
     }
 
     package mutating func truncate(to length: Int) {
-        precondition(length >= 0 && length <= count, "a header list can only be shortened")
+        precondition(length >= 0 && length <= count, "the new length must not exceed the old one")
         count = length
         if credential >= length { credential = -1 }
     }
 
-    /// Marks the names of `nameOnly` fields for indexing, unless they are among the connection's `known` ones.
+    /// Marks the names of `nameOnly` fields for indexing, unless the connection has already indexed them (`known`).
     func indexNames(_ known: inout UInt8) {
         let noIndex = UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         for index in 0..<count {

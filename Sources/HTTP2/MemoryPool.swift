@@ -2,7 +2,7 @@ import CNghttp2
 import Glibc
 
 // nghttp2 allocates about five times per request. With a free list per session, each allocation is a pop and a push.
-// Blocks are returned to malloc when the session ends, and their number is bounded by the session's peak.
+// Blocks are returned to malloc when the session ends, and there are never more blocks than at the session's peak.
 
 private enum Layout {
     static let classBytes = 64
@@ -10,7 +10,7 @@ private enum Layout {
     static let headerBytes = 16
 }
 
-/// The memory of one nghttp2 session, in size classes of 64 bytes up to 1,024. Larger blocks use malloc.
+/// The memory of one nghttp2 session, in 16 size classes from 64 to 1,024 bytes. Larger blocks use malloc.
 ///
 /// Not thread-safe. Every block has a 16-byte header with its size.
 @unsafe

@@ -40,7 +40,7 @@ struct OutputBuffer {
     }
 
     mutating func consume(_ taken: Int) {
-        precondition(unsafe taken >= 0 && taken <= count, "more output consumed than exists")
+        precondition(unsafe taken >= 0 && taken <= count, "consumed output must exist in the buffer")
         let rest = unsafe count - taken
         if rest > 0, let base = unsafe base { unsafe memmove(base, base + taken, rest) }
         unsafe count = rest
@@ -61,7 +61,7 @@ struct OutputBuffer {
     }
 }
 
-/// A reusable queue that callbacks append to during a C call, and the session's owner reads afterwards in order.
+/// A reusable queue. Callbacks append to it during a C call, and the session's owner then reads it in order.
 struct EventSink<Element> {
     private var elements: ContiguousArray<Element> = []
     private var head = 0

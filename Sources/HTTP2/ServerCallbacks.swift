@@ -19,7 +19,7 @@ enum ServerCallbacks {
     nonisolated(unsafe) static let shared: OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "nghttp2: out of memory")
+        precondition(code == 0, "nghttp2 must have enough memory for its callbacks")
         let callbacks = unsafe raw!
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }

@@ -2,7 +2,7 @@ internal import CNghttp2
 
 /// An event from a server session's peer, in order.
 package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete request, readable until the next `nextEvent`. The request may be answered at any time by its stream
+    /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this stream
     /// id, or never.
     case request(stream: Int32)
     /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
@@ -19,7 +19,7 @@ package struct ServerSessionOptions: Sendable {
         .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
         .maxHeaderListSize(8_000),
     ]
-    /// The connection's receive window, at least 65,535 (RFC 9113).
+    /// The connection's receive window in bytes, at least 65,535 (RFC 9113).
     package var connectionWindow: Int32 = 65_535
     /// The maximum size of a request's stored headers and body. Further bytes are only counted.
     package var requestLimit = 64 << 10
@@ -29,7 +29,8 @@ package struct ServerSessionOptions: Sendable {
     package init() {}
 }
 
-/// The server side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
+/// The server side of one HTTP/2 connection over nghttp2. It turns received bytes into events and bytes to send,
+/// without I/O and without a clock.
 ///
 /// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
@@ -46,7 +47,7 @@ package final class ServerSession {
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
         // nghttp2 copies the callbacks and the option (nghttp2.h).
         let code = unsafe nghttp2_session_server_new2(&raw, ServerCallbacks.shared, state, option)
-        precondition(code == 0, "nghttp2: out of memory")
+        precondition(code == 0, "nghttp2 must have enough memory for a session")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         try changeSettings(options.settings)
@@ -69,7 +70,7 @@ package final class ServerSession {
 
     /// Returns a header of the request in the order received, valid until the next `nextEvent`.
     package func header(_ index: Int) -> (name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
-        precondition(index >= 0 && index < headerCount, "no such header")
+        precondition(index >= 0 && index < headerCount, "the index must be below headerCount")
         let slot = unsafe state.pointee.current!
         let span = unsafe slot.pointee.headers[index]
         let value = span.start + span.nameCount
@@ -91,8 +92,8 @@ package final class ServerSession {
 
     // MARK: Answers
 
-    /// Answers a stream, unless it is closed or already answered. `headers` (`:status` first) are borrowed for this
-    /// call, and the body is copied. With `isEnd` false, the response remains unfinished.
+    /// Answers a stream. Returns `false` if the stream is closed or already answered. `headers` (`:status` first) are
+    /// borrowed for this call, and the body is copied. With `isEnd` false, the response remains unfinished.
     @discardableResult
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
@@ -147,7 +148,8 @@ package final class ServerSession {
     /// The id of the highest stream that the client has opened.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
-    /// Stops or resumes window updates (with `canStall`). Without them, the client cannot finish sending large bodies.
+    /// Stops or resumes window updates (only with `canStall`). Without window updates, the client cannot send large
+    /// bodies completely.
     package func setStalled(_ isStalled: Bool) throws(HTTP2Error) {
         unsafe state.pointee.isStalled = isStalled
         guard !isStalled else { return }
@@ -163,7 +165,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Appends bytes to the output that nghttp2 did not create, to inject faults.
+    /// Appends bytes that nghttp2 did not create to the output, to inject faults.
     package func appendRaw(_ bytes: [UInt8]) {
         unsafe bytes.withUnsafeBytes { unsafe state.pointee.output.append($0) }
     }

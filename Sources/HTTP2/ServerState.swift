@@ -5,7 +5,7 @@ struct HeaderSpan {
     var valueCount: Int
 }
 
-/// The state of one stream in a server session, with the request's bytes and then the response's body.
+/// The state of one stream in a server session, with the request's bytes and the unsent part of the response's body.
 @unsafe
 struct RequestSlot {
     var streamID: Int32 = 0
@@ -14,7 +14,8 @@ struct RequestSlot {
     /// The number of queued events that borrow this slot's bytes.
     var pendingEvents = 0
     var isEnd = true
-    /// The number of body bytes received while stalled, for which the stream's window was not updated yet.
+    /// The number of body bytes received while the session was stalled, for which the stream has sent no WINDOW_UPDATE
+    /// yet.
     var unconsumed = 0
 
     var bytes = unsafe OutputBuffer()
@@ -28,7 +29,7 @@ struct RequestSlot {
         unsafe response.free()
     }
 
-    /// Stores a request header, unless 64 are stored already or the header does not fit.
+    /// Stores a request header, unless the request already has 64 or the header does not fit into `limit` bytes.
     mutating func addHeader(
         _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
     ) {
@@ -63,7 +64,8 @@ struct ServerState {
     var current: UnsafeMutablePointer<RequestSlot>?
     var indexedNames: UInt8 = 0
     var isStalled = false
-    /// The number of body bytes received while stalled, for which the connection's window was not updated yet.
+    /// The number of body bytes received while the session was stalled, for which the connection has sent no
+    /// WINDOW_UPDATE yet.
     var unconsumed = 0
     var errorText: String?
 

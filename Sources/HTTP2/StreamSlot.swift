@@ -1,6 +1,6 @@
 import Glibc
 
-/// The range of a value among a slot's stored bytes.
+/// The range of a header's value or of the body in a slot's stored bytes.
 struct KeptRange {
     var start: UInt32 = 0
     var count: UInt32 = 0
@@ -23,14 +23,14 @@ struct StreamSlot {
         static let notSent = Flags(rawValue: 32)
         /// Body bytes have arrived, so further headers are trailers.
         static let bodyBegan = Flags(rawValue: 64)
-        /// HEADERS arrived after those with the final status.
+        /// Another HEADERS frame has begun after the one with the final status.
         static let trailersBegan = Flags(rawValue: 128)
     }
 
     var user: UInt32 = 0
     var status: UInt16 = 0
     var flags: Flags = []
-    /// A bit mask: bit n stores the session's n-th wanted header.
+    /// A bit mask. If bit n is set, the response header `wantedHeaders[n]` is stored.
     var keep: UInt8 = 0
     var body: UnsafePointer<UInt8>?
     var bodyLeft = 0

@@ -36,7 +36,8 @@ private final class PendingBody {
         let isTooLong = (body.bytes?.count ?? 0) + count > pages.bodyLimit
         unsafe body.bytes?.append(contentsOf: UnsafeRawBufferPointer(start: data, count: isTooLong ? 0 : count))
         if isTooLong { body.bytes = nil }
-        // "*upload_data_size … must be updated to the number of bytes not processed".
+        // Tell libmicrohttpd that all bytes of this piece were processed (MHD_AccessHandlerCallback,
+        // `upload_data_size`).
         unsafe size!.pointee = 0
         return .YES
     }
@@ -118,7 +119,7 @@ private func readBody(
     let stream = unsafe Unmanaged<BodyStream>.fromOpaque(context!).takeUnretainedValue()
     switch unsafe stream.next(UnsafeMutableRawBufferPointer(start: buffer, count: room)) {
     case .wrote(let count):
-        precondition(count > 0 && count <= room, "a streamed body must fill between 1 byte and the room it got")
+        precondition(count > 0 && count <= room, "a streamed body must write at least 1 byte that fits the buffer")
         return count
     case .end: return mhd_end_of_stream()
     case .failed: return mhd_end_with_error()

@@ -60,7 +60,7 @@ package struct HTTPResponse: Sendable {
     }
 }
 
-/// A page: an HTTP method, an exact path, and a handler.
+/// A page of the server: an HTTP method, an exact path, and a handler.
 package struct Route: Sendable {
     package var method: HTTPRequest.Method
     package var path: String

@@ -11,9 +11,9 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 /// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a separate event loop.
 ///
 /// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
-/// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, half of them from one
-/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`, because the server's
-/// thread inherits the mask.
+/// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, at most half of them
+/// from one address. Any thread may call `stop`. Block the signals that other threads handle before `init`, because the
+/// server's thread inherits the mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
@@ -24,7 +24,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package static let connectionLimit = 64
     private static let silenceSeconds: UInt32 = 5
 
-    /// Listens on an address, as in `Descriptor.listening`, and begins to serve.
+    /// Listens on an address and begins to serve. `host` and `port` mean the same as in `Descriptor.listening`.
     package init(
         host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
     ) throws(PageServerError) {
@@ -35,7 +35,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
             throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
         }
         self.port = listening.address.port
-        // libmicrohttpd closes its descriptor, so it gets a duplicate of the listening socket.
+        // Pass a duplicate of the listening socket, because libmicrohttpd closes its descriptor.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(
@@ -57,8 +57,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 
     deinit { stop() }
 
-    /// Stops listening, lets the request being answered finish, closes every connection and joins the thread. Handlers
-    /// must not call this method. A second call does nothing.
+    /// Stops listening, waits until the handler of the current request has returned, closes every connection and joins
+    /// the thread. Handlers must not call this method. A second call does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         thread.stop()

@@ -21,7 +21,7 @@
     @inlinable public var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
 
     @inlinable public func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
-        precondition(start >= 0 && start <= end && end <= used, "the range is outside the written bytes")
+        precondition(start >= 0 && start <= end && end <= used, "the range must be within the written bytes")
         return unsafe UnsafeRawBufferPointer(start: storage + start, count: end - start)
     }
 
@@ -29,7 +29,7 @@
 
     /// Removes the bytes from this position on.
     public mutating func remove(from start: Int) {
-        precondition(start >= 0 && start <= used, "the position is outside the written bytes")
+        precondition(start >= 0 && start <= used, "the position must be within the written bytes")
         used = start
     }
 
@@ -108,15 +108,15 @@
         store((digits | 0x3030_3030_3030_3030) &>> UInt64(zeros &* 8), 8 &- zeros)
     }
 
-    /// Stores eight bytes, of which the first `count` are used. The caller has reserved the space.
+    /// Stores eight bytes, and counts the first `count` of them as written. The caller must have reserved the space.
     @inline(__always)
     private mutating func store(_ word: UInt64, _ count: Int) {
         unsafe storage.storeBytes(of: word.littleEndian, toByteOffset: used, as: UInt64.self)
         used &+= count
     }
 
-    /// Returns the eight decimal digits of a value below 100,000,000, the first in the lowest byte. The function
-    /// divides halves, then quarters, then digits in parallel within one word.
+    /// Returns the eight decimal digits of a value below 100,000,000, the first in the lowest byte. Splits the value
+    /// into two groups of four digits, then four pairs, then eight digits, in parallel within one word (SWAR).
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
         let fours = UInt64(value / 10_000) | UInt64(value % 10_000) &<< 32

@@ -23,7 +23,7 @@
 
     /// - Parameter bytes: One JSON value that `JSONScanner` accepted, alone or as part of another value.
     package init(checked bytes: UnsafeRawBufferPointer) {
-        guard let start = bytes.baseAddress else { preconditionFailure("checked JSON is not empty") }
+        guard let start = bytes.baseAddress else { preconditionFailure("the checked JSON must not be empty") }
         unsafe base = unsafe start
         unsafe end = unsafe start + bytes.count
         unsafe p = unsafe JSONScanner.skipSpace(start, start + bytes.count)
@@ -36,15 +36,15 @@
 
     package mutating func enterObject() throws(JSONError) { try enter(.object) }
 
-    /// Returns the name of the object's next member, whose value must be read next, or `nil` after leaving the object
-    /// at its end.
+    /// Returns the name of the object's next member, whose value must be read next. At the object's end, leaves the
+    /// object and returns `nil`.
     package mutating func nextMember() -> JSONText? {
         if byte == 0x2C { step(1) }
         if byte == 0x7D {
             step(1)
             return nil
         }
-        precondition(byte == 0x22, "the previous member's value was not read")
+        precondition(byte == 0x22, "the previous member's value must be read before the next name")
         let name = stringBody()
         step(1)
         return name
@@ -52,7 +52,7 @@
 
     package mutating func enterArray() throws(JSONError) { try enter(.array) }
 
-    /// Returns whether the array has another element, which must be read next. At the end, the reader leaves the array.
+    /// Returns whether the array has another element, which must be read next. At the array's end, leaves the array.
     package mutating func nextElement() -> Bool {
         if byte == 0x2C { step(1) }
         if byte == 0x5D {
@@ -109,10 +109,12 @@
         var q = unsafe p
         var depth = 0
         repeat {
-            precondition(unsafe q < end, "checked JSON")
+            precondition(unsafe q < end, "the checked bytes must be complete JSON")
             switch unsafe q.load(as: UInt8.self) {
             case 0x22:
-                guard let next = unsafe JSONString.end(of: q + 1, end) else { preconditionFailure("checked JSON") }
+                guard let next = unsafe JSONString.end(of: q + 1, end) else {
+                    preconditionFailure("the checked bytes must be valid JSON")
+                }
                 unsafe q = unsafe next
             case 0x7B, 0x5B:
                 depth += 1
@@ -138,7 +140,7 @@
     }
 
     private var byte: UInt8 {
-        precondition(unsafe p < end, "no more values to read")
+        precondition(unsafe p < end, "the JSON must have another value to read")
         return unsafe p.load(as: UInt8.self)
     }
 

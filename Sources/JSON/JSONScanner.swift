@@ -1,9 +1,9 @@
 /// A member of the scanned object. Positions are offsets in the scanned bytes.
 package struct JSONMember: Sendable {
-    /// The name without its quotes, with unresolved escapes.
+    /// The range of the name without its quotes, with unresolved escapes.
     package var nameStart = 0
     package var nameEnd = 0
-    /// The value, including a string's quotes.
+    /// The range of the value, including the quotes of a string.
     package var valueStart = 0
     package var valueEnd = 0
 
@@ -12,9 +12,9 @@ package struct JSONMember: Sendable {
 
 /// The result of one scan.
 package struct JSONScan: Sendable {
-    /// The first error, or `nil` if the bytes are one JSON value, with white space around it at most.
+    /// The first error, or `nil` if the bytes are exactly one JSON value, with or without white space around it.
     package var error: JSONError?
-    /// The kind of the value. Meaningless after an error.
+    /// The type of the value. Meaningless after an error.
     package var kind = JSONKind.null
     /// The number of the object's members, including members that did not fit into the caller's buffer.
     package var memberCount = 0
@@ -28,9 +28,9 @@ package enum JSONScanner {
     /// The maximum nesting of objects and arrays. RFC 8259, 9, permits such a limit.
     package static let depthLimit = 64
 
-    /// Validates `bytes`. If they are an object, stores as many of its members as fit into `members`.
+    /// Validates `bytes`. If they are an object, stores the object's members, as many as fit, in `members`.
     ///
-    /// The escape of a lone surrogate is reported, but is not an error. O(bytes), without recursion.
+    /// The escape of a lone surrogate is reported in `halfSurrogate`, but is not an error. O(bytes), without recursion.
     package static func scan(
         _ bytes: UnsafeRawBufferPointer,
         members: UnsafeMutableBufferPointer<JSONMember> = unsafe UnsafeMutableBufferPointer(start: nil, count: 0)
@@ -63,7 +63,7 @@ package enum JSONScanner {
         return scan
     }
 
-    /// Returns the kind of a valid value that begins with this byte.
+    /// Returns the type of a valid value that begins with this byte.
     @inline(__always)
     package static func kind(of first: UInt8) -> JSONKind {
         switch first {
@@ -88,7 +88,7 @@ package enum JSONScanner {
         byte <= 0x20 && (byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09)
     }
 
-    // The functions below move `start` past the value, or to the error that they return.
+    // The functions below move their position argument past the value, or to the error that they return.
 
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,
@@ -104,7 +104,7 @@ package enum JSONScanner {
             unsafe p = unsafe end
             return .endOfInput
         }
-        // Each level of nesting has one bit, the innermost level the lowest. 1 is an object, and 0 an array.
+        // One bit for each level of nesting: 1 for an object, 0 for an array. The lowest bit is the innermost level.
         var levels: UInt64 = 0
         var depth = 0
         element: while true {
@@ -217,7 +217,7 @@ package enum JSONScanner {
         return nil
     }
 
-    /// Moves `p` past a number (RFC 8259, 6). Returns whether there was a number.
+    /// Moves `p` past a number (RFC 8259, 6). Returns whether the number is valid.
     @inline(__always)
     private static func number(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> Bool {
         if unsafe p.load(as: UInt8.self) == 0x2D { unsafe p += 1 }

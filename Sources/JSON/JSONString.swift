@@ -1,5 +1,4 @@
-/// Finds the ends of strings and validates them, on pointers into borrowed bytes. `end` is one past the last readable
-/// byte.
+/// Validates strings and finds their ends, using pointers into borrowed bytes. `end` points one past the last byte.
 enum JSONString {
     /// Returns a mask with the high bit set in the first byte that is `"`, `\`, a control character or not ASCII.
     /// Higher bytes may be marked wrongly, because the subtraction borrows.
@@ -15,7 +14,7 @@ enum JSONString {
     /// Returns a mask as `marks` does, but for sixteen bytes, as two words. SIMD lanes do not borrow, so every
     /// byte is marked correctly.
     ///
-    /// Written as sums, because Swift 6.3 compiles comparisons of `SIMD16` to a loop over its lanes.
+    /// It uses arithmetic, because Swift 6.3 compiles comparisons of `SIMD16` to a loop over the lanes.
     @inline(__always)
     static func marks16(_ p: UnsafeRawPointer) -> SIMD2<UInt64> {
         let bytes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self)
@@ -30,7 +29,7 @@ enum JSONString {
     /// Moves `p` from inside a string past its closing quote. Returns false for an invalid string, with `p` at the
     /// error.
     ///
-    /// - Parameter half: Set to the first escape of a lone surrogate, unless it is already set.
+    /// - Parameter half: If `nil`, it is set to the first escape of a lone surrogate.
     @inline(__always)
     static func skip(
         _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
@@ -58,7 +57,7 @@ enum JSONString {
         return tail.isWhole
     }
 
-    /// Returns the position after a validated string.
+    /// Returns the position after the closing quote of a string, or `nil` if the string is invalid.
     @inline(__always)
     static func end(of inside: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
         var p = unsafe inside
@@ -73,7 +72,7 @@ enum JSONString {
         var isWhole: Bool
     }
 
-    /// Reads the last bytes of the input: eight at a time, then one by one.
+    /// Skips the last bytes of the input (fewer than 16): eight at a time, then one by one.
     @inline(never)
     private static func skipTail(
         _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
@@ -127,7 +126,7 @@ enum JSONString {
         }
     }
 
-    /// Returns the error at which `skip` stopped.
+    /// Returns the error at the position where `skip` stopped.
     static func fault(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> JSONError.Kind {
         guard unsafe p < end else { return .endOfInput }
         let byte = unsafe p.load(as: UInt8.self)
@@ -136,7 +135,7 @@ enum JSONString {
         return unsafe end - p < 2 ? .endOfInput : .badEscape
     }
 
-    /// Returns the low surrogate that is escaped at `p`, if there is one.
+    /// Returns the low surrogate whose escape begins at `p`, or `nil` if there is none.
     static func lowHalf(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UInt32? {
         guard unsafe end - p >= 6 && p.loadUnaligned(as: UInt16.self) == UInt16(littleEndian: 0x755C),
             let unit = unsafe hex4(p + 2), unit & 0xFC00 == 0xDC00
@@ -144,8 +143,8 @@ enum JSONString {
         return unit
     }
 
-    /// Returns the length of the UTF-8 sequence at `p`, whose first byte is at least 0x80, or 0 if invalid (RFC 3629,
-    /// 4).
+    /// Returns the length of the UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629, 4). The first byte must not be
+    /// ASCII.
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p
         let first = unsafe p.load(as: UInt8.self)
@@ -166,7 +165,7 @@ enum JSONString {
         return second >= lowest && second <= highest && third & 0xC0 == 0x80 && fourth & 0xC0 == 0x80 ? 4 : 0
     }
 
-    /// Returns the length of the invalid UTF-8 at `p` to replace as one (Unicode 16, 3.9, "Maximal Subparts").
+    /// Returns the length of the invalid UTF-8 at `p` that one U+FFFD replaces (Unicode 16, 3.9, "Maximal Subparts").
     static func damagedLength(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         var rest = unsafe UnsafeRawBufferPointer(start: p, count: end - p).makeIterator()
         var parser = UTF8.ForwardParser()

@@ -1,6 +1,7 @@
-/// Iteration over lists of strings inside validated JSON, from a position that is also valid for a copy.
+/// Iterates over lists of strings in validated JSON. Positions are offsets, so they are also valid in a copy of the
+/// list.
 package enum JSONStringList {
-    /// Returns how many strings the list has, or `nil` if it has other values too.
+    /// Returns how many strings the list has, or `nil` if it also has values of other types.
     ///
     /// - Parameter list: An array that `JSONScanner` accepted, including brackets.
     package static func count(in list: UnsafeRawBufferPointer) -> Int? {
@@ -19,14 +20,15 @@ package enum JSONStringList {
         return unsafe p + 1 == end ? count : nil
     }
 
-    /// Returns the string after `position` (0 at first) without its quotes and with its escapes, or `nil` at the end.
+    /// Returns the next string without its quotes, with unresolved escapes, or `nil` at the end. Start with `position`
+    /// 0.
     ///
     /// - Parameter list: An array in which `count` found only strings, or a copy of it.
     package static func next(in list: UnsafeRawBufferPointer, after position: inout Int) -> UnsafeRawBufferPointer? {
         guard let base = list.baseAddress else { return nil }
         let end = unsafe base + list.count
         var p = unsafe base + position
-        // Between two strings there are brackets, commas and white space.
+        // Only brackets, commas and white space can be outside strings.
         while unsafe p < end && p.load(as: UInt8.self) != 0x22 { unsafe p += 1 }
         guard unsafe p < end, let next = unsafe JSONString.end(of: p + 1, end) else {
             position = list.count

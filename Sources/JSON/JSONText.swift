@@ -13,8 +13,8 @@
         let backslash = SIMD16<UInt8>(repeating: 0x5C)
         var index = 0
         repeat {
-            // The last sixteen bytes overlap the previous ones. A lane is 0 exactly for a backslash, and in validated
-            // bytes every backslash begins an escape.
+            // The last block may overlap the block before it. A lane is 0 only for a backslash, and in validated bytes
+            // every backslash belongs to an escape.
             let p = unsafe base + min(index, count &- 16)
             let lanes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self) ^ backslash
             let zero = (lanes &- SIMD16(repeating: 1)) & ~lanes & SIMD16(repeating: 0x80)
@@ -40,8 +40,8 @@
         }
     }
 
-    /// Decodes the string into `buffer`, and returns the decoded length. Returns `nil` if the string does not fit, with
-    /// its beginning in the buffer. `bytes.count` bytes always suffice.
+    /// Decodes the string into `buffer`, and returns the decoded length. If the string does not fit, returns `nil` and
+    /// leaves its beginning in the buffer. `bytes.count` bytes always suffice.
     package func resolve(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
         guard let base = unsafe bytes.baseAddress else { return 0 }
         var p = unsafe base

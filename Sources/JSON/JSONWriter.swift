@@ -28,7 +28,7 @@
     /// Writes the name of a member, whose value must follow.
     package mutating func name(_ name: StaticString) { unsafe self.name(UnsafeRawBufferPointer(lending: name)) }
 
-    /// Writes the name of a member, whose value must follow. Invalid UTF-8 is replaced.
+    /// Writes the name of a member, whose value must follow. Replaces invalid UTF-8 by U+FFFD.
     package mutating func name(_ bytes: UnsafeRawBufferPointer) {
         unsafe value(string: bytes)
         out.append(byte: 0x3A)
@@ -40,7 +40,7 @@
         name.withUTF8 { unsafe self.name(UnsafeRawBufferPointer($0)) }
     }
 
-    /// Writes a string. Invalid UTF-8 is replaced.
+    /// Writes a string. Replaces invalid UTF-8 by U+FFFD.
     package mutating func value(string bytes: UnsafeRawBufferPointer) {
         separate()
         out.append(byte: 0x22)

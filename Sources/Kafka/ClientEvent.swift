@@ -45,12 +45,12 @@ package enum ClientEvent: Sendable, Hashable {
             guard unsafe rd_kafka_event_log(raw, &facility, &text, &severity) == 0 else { return nil }
             return unsafe .log(severity: severity, facility: string(facility), text: string(text))
         case RD_KAFKA_EVENT_ERROR:
-            // A fatal error has either the code _FATAL, or its cause's code and a flag (rdkafka_event.c,
+            // The event of a fatal error has the code _FATAL, or the cause's code and a flag (rdkafka_event.c,
             // rd_kafka_event_setup).
             let error = error
-            // librdkafka also reports the error of each broker. The summary "all brokers are down" counts a broker
-            // twice if `bootstrap.servers` has another name for the broker, and appears whenever no connection is open
-            // for a moment.
+            // Report "all brokers are down" as a debug log line, because librdkafka also reports each broker's error.
+            // The summary counts a broker twice if `bootstrap.servers` names the broker differently, and appears
+            // whenever no connection is open for a moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }

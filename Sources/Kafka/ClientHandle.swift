@@ -19,7 +19,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     private let password: String
 
     /// - Parameters:
-    /// - events: the events to receive besides errors and the log.
+    /// - events: the types of events to receive in addition to errors and log lines.
     /// - wakeUpDescriptor: an eventfd(2) to which 1 is added when the queue of events is no longer empty, or -1 for
     ///   none.
     init(
@@ -33,9 +33,9 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         }
         unsafe rd_kafka_conf_set_events(configuration, RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | events)
         var text = [CChar](repeating: 0, count: 512)
-        // The client owns the configuration only on success (rdkafka.h, rd_kafka_new). After a failure these 10 KB
-        // leak: librdkafka may have freed a part, and rd_kafka_conf_destroy would free it twice (librdkafka's issue
-        // 4142).
+        // The client owns the configuration only on success (rdkafka.h, rd_kafka_new). After a failure, leak the
+        // configuration's 10 KB: librdkafka may have freed parts of it, which rd_kafka_conf_destroy would free again
+        // (librdkafka's issue 4142).
         guard let raw = unsafe rd_kafka_new(kind, configuration, &text, text.count) else {
             let code = KafkaCode(rd_kafka_last_error())
             throw KafkaError(
@@ -53,7 +53,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     }
 
     /// Destroys the client without leaving the group and without a commit. Waits up to a second for librdkafka's
-    /// threads. All other queues and topics of the client must be destroyed before.
+    /// threads. Destroy all other queues and topics of the client first.
     deinit {
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)
@@ -136,25 +136,26 @@ package enum KafkaLibrary {
     /// The version in the format of `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
-    /// Whether the library can fetch OAUTHBEARER tokens. A build without this feature rejects the property.
+    /// Whether the library can fetch OAUTHBEARER tokens. A build without OIDC rejects the property
+    /// `sasl.oauthbearer.method`.
     static var hasOIDC: Bool {
         (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
     }
 
-    /// Whether a fetcher whose queues are full checks them again by itself (`fetch.queue.backoff.ms`, since 2.2.0). The
-    /// fetcher of an older version sleeps until `FetchWaker` wakes it.
+    /// Whether a broker thread that finds its fetch queues full checks the queues again by itself
+    /// (`fetch.queue.backoff.ms`, since 2.2.0). In older versions the thread sleeps until `FetchWaker` wakes it.
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
     /// Whether the library can log in to Kafka 4 with SCRAM. Older versions send a wrong nonce
     /// (<https://github.com/confluentinc/librdkafka/pull/4895>).
     package static var hasCorrectSCRAM: Bool { version >= 0x0206_01ff }
 
-    /// Whether the librdkafka headers of this build declare the request for topic ids (`crdkafka_topic_ids`).
+    /// Whether this build's librdkafka headers declare the function that returns topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
-    /// The library's properties and their aliases, from the first and third columns of the table that it prints.
-    /// `range` is the third column's text, such as `none, gzip, snappy, lz4, zstd` or `0 .. 900000`. It is empty for
-    /// free text.
+    /// The library's properties and their aliases, from the first and third columns of the table that librdkafka
+    /// prints. `range` is the third column's text, such as `none, gzip, snappy, lz4, zstd` or `0 .. 900000`. It is
+    /// empty for free text.
     package static var knownProperties: [(name: String, range: String)] {
         var text: UnsafeMutablePointer<CChar>?
         var size = 0
@@ -165,7 +166,7 @@ package enum KafkaLibrary {
         defer { unsafe free(text) }
         return unsafe String(cString: text).split(separator: "\n").compactMap { row in
             let columns = row.split(separator: "|", maxSplits: 3)
-            // Headings and separator lines have no name in the first column.
+            // Skip headings and separator lines, which have no property name in the first column.
             guard columns.count == 4, let name = columns[0].split(separator: " ").first, name.first?.isLowercase == true
             else { return nil }
             return (String(name), columns[2].split(separator: " ").joined(separator: " "))

@@ -26,8 +26,8 @@ package enum ClientReaper {
         wait(milliseconds: 1_000, pauseUs: 500, until: before)
     }
 
-    /// Waits up to `milliseconds` until at most `count` clients are left. Returns whether at most `count` clients are
-    /// left.
+    /// Waits up to `milliseconds` until at most `count` clients remain to be destroyed. Returns `false` if more clients
+    /// remain.
     @discardableResult
     package static func wait(milliseconds: Int64, pauseUs: UInt32 = 5_000, until count: Int = 0) -> Bool {
         let deadlineMs = Stopwatch.nowMs + milliseconds

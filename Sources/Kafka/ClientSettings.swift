@@ -27,9 +27,9 @@ package struct ClusterSettings: Sendable, Equatable {
         return defaults + ours + properties.common + users + clusters + fixed
     }
 
-    /// The limit for unanswered requests of a connection. librdkafka's default of 60 s would block all partitions of
-    /// the connection. librdkafka repeats a request without an answer. Requests of the consumer group have their own
-    /// limits.
+    /// The timeout of a request. With librdkafka's default of 60 s, one unanswered request could block all partitions
+    /// of its connection for a minute. librdkafka repeats a request that times out. Requests of the consumer group have
+    /// their own limits.
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
@@ -38,14 +38,14 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// and small queues.
     package enum Role: Sendable { case requests, retries }
 
-    /// The way in which partitions move at a rebalance. All members of the group must use the same assignment.
+    /// How the group moves partitions in a rebalance. All members of the group must use the same assignment.
     package enum Assignment: Sendable { case eager, cooperative }
 
     package var cluster: ClusterSettings
     package var role: Role
-    /// The configured group. A consumer of `.retries` joins `<groupID>.retry`.
+    /// The configured group id. A consumer with the role `.retries` joins the group `<groupID>.retry`.
     package var groupID: String
-    /// The id for static membership, or empty for dynamic membership.
+    /// The instance id for static membership, or empty for dynamic membership.
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
@@ -54,9 +54,9 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// Topics to which the consumer never subscribes, neither by a pattern nor by name.
     package var ignoredTopics: [String] = []
 
-    /// The size of the keys and values that a consumer of all partitions of the request topics reads ahead: at least 64
-    /// KB for each partition, and one more fetch response. A record of 200 bytes takes three times as much memory
-    /// (<doc:KafkaFacts>).
+    /// The total size of the keys and values that a consumer reads ahead if it owns all partitions of the request
+    /// topics. Each partition may read ahead at least 64 KB, plus one fetch response. A record of 200 bytes takes three
+    /// times its size in memory (<doc:KafkaFacts>).
     private static let readAheadKilobytes = 1_024
 
     package init(
@@ -75,7 +75,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
-        // The limits are per partition, because each has its own queue (KafkaFacts, Reading).
+        // librdkafka applies these limits to each partition, because each partition has its own queue (KafkaFacts,
+        // Reading).
         let (messages, kilobytes, fetchBytes) =
             switch role {
             case .requests: (100_000, max(64, Self.readAheadKilobytes / max(1, partitions)), 131_072)
@@ -95,7 +96,8 @@ package struct ConsumerSettings: Sendable, Equatable {
             "isolation.level": "read_committed", "enable.partition.eof": "true",
         ])
         if !ignoredTopics.isEmpty {
-            // `topic.blacklist` contains regular expressions. Let each one match a whole name only.
+            // `topic.blacklist` contains regular expressions. Anchor each expression, so that it matches whole names
+            // only.
             let patterns = ignoredTopics.map { "^\($0.replacing(".", with: "\\."))$" }
             fixed.append(KafkaProperty("topic.blacklist", patterns.joined(separator: ",")))
         }
@@ -109,11 +111,11 @@ package struct ProducerSettings: Sendable, Equatable {
     /// Whether each record is sent at once in its own batch. A broker that rejects a batch as too large rejects all
     /// records in it.
     package var sendsSingly: Bool
-    /// The transactional id. Of all producers with this id, only the one that started last may write.
+    /// The transactional id. Brokers fence a producer when another one starts with this id.
     package var transactionalID: String?
 
     /// The time after which brokers abort an open transaction. If the producer dies, readers of committed records wait
-    /// for this time.
+    /// this long.
     package static let transactionTimeoutMs = 20_000
     static let (queueKilobytes, recordBytes) = (65_536, 10_000_000)
 
@@ -145,7 +147,7 @@ package struct ProducerSettings: Sendable, Equatable {
             ])
         }
         if let transactionalID {
-            // librdkafka requires that a record's timeout is not longer than its transaction's.
+            // librdkafka requires that `message.timeout.ms` is not longer than `transaction.timeout.ms`.
             fixed += KafkaProperty.list([
                 "transactional.id": transactionalID, "transaction.timeout.ms": "\(Self.transactionTimeoutMs)",
                 "message.timeout.ms": "\(Self.transactionTimeoutMs)",

@@ -9,7 +9,7 @@ import Glibc
 @safe package final class Consumer: OffsetClient {
     private let shared: SharedQueueState
     private var queues: [TopicPartition: PartitionQueue] = [:]
-    /// Whether partitions move one by one (cooperative) or all at once (eager).
+    /// Whether rebalances are cooperative, so that only partitions that change their owner are revoked.
     package let isCooperative: Bool
     /// The partitions of the last `revoked` event, which `unassign` releases.
     private var revoked: [TopicPartition] = []
@@ -29,7 +29,8 @@ import Glibc
         super.init(client)
     }
 
-    /// Without a completed `startClosing`, the group removes the member after the session timeout, as after a crash.
+    /// Closes the queues. If `startClosing` has not completed, the group removes the member after the session timeout,
+    /// as after a crash.
     deinit { for queue in queues.values { queue.close() } }
 
     /// Joins the group and subscribes to these topics. A name that begins with `^` is a pattern.
@@ -83,7 +84,7 @@ import Glibc
     /// The offset with which `assign` reads from the log's end.
     package static let end = Int64(RD_KAFKA_OFFSET_END)
 
-    /// Whether the assignment was lost. Another member may own the partitions, and brokers refuse commits.
+    /// Whether the assignment was lost. Another member may own the partitions, and brokers reject commits.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Answers an `assigned` event. Starts reading the partitions at these offsets in this order, each into its own
@@ -112,8 +113,8 @@ import Glibc
     /// Answers a `revoked` event. Releases the partitions and closes their queues. After an error, call it again.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // The group may revoke partitions that were never assigned here. If the list contains one of these,
-            // librdkafka releases none (rdkafka_assignment.c).
+            // The group may revoke partitions that this consumer never assigned. If the list contained one of them,
+            // librdkafka would release no partition (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)
@@ -129,8 +130,8 @@ import Glibc
 
     // MARK: Offsets
 
-    /// Returns the ids of these topics, without topics for which no broker returned an id. A recreated topic has
-    /// another id. librdkafka before 2.3.0 returns none.
+    /// Returns the ids of these topics, without topics for which no broker returned an id. A recreated topic has a new
+    /// id. With librdkafka before 2.3.0 the result is empty.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
         guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
         final class Found { var ids: [String: TopicID] = [:] }
@@ -161,7 +162,7 @@ import Glibc
         let whole = event.code
         var codes: [TopicPartition: KafkaCode] = [:]
         unsafe event.partitions?.forEach { element in unsafe codes[element.identity] = KafkaCode(element.err) }
-        // librdkafka may report an error of the whole request for none of the partitions.
+        // librdkafka may report an error of the whole request without setting it on any partition.
         if whole != .none, codes.values.allSatisfy({ $0 == .none }) { codes = codes.mapValues { _ in whole } }
         let code = whole != .none ? whole : codes.values.first { $0 != .none } ?? .none
         return CommitReply(tag: event.tag, code: code, codes: codes)
@@ -177,8 +178,9 @@ import Glibc
 
     // MARK: Leaving
 
-    /// Begins to leave the group. A last `revoked` event follows. After `unassign` has answered it, further calls of
-    /// `serve` complete the leave and set `isClosed`. A static member leaves the group only by its session timeout.
+    /// Begins to leave the group. A last `revoked` event follows. After `unassign` has answered that event, further
+    /// calls of `serve` complete the leave and set `isClosed`. A static member leaves the group only by its session
+    /// timeout.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }

@@ -4,23 +4,23 @@ package enum ConsumerEvent: Sendable {
     /// The group has revoked these partitions. Answer now or later with `Consumer.unassign`. Heartbeats continue
     /// meanwhile. Until an assignment or revocation is answered, librdkafka pauses all partitions and drops unread
     /// records (rdkafka_cgrp.c, rd_kafka_rebalance_op), so no new records arrive on their queues. If `lost`, another
-    /// member may own the partitions already, and nothing can be committed.
+    /// member may own the partitions already, and brokers reject commits.
     case revoked([TopicPartition], lost: Bool)
     case committed(CommitReply)
-    /// Reading a partition failed, and librdkafka retries. Exception: after `.autoOffsetReset` only a new assignment
-    /// reads the partition again. Retention has then deleted the record at the group's offset, or the topic was
-    /// recreated.
+    /// Reading a partition failed, and librdkafka retries. Exception: after the code `.autoOffsetReset`, librdkafka
+    /// does not read the partition again until a new assignment. The code means that retention has deleted the record
+    /// at the group's offset, or that the topic was recreated.
     case partitionFailed(TopicPartition, KafkaError)
     case client(ClientEvent)
 }
 
 package struct CommitReply: Sendable, Hashable {
     package let tag: UInt64
-    /// The first error, or `.none` if every partition was committed.
+    /// The first error of the commit, or `.none` if every partition's offset was committed.
     package let code: KafkaCode
-    /// The code of each partition in the commit, `.none` if its offset was committed. If a broker rejects one offset
-    /// (for example because of its metadata's size), librdkafka reports the same code for the other partitions, whose
-    /// offsets may have been committed. Commit the offsets of these partitions again.
+    /// The code of each partition in the commit, `.none` if the partition's offset was committed. If a broker rejects
+    /// one offset (for example because of its metadata's size), librdkafka reports that code for the commit's other
+    /// partitions too, although their offsets may have been committed. Commit those offsets again.
     package let codes: [TopicPartition: KafkaCode]
 }
 

@@ -1,6 +1,6 @@
 import CRdkafka
 
-/// The delivery report of one produced record, valid during a call.
+/// The delivery report of one produced record, valid only while `Producer.serve` passes it to `report`.
 @safe package struct DeliveryReport: ~Copyable {
     private let raw: UnsafePointer<rd_kafka_message_t>
 
@@ -11,9 +11,9 @@ import CRdkafka
 
     /// The result: `.none` if all in-sync replicas have the record. After any other code, produce the record again.
     ///
-    /// `.inconsistent` means that librdkafka only infers that the record was written, because a later one was. The
-    /// conclusion may be wrong: a broker that does not know a producer accepts any first sequence number, so it can
-    /// accept the second of two requests after it has rejected the first.
+    /// `.inconsistent` means that librdkafka only infers that the record was written, because a later record was. The
+    /// inference may be wrong: a broker that does not know a producer accepts any first sequence number, so it can
+    /// accept the second of two requests after rejecting the first one.
     package var code: KafkaCode {
         let code = unsafe KafkaCode(raw.pointee.err)
         return code == .none && offset < 0 ? .inconsistent : code
@@ -51,11 +51,11 @@ import CRdkafka
     }
 }
 
-/// A copy of a record that was not written.
+/// A copy of a record that still has to be produced, for example after its delivery failed.
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    /// Whether a broker may have the record.
+    /// Whether a broker may have stored the record although its delivery failed.
     package let mayBeWritten: Bool
     /// The key, or `nil` if it is null.
     package let key: [UInt8]?

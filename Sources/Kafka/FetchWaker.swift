@@ -1,10 +1,10 @@
 /// Wakes the fetch threads of a librdkafka before 2.2.0 while records are taken from their queues.
 ///
-/// A broker's thread that finds all its partitions' queues full sleeps for up to a second, even if the queues are read
-/// sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
+/// A broker thread that finds the queues of all its partitions full sleeps for up to a second, even if the application
+/// reads the queues sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
 struct FetchWaker {
-    /// The number of bytes taken between two wake-ups. It is less than the size of all queues, which therefore never
-    /// run empty. It is large enough that waking each thread a few hundred times a second at full load costs little.
+    /// The number of bytes taken between two wake-ups. It is smaller than all queues together, so they never run empty.
+    /// It is large enough that the wake-ups cost little: a few hundred a second for each thread at full load.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle

@@ -1,6 +1,7 @@
 import CRdkafka
 
-/// An error code of a broker or, if negative, of librdkafka. Codes of later versions keep their numbers.
+/// An error code of a broker or, if negative, of librdkafka. A code that this librdkafka version does not define is
+/// kept as its number.
 package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     package let rawValue: Int32
 
@@ -15,8 +16,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let queueFull = KafkaCode(RD_KAFKA_RESP_ERR__QUEUE_FULL)
     package static let purgedInQueue = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_QUEUE)
     package static let purgedInFlight = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
-    /// The code of a delivery report (`DeliveryReport.code`) of a record that librdkafka infers to be written, without
-    /// a broker's confirmation.
+    /// The code of a delivery report (`DeliveryReport.code`) if librdkafka only infers that the record was written,
+    /// without a broker's confirmation.
     package static let inconsistent = KafkaCode(RD_KAFKA_RESP_ERR__INCONSISTENT)
     package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
     package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
@@ -46,8 +47,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let unknownTopic = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-    /// The code `_INVALID_DIFFERENT_RECORD`: another record of the batch is invalid. librdkafka 2.0.2 does not define
-    /// it.
+    /// The code `_INVALID_DIFFERENT_RECORD`: the broker rejected the whole batch because another record in it is
+    /// invalid. librdkafka 2.0.2 does not define this code.
     package static let batchWithInvalidRecord = KafkaCode(rawValue: -138)
     package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
     package static let invalidReplicationFactor = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR)
@@ -69,21 +70,21 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
     /// The advice for users after the error `noResources`.
     package static let roomForThreads =
-        "give the process room for more threads: ulimit -u (RLIMIT_NPROC), the container's pids.max, memory"
+        "allow the process more threads: raise ulimit -u (RLIMIT_NPROC) or the container's pids.max, or free memory"
 
     /// The name in rdkafka.h without its prefix, such as `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
 
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
-    /// Whether a commit failed because of a rebalance. The commit must be repeated, or is no longer needed.
+    /// Whether a commit failed because of a rebalance. Repeat the commit for partitions that are still assigned.
     package var isRebalance: Bool {
         [.rebalanceInProgress, .illegalGeneration, .unknownMember].contains(self)
             || c == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST
     }
 
     /// Whether another producer with the same transactional id has started, or the brokers aborted the transaction
-    /// after its time limit. Brokers report both with the same codes.
+    /// after its time limit. Brokers use the same codes in both cases.
     package var isFenced: Bool {
         [RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]
             .contains(c)
@@ -101,7 +102,7 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's text for this error. Never empty.
     package let text: String
-    /// Whether the same call may be repeated after a pause. Nothing is lost, and the operation may continue in the
+    /// Whether the failed call may be repeated after a pause. No data is lost, and the operation may continue in the
     /// background.
     package let isPassing: Bool
 
@@ -111,7 +112,7 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         self.isPassing = isPassing
     }
 
-    /// Returns the error of the last call on this thread, for functions that return no code.
+    /// Returns the error of the last librdkafka call on this thread, for functions that return no code.
     static func last(_ subject: String) -> KafkaError {
         let code = KafkaCode(rd_kafka_last_error())
         return KafkaError(code, "\(subject): \(code.text)")
@@ -141,13 +142,13 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Messages for the user of a command that name the missing permission, or `nil` for other codes.
+/// Messages that tell the user of a command which permission is missing. The functions return `nil` for other codes.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil
     }
 
-    /// Returns `topic a`, or `topics a, b`.
+    /// Returns the topics' names for a message: `topic a`, or `topics a, b`.
     package static func naming(_ topics: [String]) -> String {
         "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
     }
@@ -168,6 +169,6 @@ package enum Denial {
 
     package static func writing(transactionalID id: String, _ code: KafkaCode) -> String? {
         code == .transactionalIDAuthorizationFailed
-            ? "nothing can be written in transactions: grant WRITE and DESCRIBE on transactional id \(id)" : nil
+            ? "the transaction cannot be started: grant WRITE and DESCRIBE on transactional id \(id)" : nil
     }
 }

@@ -1,4 +1,4 @@
-/// A property with librdkafka's name (librdkafka's manual, "Configuration properties"), and its value.
+/// A librdkafka configuration property (librdkafka's manual, "Configuration properties").
 package struct KafkaProperty: Hashable, Sendable {
     package let name: String
     package let value: String
@@ -17,7 +17,7 @@ extension [KafkaProperty] {
     func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
-/// A property of the user that is refused, because it would break the delivery guarantees or has its own configuration
+/// A property that the user may not set, because it would break the delivery guarantees or has its own configuration
 /// key.
 package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let section: KafkaProperties.Section
@@ -43,8 +43,8 @@ package struct KafkaProperties: Sendable, Equatable {
 
     package static let none = try! KafkaProperties()
 
-    /// Throws for the first property that users may not set. librdkafka checks the names and values of the others when
-    /// a client is created (`validate()`).
+    /// Throws for the first property that users may not set. `validate()` checks the names and values of all other
+    /// properties.
     package init(
         common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
     ) throws(RefusedProperty) {
@@ -66,7 +66,7 @@ package struct KafkaProperties: Sendable, Equatable {
         if (queueKilobytes ?? ProducerSettings.queueKilobytes) << 10 < recordBytes ?? ProducerSettings.recordBytes {
             throw RefusedProperty(
                 section: .producer, name: "queue.buffering.max.kbytes",
-                reason: "a record of message.max.bytes (by default 10,000,000) would never fit into the queue")
+                reason: "the producer queue must hold at least one record of message.max.bytes (by default 10,000,000)")
         }
         self.common = common
         self.consumer = consumer
@@ -74,7 +74,7 @@ package struct KafkaProperties: Sendable, Equatable {
     }
 
     private static func refusal(of property: KafkaProperty) -> String? {
-        if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
+        if property.name.hasPrefix("test.") { return "librdkafka would lose records or send them to test brokers" }
         // librdkafka also accepts a topic's properties with this prefix.
         let prefix = "topic."
         let plain = property.name.hasPrefix(prefix) ? String(property.name.dropFirst(prefix.count)) : property.name
@@ -87,9 +87,9 @@ package struct KafkaProperties: Sendable, Equatable {
         return refusals.first { $0.names.contains(property.name) || $0.names.contains(plain) }?.reason
     }
 
-    /// Returns the property that requires OAUTHBEARER tokens (RFC 7628) and the reason why this library cannot create
-    /// or fetch them. Returns `nil` if it can, or if no property requires tokens. librdkafka would otherwise wait
-    /// forever for tokens.
+    /// Returns the property that requires OAUTHBEARER tokens (RFC 7628) and the reason why the loaded librdkafka cannot
+    /// create or fetch tokens. Returns `nil` if it can, or if no property requires tokens. Without this check,
+    /// librdkafka would wait for tokens forever.
     static func tokenRefusal(
         _ properties: [KafkaProperty], libraryVersion: Int32 = KafkaLibrary.version,
         hasOIDC: Bool = KafkaLibrary.hasOIDC
@@ -107,23 +107,23 @@ package struct KafkaProperties: Sendable, Equatable {
         guard hasOIDC else {
             return (
                 mechanism.name,
-                "this librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: use one that was built "
-                    + "with it, or another sasl.mechanism"
+                "the installed librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: install one "
+                    + "with OIDC, or use another sasl.mechanism"
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (mechanism.name, "OAUTHBEARER also needs sasl.oauthbearer.method: oidc: the worker creates no tokens")
+        return (mechanism.name, "OAUTHBEARER also needs sasl.oauthbearer.method: oidc, as the worker creates no tokens")
     }
 
     private static let refusals: [(reason: String, names: [String])] = [
         (
-            "offsets are committed by the worker, after the results are acknowledged",
+            "the worker commits offsets itself, after Kafka has acknowledged the results",
             [
                 "enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store",
                 "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
             ]
         ),
-        ("a partition without a commit is read from its beginning", ["auto.offset.reset"]),
+        ("the worker always reads a partition without a committed offset from its beginning", ["auto.offset.reset"]),
         ("use kafka.bootstrap_servers", ["bootstrap.servers", "metadata.broker.list"]),
         ("use kafka.group_id", ["group.id"]),
         ("use kafka.group_instance_id", ["group.instance.id"]),
@@ -134,38 +134,38 @@ package struct KafkaProperties: Sendable, Equatable {
         ),
         ("use kafka.session_timeout", ["session.timeout.ms"]),
         (
-            "results count as published only when all replicas have them, once each",
+            "the worker needs acks=all and idempotence, so that no result is lost or written twice",
             ["acks", "request.required.acks", "enable.idempotence"]
         ),
-        ("the worker waits for the report of every result", ["delivery.report.only.error"]),
+        ("the worker needs the delivery report of every record", ["delivery.report.only.error"]),
         (
-            "a result waits as long as an outage lasts; a timeout would lose it",
+            "a result must stay queued however long an outage lasts; a timeout would drop it",
             ["message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"]
         ),
-        ("the worker does not use transactions, and each replay has one of its own", ["transactional.id"]),
+        ("the worker uses no transactions, and `replay` sets its own transactional id", ["transactional.id"]),
         ("records of aborted transactions must not be sent (read_committed)", ["isolation.level"]),
         ("the worker sets the interval that its health checks need", ["statistics.interval.ms"]),
-        ("librdkafka's log goes to the worker's", ["log.queue"]),
-        ("the worker reads librdkafka's log; use log.parts (kafka: warning)", ["log_level"]),
+        ("the worker writes librdkafka's log lines to its own log", ["log.queue"]),
+        ("use log.parts to set the level of librdkafka's log lines, for example kafka: warning", ["log_level"]),
         (
-            "the listed topics would never be read or written; remove them from the configuration (patterns exclude "
-                + "Kafka's internal topics)", ["topic.blacklist"]
+            "librdkafka would not read or write the listed topics; remove them from the worker's configuration instead "
+                + "(patterns exclude Kafka's internal topics)", ["topic.blacklist"]
         ),
         (
             "a plugin could change or drop records",
             ["plugin.library.paths", "interceptors"]
         ),
         ("signals stop the worker; librdkafka's threads must not receive them", ["internal.termination.signal"]),
-        ("the worker selects librdkafka's events", ["enabled_events"]),
+        ("the worker selects the events that librdkafka reports", ["enabled_events"]),
         ("the worker enables the events for partition ends where it needs them", ["enable.partition.eof"]),
         (
-            "with it, librdkafka skips records after a batch with a wrong checksum; use TLS to protect batches in transit",
+            "with check.crcs, librdkafka skips records after a batch with a wrong checksum; use TLS to protect batches",
             ["check.crcs"]
         ),
-        ("the worker must detect a missing topic; create topics separately", ["allow.auto.create.topics"]),
-        ("one refused record would stop all later records", ["enable.gapless.guarantee"]),
+        ("use kafka.create_topics, because the worker must detect missing topics", ["allow.auto.create.topics"]),
+        ("one record that a broker rejects would stop all later records", ["enable.gapless.guarantee"]),
         (
-            "headers and idempotence need the brokers' answer about the API versions they support",
+            "librdkafka must ask the brokers which API versions they support before it uses headers and idempotence",
             ["api.version.request", "api.version.fallback.ms", "broker.version.fallback"]
         ),
     ]

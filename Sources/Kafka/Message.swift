@@ -53,8 +53,8 @@ import Glibc
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
 
-    /// Whether librdkafka cannot parse the record's headers, because the headers are corrupt or the record has more
-    /// than 100,000. `forEachHeader` then passes none.
+    /// Whether librdkafka cannot parse the record's headers, because the headers are corrupt or number more than
+    /// 100,000. `forEachHeader` then passes no headers.
     package var hasUnreadableHeaders: Bool {
         var headers: OpaquePointer?
         let code = unsafe rd_kafka_message_headers(raw, &headers)
@@ -87,7 +87,7 @@ func forEach(
     }
 }
 
-/// Creates a list of headers, which the caller owns.
+/// Copies headers into a new librdkafka list, which the caller owns.
 func makeHeaders(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer? {
     let list = unsafe rd_kafka_headers_new(headers.count)
     for index in 0..<headers.count {

@@ -1,7 +1,8 @@
 import CRdkafka
 
 /// librdkafka's in-process brokers. They listen on real TCP ports for any process, but store nothing durably and do not
-/// scale (<doc:KafkaFacts>). Topics are created by `create`, or on first use with 4 partitions.
+/// scale (<doc:KafkaFacts>). The brokers create a topic that `create` did not create on its first use, with 4
+/// partitions.
 @safe package final class MockCluster {
     private let client: ClientHandle
     package let raw: OpaquePointer

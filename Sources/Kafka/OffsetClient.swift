@@ -4,13 +4,14 @@ import CRdkafka
 @safe package class OffsetClient {
     let client: ClientHandle
 
-    /// The special timestamps of ListOffsets (Kafka protocol) for the log's end (of committed records) and its start.
+    /// The special timestamps with which ListOffsets (Kafka protocol) requests the last stable offset and the log start
+    /// offset.
     package static let (logEnd, logStart): (Int64, Int64) = (-1, -2)
 
     init(_ client: ClientHandle) { self.client = client }
 
-    /// Returns the first offset of each partition and the end of its readable records. Omits partitions for which the
-    /// leader returns no offset. Throws in the same cases as `offsets`.
+    /// Returns each partition's log start offset and last stable offset (the end of its readable records). Omits
+    /// partitions for which the leader returns no offset. Throws in the same cases as `offsets`.
     package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
@@ -24,7 +25,7 @@ import CRdkafka
     /// Returns for each partition the offset of the first record with this timestamp (milliseconds since the epoch) or
     /// a later one, or the offset of `logEnd` or `logStart`. Omits partitions without such an offset.
     ///
-    /// If a leader has no answer, a call with a timestamp throws, and one with `logEnd` or `logStart` omits the
+    /// If a leader returns an error, a call with a timestamp throws, and a call with `logEnd` or `logStart` omits the
     /// partition. Throws if a leader does not answer in time or a partition has no leader, because librdkafka then
     /// drops all other answers (rdkafka.c, rd_kafka_offsets_for_times).
     package func offsets(

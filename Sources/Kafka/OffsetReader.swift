@@ -6,7 +6,7 @@ import CRdkafka
 /// All partitions share one queue and one limit for records read ahead. Reading 1,000 single records at random offsets
 /// of eight partitions took 0.5 s (librdkafka 2.0.2, one local broker).
 @safe package final class OffsetReader: OffsetClient {
-    /// The event of a partition that is reported instead of a record.
+    /// An event that librdkafka reports for a partition instead of a record.
     package enum Trouble: Hashable, Sendable {
         /// The reader has reached the partition's end: no record exists at this offset or above yet. Reading continues.
         case end(offset: Int64)
@@ -29,10 +29,10 @@ import CRdkafka
 
     private let queue: OpaquePointer
     private var waker: FetchWaker?
-    /// The time to wait for a record before waking librdkafka's broker threads. The threads may sleep for a second
-    /// before they notice that another offset must be fetched.
+    /// How long to wait for a record before waking librdkafka's broker threads, which may sleep for a second before
+    /// they fetch from a new offset.
     private let wakeEveryMs: Int32
-    /// The handles of the topics read so far. They are kept because librdkafka requests metadata of topics with a
+    /// The handles of the topics used so far. They are kept because librdkafka requests metadata only of topics with a
     /// handle.
     private var topics: [String: OpaquePointer] = unsafe [:]
     private var partitions: Set<TopicPartition> = []
@@ -40,12 +40,12 @@ import CRdkafka
     /// Creates a client. No broker needs to be reachable.
     ///
     /// - Parameters:
-    /// - group: the group whose commits `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a permission
-    ///   on the group.
-    /// - fetchKilobytes: the size of one fetch of a partition (at least one batch). Use little for single records and
-    ///   much for whole logs.
-    /// - idleMs: how long a broker waits with the answer to a fetch that finds no records. Use little if the reader
-    ///   seeks often.
+    /// - group: the group whose committed offsets `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a
+    ///   permission on the group.
+    /// - fetchKilobytes: the maximum size of one fetch from a partition, although a broker returns at least one batch.
+    ///   Choose a small size to read single records, and a large size to read whole logs.
+    /// - idleMs: how long a broker may wait for new records before it answers a fetch (`fetch.wait.max.ms`). Choose a
+    ///   short time if the reader seeks often.
     package init(
         _ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int, idleMs: Int32 = 10
     ) throws(KafkaError) {
@@ -53,15 +53,15 @@ import CRdkafka
         var fixed = KafkaProperty.list([
             "max.partition.fetch.bytes": "\(fetchKilobytes << 10)", "queued.min.messages": "20000",
             "queued.max.messages.kbytes": "4096",
-            // A broker answers a connection's fetches in order, so a fetch that waits at its partition's end delays
-            // later ones.
+            // A broker answers a connection's fetches in order, so a fetch that waits at a partition's end delays later
+            // fetches.
             "fetch.min.bytes": "1", "fetch.wait.max.ms": "\(idleMs)", "fetch.error.backoff.ms": "100",
             // Read from leaders. A follower may lack the newest records and would report the end too early.
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // The reader has no session, but librdkafka would compare the default of this property with the user's
-            // `max.poll.interval.ms`.
+            // The reader joins no group, but librdkafka rejects a `max.poll.interval.ms` of the user that is shorter
+            // than this timeout's default.
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
@@ -82,8 +82,8 @@ import CRdkafka
 
     // MARK: Metadata
 
-    /// Returns descriptions of these topics without creating any. `code` is the reason why a topic cannot be used, such
-    /// as `.topicAuthorizationFailed`.
+    /// Returns descriptions of these topics without creating any. A description's `code` is the reason why the topic
+    /// cannot be used, such as `.topicAuthorizationFailed`.
     ///
     /// - Parameter names: at most a few hundred. librdkafka keeps the names and searches the whole list for each one.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
@@ -157,14 +157,14 @@ extension OffsetReader {
         case topics([String])
     }
 
-    /// Returns the permissions on the group and topics that are missing, or `nil` if none is. Joins no group and
-    /// changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
+    /// Returns the permissions on the group and topics that are missing, or `nil` if none are missing. Joins no group
+    /// and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
     /// missing.
     ///
-    /// The method sends the coordinator a commit for a partition that does not exist, which the coordinator always
-    /// refuses. Before that, the coordinator checks READ on the group, and then READ on the topic. (Other requests
-    /// check only DESCRIBE.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to
-    /// all partitions.
+    /// The method sends the coordinator a commit for a partition that does not exist. The coordinator always rejects
+    /// such a commit, but first checks READ on the group and READ on the topic. (For other requests it checks only
+    /// DESCRIBE.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to all
+    /// partitions.
     package func missingRights(to topics: [String], timeoutMs: Int32) -> MissingRights? {
         let replies: OpaquePointer = unsafe rd_kafka_queue_new(client.raw)
         defer { unsafe rd_kafka_queue_destroy(replies) }

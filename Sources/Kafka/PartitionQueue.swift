@@ -13,9 +13,9 @@ import CRdkafka
     /// The next offset to read, set when `read` reaches the log's end. The caller sets it back to `nil`.
     package var end: Int64?
 
-    /// Splits the partition's queue off the consumer's. Call it before the assignment. The flag that the application
-    /// forwards this queue stops librdkafka from forwarding it to the consumer's queue (rdkafka_partition.c,
-    /// rd_kafka_toppar_op_fetch_start).
+    /// Detaches the partition's queue from the consumer's queue. Call it before the assignment. rd_kafka_queue_forward
+    /// sets a flag that stops librdkafka from forwarding the partition's records to the consumer's queue
+    /// (rdkafka_partition.c, rd_kafka_toppar_op_fetch_start).
     init?(_ partition: TopicPartition, _ shared: SharedQueueState) {
         guard
             let queue = unsafe rd_kafka_queue_get_partition(
@@ -25,7 +25,7 @@ import CRdkafka
         self.shared = shared
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
-        // Unread errors of an earlier assignment are still in the queue.
+        // Drop unread errors of an earlier assignment, which are still in the queue.
         while hasTaken(upTo: .max) { dropTaken() }
         if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
     }
@@ -41,8 +41,8 @@ import CRdkafka
         return unsafe taken.count - first + rd_kafka_queue_length(queue)
     }
 
-    /// Passes up to `max` records to `body` in offset order without waiting, each valid during its call. Returns how
-    /// many records `body` took.
+    /// Passes up to `max` records to `body` in offset order without waiting. A record is valid only during the call of
+    /// `body`. Returns how many records `body` took.
     ///
     /// If `body` returns `false` for a record, the next call starts with that record. `body` must not consume or
     /// assign.
@@ -70,7 +70,8 @@ import CRdkafka
         return count
     }
 
-    /// Returns whether a message is ready. If none is, first takes up to `limit` messages from librdkafka's queue.
+    /// Takes up to `limit` messages from librdkafka's queue if all taken messages have been read. Returns whether a
+    /// message is ready.
     private func hasTaken(upTo limit: Int) -> Bool {
         if unsafe first < taken.count { return true }
         unsafe taken.removeAll(keepingCapacity: true)
@@ -100,7 +101,7 @@ import CRdkafka
     let client: ClientHandle
     let wakeUpDescriptor: Int32
     var waker: FetchWaker?
-    /// Errors of partitions, which the consumer's next `serve` delivers.
+    /// Errors of partitions. The next call of `Consumer.serve` delivers them.
     var events: [ConsumerEvent] = []
     /// The buffer for messages of rd_kafka_consume_batch_queue.
     private var slots: [UnsafeMutablePointer<rd_kafka_message_t>?] = unsafe Array(repeating: nil, count: 512)

@@ -1,13 +1,13 @@
 import CRdkafka
 
-/// Transactions (KIP-98) of a producer with `ProducerSettings.transaction`. The records and offsets of one transaction
-/// become visible together or not at all to readers of committed records, such as the worker.
+/// Transactions (KIP-98) of a producer with a `ProducerSettings.transactionalID`. The records and offsets of one
+/// transaction become visible together or not at all to readers of committed records, such as the worker.
 ///
 /// Call `initializeTransactions` once. Then repeat `beginTransaction`, `produce`, `serve` until nothing is outstanding,
-/// `addOffsets`, and `commitTransaction`. Use the producer's thread. Calls that send requests wait for the answers. An
-/// open transaction is aborted when another producer starts with the same id, or at its time limit. After an error that
-/// does not pass (`KafkaError.isPassing`), this producer cannot be used any more. The group's offsets then show whether
-/// its last transaction was committed.
+/// `addOffsets`, and `commitTransaction`. Use the producer's thread. Calls that send requests wait for the answers.
+/// Brokers abort an open transaction when another producer starts with the same transactional id, or at the transaction
+/// timeout. After an error that does not pass (`KafkaError.isPassing`), this producer cannot be used any more. The
+/// group's offsets then show whether its last transaction was committed.
 extension Producer {
     /// Aborts the open transaction of an earlier producer with the same id and fences that producer. Waits up to
     /// `timeoutMs`. After a passing error, the next call continues the initialization.
@@ -24,13 +24,13 @@ extension Producer {
     }
 
     /// Adds offsets to the transaction for a group without members. The call may be repeated with the same offsets
-    /// (rdkafka.h). Throws at once if the transaction has failed before.
+    /// (rdkafka.h). Throws without sending a request if the transaction has already failed.
     package func addOffsets(_ entries: [CommitEntry], group: String) throws(KafkaError) {
         let list = PartitionList(entries)
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(KafkaError) in
-            // Two calls of 5 s take less time than a transaction's limit.
+            // Two calls of up to 5 s take less time than the transaction timeout.
             try unsafe check(
                 rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, 5_000))
         }
@@ -39,22 +39,24 @@ extension Producer {
     /// Commits the records produced since `beginTransaction` together with the added offsets.
     ///
     /// No report may be outstanding, because librdkafka would wait for reports that are not served meanwhile
-    /// (rdkafka.h, rd_kafka_commit_transaction). The timeout is the rest of the transaction's time, as rdkafka.h
-    /// recommends. After an error that does not pass, it is unknown whether the transaction was committed.
+    /// (rdkafka.h, rd_kafka_commit_transaction). The call waits until the transaction timeout, as rdkafka.h recommends.
+    /// After an error that does not pass, it is unknown whether the transaction was committed.
     package func commitTransaction() throws(KafkaError) {
-        precondition(outstanding == 0, "a transaction is committed while records are outstanding")
+        precondition(outstanding == 0, "all delivery reports must arrive before the transaction is committed")
         try again { () throws(KafkaError) in
             try unsafe check(rd_kafka_commit_transaction(client.handle.raw, -1))
         }
     }
 
-    /// Returns whether an event reports that the transaction has failed. The next call throws the reason. Records that
-    /// were not sent stay queued and get no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
+    /// Returns whether an event reports that the transaction has failed. The next call on the producer throws the
+    /// reason. Records that were not sent stay queued and get no report (rdkafka_txnmgr.c,
+    /// rd_kafka_txn_set_abortable_error).
     package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }
 
-    /// Repeats a call once after a passing error, because the transaction cannot continue without it.
+    /// Makes a call, and repeats it once after a passing error. The transaction cannot continue until the call
+    /// succeeds.
     private func again(_ call: () throws(KafkaError) -> Void) throws(KafkaError) {
         do throws(KafkaError) {
             try call()
@@ -66,8 +68,8 @@ extension Producer {
 }
 
 extension Producer {
-    /// Makes the client fail fatally, as after a broker's error. For tests.
+    /// Makes the client report a fatal error, as after an error from a broker. For tests.
     func failFatally(_ code: KafkaCode) {
-        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
+        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test made the client fail")
     }
 }

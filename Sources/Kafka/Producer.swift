@@ -7,8 +7,8 @@ package struct ProducerTopic: Hashable, Sendable {
 
 /// An idempotent producer.
 ///
-/// Call `produce` and `serve` on one thread. A record counts as written only when its delivery report says so. While
-/// the producer's queue is full, produce nothing until reports have drained it. After a fatal error event, call
+/// Call `produce` and `serve` on one thread. A record counts as written only when its delivery report says so. When the
+/// producer's queue is full, wait for delivery reports before producing more. After a fatal error event, call
 /// `rebuild`.
 @safe package final class Producer {
     private let settings: ProducerSettings
@@ -19,7 +19,8 @@ package struct ProducerTopic: Hashable, Sendable {
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
-    /// - Parameter wakeUpDescriptor: an eventfd(2) that signals reports and events, as for `Consumer`.
+    /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) that signals delivery reports and events, or -1 for
+    ///   none. Keep it open as long as the producer.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
@@ -50,11 +51,11 @@ package struct ProducerTopic: Hashable, Sendable {
     /// Queues a record and copies its bytes. A `nil` base address of key, value or a header's value means null.
     ///
     /// - Parameters:
-    ///   - partition: -1 to choose by the key.
-    ///   - timestampMs: 0 for now.
-    ///   - tag: a number that the delivery report returns.
-    /// - Returns: `.none` if a report will come; `.queueFull` if nothing was queued (try again after reports were
-    ///   served); `.fatal` if the producer must be rebuilt.
+    ///   - partition: the partition, or -1 to let librdkafka choose it by the key.
+    ///   - timestampMs: the timestamp in milliseconds since the epoch, or 0 for the current time.
+    ///   - tag: a number that the record's delivery report returns.
+    /// - Returns: `.none` if the record was queued and `serve` will deliver its report. `.queueFull` if the queue is
+    ///   full: call `serve`, then try again. `.fatal` if the caller must call `rebuild`.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64
@@ -91,7 +92,8 @@ package struct ProducerTopic: Hashable, Sendable {
 
     // MARK: Reports
 
-    /// The number of records without a delivered report, including those of replaced clients.
+    /// The number of records whose delivery report `serve` has not delivered yet, including records of replaced
+    /// clients.
     package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
     /// Delivers reports and events, and waits up to `timeoutMs` for the first one. Returns the number of reports.
@@ -102,15 +104,15 @@ package struct ProducerTopic: Hashable, Sendable {
     ) -> Int {
         var count = client.serve(timeoutMs: timeoutMs, report: report, event: event)
         guard !former.isEmpty else { return count }
-        // Errors of replaced clients are ignored.
+        // Drop events of replaced clients: their fatal error has been handled already.
         for old in former { count += old.serve(timeoutMs: 0, report: report, event: { _ in }) }
         former.removeAll { $0.outstanding == 0 }
         return count
     }
 
     /// Replaces a client after a fatal error, without waiting. `serve` delivers a report for each record in the old
-    /// client. The report's code means that the record was purged, even if a broker has stored the record. If no new
-    /// client can be created, this method throws and changes nothing.
+    /// client. The code of these reports says that the record was purged, even if a broker has stored the record. If no
+    /// new client can be created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }

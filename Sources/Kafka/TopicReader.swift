@@ -18,7 +18,7 @@ package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertibl
     }
 }
 
-/// The limit of a command's wait for brokers, and the function that reports the wait.
+/// How long a command waits for brokers, and the function that reports errors meanwhile.
 package struct BrokerWait {
     private let servers: String
     private let limitMs: Int64?
@@ -28,7 +28,7 @@ package struct BrokerWait {
     /// - Parameters:
     /// - limitMs: the time after which a request without an answer fails, or `nil` to wait as long as the command runs.
     /// - leftMs: returns how many milliseconds the command has left, or 0 if it must stop.
-    /// - report: receives errors that are retried.
+    /// - report: receives the text of each error after which the command tries again.
     package init(
         _ cluster: ClusterSettings, limitMs: Int64?, leftMs: @escaping () -> Int64, report: @escaping (String) -> Void
     ) {
@@ -64,7 +64,7 @@ package struct BrokerWait {
         }
     }
 
-    /// Repeats a request until it is answered, the limit has passed or the command must stop.
+    /// Repeats a request until a broker answers, the limit has passed or the command must stop.
     ///
     /// - Parameters:
     /// - denial: returns the message for an error that means a missing permission, or `nil` for other errors.
@@ -108,8 +108,8 @@ package struct BrokerWait {
         return found.all
     }
 
-    /// Returns the first offset of each partition and the end of its readable records. Waits for partitions whose
-    /// leader is being elected.
+    /// Returns each partition's log start offset and last stable offset (the end of its readable records). Waits for
+    /// partitions whose leader is being elected.
     package func bounds(
         of partitions: [TopicPartition], from client: OffsetReader
     ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
@@ -137,15 +137,15 @@ package final class TopicReader {
     package let topic: String
     package let client: OffsetReader
     private let wait: BrokerWait
-    /// The log start and log end offsets of each partition when the reader was created.
+    /// The log start offset and last stable offset of each partition when the reader was created.
     package let bounds: [TopicPartition: Range<Int64>]
-    /// The next offset to read of each started partition.
+    /// The next offset to read, for each partition that `start` was called for.
     package private(set) var positions: [TopicPartition: Int64] = [:]
     private var nextLookMs: Int64
 
     private static let lookPauseMs: Int64 = 5_000
 
-    /// - Parameter group: the group whose commits the client returns, or `nil`.
+    /// - Parameter group: the consumer group whose committed offsets `client` can return, or `nil`.
     package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
     ) throws {
@@ -171,7 +171,7 @@ package final class TopicReader {
             let found = try wait.answer(about: topic, from: client) { timeoutMs throws(KafkaError) in
                 try client.offsets(of: Array(bounds.keys), fromMs: timestampMs, timeoutMs: timeoutMs)
             }
-            // A partition without a record of that time or later is read from its end.
+            // Read a partition from its end if it has no record at or after `timestampMs`.
             return bounds.reduce(into: [:]) {
                 $0[$1.key] = max($1.value.lowerBound, min(found[$1.key] ?? .max, $1.value.upperBound))
             }
@@ -220,7 +220,7 @@ package final class TopicReader {
             if range.lowerBound > position {
                 wait.say("\(range.lowerBound - position) offsets of \(partition) were deleted before they were read")
             } else {
-                // The new log may meanwhile have grown beyond the offset that was out of range.
+                // Do not compare the position with the end: a recreated log may already have grown beyond the position.
                 wait.say("\(partition): the topic was recreated or truncated; reading from its beginning")
             }
             try start(partition, at: range.lowerBound)
@@ -234,7 +234,7 @@ package final class TopicReader {
 
     /// Finds partitions that were added to the topic, and reads them from their beginning. If a recreated topic has
     /// fewer partitions, reads all of them from their beginning. Call this method between reads. It requests metadata
-    /// every five seconds.
+    /// at most every five seconds.
     package func followTopic() throws {
         guard Stopwatch.nowMs >= nextLookMs else { return }
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs

@@ -4,7 +4,7 @@ import Glibc
 package struct TopicDescription: Hashable, Sendable {
     package var name: String
     package var partitions: Int
-    /// `.none`, or the reason why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
+    /// The reason why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`), or `.none`.
     package var code = KafkaCode.none
 
     package var all: [TopicPartition] { (0..<Int32(clamping: partitions)).map { TopicPartition(name, $0) } }
@@ -26,7 +26,7 @@ package struct NewTopic: Hashable, Sendable {
 
 /// The settings of a topic on which the worker's delivery guarantees depend.
 package struct TopicConfiguration: Hashable, Sendable {
-    /// The values of `cleanup.policy`: `delete`, `compact`.
+    /// The values of `cleanup.policy`, such as `delete` and `compact`.
     package var cleanupPolicies: [String]
     /// The value of `retention.ms`, or `nil` for no limit.
     package var retentionMs: Int64?
@@ -53,7 +53,7 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// Returns the client's events since the last call, such as the reason why no broker can be reached.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    /// Returns all topics of the cluster. A request for topics by name might create them (`auto.create.topics.enable`).
+    /// Returns all topics of the cluster. A request by name could create missing topics (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
@@ -168,8 +168,8 @@ package struct TopicConfiguration: Hashable, Sendable {
         unsafe queue = rd_kafka_queue_new(client.raw)
         unsafe options = rd_kafka_AdminOptions_new(client.raw, kind)
         var text = [CChar](repeating: 0, count: 256)
-        // The timeout limits how long the client retries and, for a creation, how long the controller waits for
-        // replicas.
+        // The request timeout limits how long the client retries. The operation timeout limits how long the controller
+        // waits for the replicas of new topics.
         unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
         if kind == RD_KAFKA_ADMIN_OP_CREATETOPICS {
             unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
@@ -192,8 +192,8 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 extension ClientHandle {
-    /// Returns descriptions of all topics or, with `onlyKnown`, of the topics for which the client has handles, in
-    /// which case brokers may create them.
+    /// Returns descriptions of all topics. With `onlyKnown`, it describes only topics for which the client has a
+    /// handle, and brokers may create missing ones.
     func describeTopics(onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         try check(unsafe rd_kafka_metadata(raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))

@@ -1,23 +1,23 @@
 package import TLS
 
 /// A bidirectional byte stream to one peer, on one loop. `SecureChannel` implements it over TLS and TCP; tests and the
-/// guard of `apns-bench` have in-memory implementations. Confined to the loop's thread. Call `close` or `abort` before
-/// releasing a channel.
+/// guard of `apns-bench` have in-memory implementations. Use a channel on its loop's thread only. Call `close` or
+/// `abort` before releasing a channel.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
     /// The peer's address once connected, or `nil` if there is none.
     var peerAddress: SocketAddress? { get }
-    /// The total number of bytes accepted by `send`, comparable with `writtenBytes`.
+    /// The total number of bytes that `send` has accepted. Compare it with `writtenBytes`.
     var sentBytes: Int64 { get }
-    /// The number of bytes passed to `send` that the kernel has accepted. The peer cannot have read more. Valid after
-    /// the channel was closed.
+    /// The number of bytes passed to `send` that the kernel has accepted. The peer cannot have read more. Remains valid
+    /// after the channel has closed.
     var writtenBytes: Int64 { get }
     /// The number of bytes that the peer's kernel has not acknowledged. With TLS, they are bytes of TLS records.
     var unacknowledgedBytes: Int { get }
-    /// Queues bytes, and writes them at the end of the turn at the latest, unless the kernel's buffer is full.
+    /// Queues bytes. The channel writes them by the end of the turn, unless the kernel's buffer is full.
     ///
-    /// - Returns: The number of bytes accepted, or 0 if the channel is not open. If fewer than all, `channelWritable`
-    ///   follows.
+    /// - Returns: The number of bytes accepted, or 0 if the channel is not open. If the channel is open and accepts
+    ///   only a part of the bytes, `channelWritable` follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
     func flush()
@@ -27,13 +27,13 @@ package protocol ByteChannel: AnyObject {
     func abort()
 }
 
-/// The delegate of one channel. The channel makes all calls on the loop's thread, never inside a call of its own
-/// methods. The delegate may call any of these, including `close`. The channel retains its delegate until
-/// `channelClosed`.
+/// The delegate of one channel. The channel calls it on the loop's thread, and never from within a method of the
+/// channel that the delegate called. The delegate may call any method of the channel, including `close`. The channel
+/// retains its delegate until `channelClosed`.
 package protocol ByteChannelDelegate: AnyObject {
     /// The handshake is complete. Called once, before any other call except `channelClosed`.
     func channelOpened(applicationProtocol: String?)
-    /// Plaintext from one read, usually many frames. The bytes are valid during the call.
+    /// The plaintext from one read, usually many frames, has arrived. The bytes are valid during the call.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
     /// The channel has space again after `send` accepted fewer than all bytes or the buffer was nearly full.
     func channelWritable()

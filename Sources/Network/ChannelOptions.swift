@@ -8,7 +8,7 @@ package struct ChannelOptions: Sendable {
     package var closeTimeoutNs: Int64 = 5_000_000_000
     /// TCP_USER_TIMEOUT: how long written data may remain unacknowledged.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT: how many unsent bytes the kernel buffers. 0 for its default.
+    /// TCP_NOTSENT_LOWAT: how many unsent bytes the kernel buffers, or 0 for the kernel's default.
     package var unsentLimit: Int32 = 0
 
     package init() {}
@@ -25,13 +25,13 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case lost
         /// The host name has no address, or the resolver timed out.
         case unresolved
-        /// No address accepted a connection. The text describes the last failure.
+        /// No address of the host, or of the proxy, accepted a connection. The text describes the last failure.
         case unreachable
-        /// The proxy could not be reached or refused to connect.
+        /// The proxy did not open a tunnel: it rejected CONNECT, did not answer it in time, or closed the connection.
         case proxyRefused
-        /// An error of certificate, ALPN or protocol, also on an open channel.
+        /// A certificate, ALPN or TLS protocol error, in the handshake or later.
         case tlsFailed
-        /// The server rejected the client certificate, which TLS 1.3 servers do after the handshake.
+        /// The server rejected the client certificate. With TLS 1.3 it does so after the handshake.
         case certificateRefused
         case handshakeTimedOut
     }
@@ -39,8 +39,8 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     package var kind: Kind
     /// A text for logs with host, address and cause.
     package var text: String
-    /// Whether the peer ended an open channel's stream without close_notify, as a server does that only closes its
-    /// socket.
+    /// Whether the peer ended an open channel's stream without close_notify. Some servers do so when they only close
+    /// their socket.
     package var isEndOfStream = false
 
     package init(_ kind: Kind, _ text: String) {

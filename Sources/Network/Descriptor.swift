@@ -4,7 +4,7 @@ internal import Glibc
 /// A TCP connection, either dialed or accepted.
 package struct TCPConnection {
     package var descriptor: Descriptor
-    /// The address of the peer or of the proxy.
+    /// The address of the peer, or of the proxy if there is one.
     package var address: SocketAddress
 }
 
@@ -43,13 +43,14 @@ extension Descriptor {
         return (descriptor, descriptor.localAddress ?? wanted)
     }
 
-    /// Sets an integer option. Ignores options that the kernel does not know.
+    /// Sets an integer option. Ignores options that the kernel does not support.
     func set(_ level: Int32, _ option: Int32, _ value: Int32) {
         var value = value
         _ = unsafe setsockopt(raw, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
     }
 
-    /// Sends small writes at once (TCP_NODELAY), and limits the time that written data may be unacknowledged (tcp(7)).
+    /// Disables Nagle's algorithm (TCP_NODELAY), and limits how long written data may remain unacknowledged
+    /// (TCP_USER_TIMEOUT, tcp(7)).
     func setConnectionOptions(userTimeoutMs: Int32) {
         set(Int32(IPPROTO_TCP), TCP_NODELAY, 1)
         set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, userTimeoutMs)
@@ -58,7 +59,7 @@ extension Descriptor {
     /// Limits how many unsent bytes the kernel buffers (tcp(7), TCP_NOTSENT_LOWAT).
     func setUnsentLimit(_ bytes: Int32) { set(Int32(IPPROTO_TCP), TCP_NOTSENT_LOWAT, bytes) }
 
-    /// Makes closing send a reset and discard unsent bytes (socket(7), SO_LINGER).
+    /// Makes the kernel send a RST and discard unsent bytes when the socket is closed (socket(7), SO_LINGER).
     func setResetOnClose() {
         var value = linger(l_onoff: 1, l_linger: 0)
         _ = unsafe setsockopt(raw, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))
@@ -70,7 +71,7 @@ extension Descriptor {
         return unsafe ioctl(raw, UInt(TIOCOUTQ), &count) == 0 ? Int(count) : 0
     }
 
-    /// Returns the error of a pending connect, or 0 if it is connected.
+    /// Returns the error with which connect(2) has ended, or 0 if the socket is connected.
     func takeError() -> Int32 {
         var code: Int32 = 0
         var count = socklen_t(MemoryLayout<Int32>.size)

@@ -6,7 +6,7 @@ package struct DialTarget: Hashable, Sendable {
     package var port: UInt16
     /// The HTTP proxy, which is used with CONNECT (RFC 9110, section 9.3.6).
     package var proxy: Proxy?
-    /// Which of the name's addresses is tried first, as an index modulo their number. Different values spread
+    /// The index of the address to try first, modulo the number of the host's addresses. Different values spread
     /// connections over the addresses.
     package var firstAddress: Int
 
@@ -24,7 +24,8 @@ package struct DialTarget: Hashable, Sendable {
 
     package var text: String { Self.text(host, port) }
 
-    /// Returns the peer's name for log lines: its address, or the host if no address is known or behind a proxy.
+    /// Returns the peer's name for log lines: its address, or `host:port` if the address is unknown. With a proxy,
+    /// returns `host:port` and the proxy's address.
     package func text(reachedAt address: SocketAddress?) -> String {
         guard let address else { return text }
         return proxy == nil ? "\(address)" : "\(text) through the proxy \(address)"
@@ -47,9 +48,9 @@ package struct DialTarget: Hashable, Sendable {
     }
 }
 
-/// Resolves a name and connects to the first address that answers (RFC 8305, "Happy Eyeballs"). Each address is tried
-/// 250 ms after the previous one, or as soon as one fails. Earlier attempts continue meanwhile. Used on the loop's
-/// thread only.
+/// Resolves a name and connects to the first address that answers (RFC 8305, "Happy Eyeballs"). The attempt at the next
+/// address begins 250 ms after the previous attempt, or as soon as an attempt fails. Earlier attempts continue
+/// meanwhile. Use it on the loop's thread only.
 package final class Dialer {
     let loop: Loop
     let resolver: Resolver
@@ -62,9 +63,9 @@ package final class Dialer {
         self.resolver = resolver
     }
 
-    /// Calls `then` once, after this call returns, unless the attempt is cancelled before. IPv6 and IPv4 addresses
-    /// alternate (RFC 8305, section 4), beginning with the family of the resolver's first address. The delay is shorter
-    /// if the timeout would not suffice for all addresses.
+    /// Dials a target. Calls `then` once, after this method has returned, unless the attempt is cancelled before. IPv6
+    /// and IPv4 addresses alternate (RFC 8305, section 4), beginning with the family of the resolver's first address.
+    /// The delay between attempts is shorter if the timeout would not suffice for all addresses.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
@@ -80,7 +81,8 @@ package final class Dialer {
     }
 }
 
-/// A dial in progress. Used on the loop's thread only. The resolver's thread only retains it.
+/// A connection attempt in progress. Use it on the loop's thread only. The resolver's thread retains it but does not
+/// use it.
 package final class DialAttempt: @unchecked Sendable {
     private let target: DialTarget
     private let loop: Loop
@@ -122,7 +124,7 @@ package final class DialAttempt: @unchecked Sendable {
         end()
     }
 
-    /// The name of the proxy or host in error texts.
+    /// The name with which error texts begin: `proxy HOST:PORT`, or `HOST:PORT` without a proxy.
     private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
 
     func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
@@ -139,7 +141,7 @@ package final class DialAttempt: @unchecked Sendable {
         }
     }
 
-    /// Returns the addresses with the two families alternating, each rotated by `first`.
+    /// Returns the addresses, alternating between IPv6 and IPv4. Each family's list is rotated by `first`.
     static func order(_ all: [SocketAddress], from first: Int) -> [SocketAddress] {
         func rotated(_ some: [SocketAddress]) -> ArraySlice<SocketAddress> {
             guard !some.isEmpty else { return [] }
@@ -174,8 +176,8 @@ package final class DialAttempt: @unchecked Sendable {
         if candidates.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
     }
 
-    /// Returns the text of a failure. The address is included only if it differs from the dialed host, which begins
-    /// every error.
+    /// Returns the text of a failure. It includes the address only if `name`, with which the error begins, is not that
+    /// address.
     private func failure(_ code: Int32, at address: SocketAddress) -> String {
         let text = SystemError.text(code)
         return name.hasSuffix("\(address)") ? text : "\(address): \(text)"
@@ -221,7 +223,7 @@ package final class DialAttempt: @unchecked Sendable {
             } else {
                 ChannelEnd(
                     .unreachable,
-                    "\(name): connecting timed out\(lastFailure.isEmpty ? "" : " (last: \(lastFailure))")")
+                    "\(name): connecting timed out\(lastFailure.isEmpty ? "" : " (last error: \(lastFailure))")")
             }
         finish(.failure(end))
     }

@@ -12,10 +12,11 @@ package final class Listener {
     private let onAccept: (TCPConnection) -> Void
     private var registration: Registration?
 
-    /// The maximum number of connections accepted per turn, so that many connections do not starve other descriptors.
+    /// The maximum number of connections accepted per turn. It prevents many connections from starving other
+    /// descriptors.
     private static let acceptsPerTurn = 64
 
-    /// Listens in the same way as `Descriptor.listening`.
+    /// Starts to listen. `host` and `port` mean the same as in `Descriptor.listening`.
     package init(
         host: String, port: UInt16, loop: Loop, onAccept: @escaping (TCPConnection) -> Void
     ) throws(SystemError) {
@@ -27,8 +28,8 @@ package final class Listener {
 
     deinit { close() }
 
-    /// Stops listening. Deallocating the listener also stops it, and makes the kernel refuse connections that were not
-    /// accepted.
+    /// Stops accepting connections. The kernel refuses connections only after the listener has been deallocated, which
+    /// also calls this method.
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil
@@ -48,7 +49,7 @@ package final class Listener {
                     return unsafe SocketAddress(address).map { TCPConnection(descriptor: descriptor, address: $0) }
                 }
             }
-            // accept(2): no connection is waiting, or one failed while it waited.
+            // Stop: no connection is waiting, or a waiting one has failed (accept(2)).
             guard let accepted else { return }
             onAccept(accepted)
         }

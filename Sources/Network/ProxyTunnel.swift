@@ -1,9 +1,9 @@
 internal import Bytes
 internal import EventLoop
 
-/// An HTTP CONNECT tunnel over a new connection to a proxy (RFC 9110, 9.3.6). Confined to the loop's thread.
+/// An HTTP CONNECT tunnel over a new connection to a proxy (RFC 9110, 9.3.6). Use it on the loop's thread only.
 package final class ProxyTunnel {
-    /// The maximum size of an answer to CONNECT.
+    /// The maximum size of an answer to CONNECT, in bytes.
     private static let answerLimit = 8 * 1024
 
     private let descriptor: Descriptor
@@ -15,7 +15,8 @@ package final class ProxyTunnel {
     private var request: ArraySlice<UInt8>
     private var answer: [UInt8] = []
 
-    /// Starts the tunnel. Calls `then` with `nil` once it is established or with an error, after this call returns.
+    /// Requests the tunnel. After this call has returned, calls `then` once: with `nil` when the tunnel is open, or
+    /// with an error.
     init(
         _ descriptor: Descriptor, to target: DialTarget, proxy: DialTarget.Proxy, loop: Loop,
         then: @escaping (_ failure: String?) -> Void
@@ -75,11 +76,11 @@ package final class ProxyTunnel {
             if answer.suffix(4) == [13, 10, 13, 10] || answer.suffix(2) == [10, 10] {
                 return finish(Self.verdict(answer, to: target, hasCredentials: hasCredentials))
             }
-            if answer.count >= Self.answerLimit { return finish("its answer to CONNECT is too long") }
+            if answer.count >= Self.answerLimit { return finish("the answer to CONNECT is too long") }
         }
     }
 
-    /// Returns the error of an answer to CONNECT with advice, or `nil` for a 2xx.
+    /// Returns `nil` if an answer to CONNECT has a 2xx status, or else an error text with advice.
     package static func verdict(_ answer: [UInt8], to target: DialTarget, hasCredentials: Bool) -> String? {
         let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
         let words = line.split(separator: " ", maxSplits: 2)
@@ -93,15 +94,15 @@ package final class ProxyTunnel {
         return "refused to connect to \(target.text): \(statusLine)\(advice)"
     }
 
-    /// Returns the meaning of a rejection, as used by tinyproxy and squid.
+    /// Returns the likely reason for a rejection, according to the statuses that tinyproxy and squid use.
     private static func advice(_ status: Int, _ target: DialTarget, hasCredentials: Bool) -> String? {
         switch status {
         case 401, 407:
             hasCredentials
-                ? "it rejected the configured user and password"
-                : "it requires a user and a password: http://user:password@host:port"
-        case 403, 405: "its rules forbid CONNECT to port \(target.port), to that host, or from here"
-        case 500...504: "it could not reach that host"
+                ? "the proxy rejected the configured user and password"
+                : "the proxy requires a user and a password: http://user:password@host:port"
+        case 403, 405: "the proxy's rules forbid CONNECT to port \(target.port), to this host, or from this client"
+        case 500...504: "the proxy could not reach this host"
         default: nil
         }
     }

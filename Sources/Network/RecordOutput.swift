@@ -1,7 +1,7 @@
 internal import Glibc
 internal import TLS
 
-/// A channel's output: collects plaintext into whole TLS records, and tracks how much the kernel has accepted.
+/// A channel's output. It collects plaintext into whole TLS records, and tracks how much of it the kernel has accepted.
 @safe struct RecordOutput: ~Copyable {
     private let limit: Int
     private(set) var sentBytes: Int64 = 0
@@ -15,11 +15,11 @@ internal import TLS
     private(set) var writtenBytes: Int64 = 0
     /// The total number of ciphertext bytes written.
     private var ciphertextWritten: Int64 = 0
-    /// The ends of plaintext and ciphertext of each encryption that is not completely written.
+    /// For each encryption that is not completely written: the positions at which its plaintext and its ciphertext end.
     private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
     init(limit: Int) {
-        precondition(limit >= 2 * SecureChannel.recordLimit, "a channel's output limit is at least 32 KiB")
+        precondition(limit >= 2 * SecureChannel.recordLimit, "a channel's output limit must be at least 32 KiB")
         self.limit = limit
         unsafe gathering = .allocate(byteCount: SecureChannel.recordLimit, alignment: 64)
     }
@@ -66,14 +66,14 @@ internal import TLS
         marks.append((sentBytes, ciphertextWritten + Int64(pending)))
     }
 
-    /// Returns the ciphertext to write, including the session's own messages.
+    /// Returns the ciphertext to write, including messages of TLS itself, such as alerts and key updates.
     mutating func pendingOutput(_ session: Session) -> UnsafeRawBufferPointer {
         let output = unsafe session.pendingOutput
         pending = output.count
         return unsafe output
     }
 
-    /// Removes the first bytes of the pending output, which were written.
+    /// Removes the first `count` bytes of the pending output, which the kernel has accepted.
     mutating func wrote(_ count: Int, _ session: Session) {
         session.consumeOutput(count)
         pending -= count

@@ -4,7 +4,7 @@ internal import Glibc
 /// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
 /// separate thread, so that a slow lookup delays no other. Thread-safe.
 ///
-/// If name servers do not answer for a known name, the resolver returns the addresses of the last lookup.
+/// If name servers do not answer, the resolver returns the addresses that it found for the name before, if any.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
@@ -40,7 +40,7 @@ package final class Resolver: Sendable {
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
     /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s if name servers do not
-    /// answer. Calls `then` once on the loop's thread, after this call returns. Literals need no lookup.
+    /// answer. Calls `then` once on the loop's thread, after this call returns. Address literals need no lookup.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {

@@ -2,7 +2,7 @@ package import EventLoop
 internal import Glibc
 package import TLS
 
-/// A TCP connection with TLS on one loop, either dialed or accepted. Used on the loop's thread only.
+/// A TCP connection with TLS on one loop, either dialed or accepted. Use it on the loop's thread only.
 ///
 /// `send` collects plaintext into TLS records of 16 KB. The channel writes the records at the end of the turn in one
 /// system call, or earlier whenever 64 KB are ready. The channel keeps itself and its delegate alive until
@@ -12,7 +12,7 @@ package import TLS
         /// Connecting, or in the TLS handshake.
         case opening
         case open
-        /// `close` was called. Sent bytes are still written, and received bytes are dropped.
+        /// `close` was called. Queued bytes are still written, and received bytes are dropped.
         case closing
         case closed
     }
@@ -24,7 +24,7 @@ package import TLS
     package var sentBytes: Int64 { output.sentBytes }
     package var writtenBytes: Int64 { output.writtenBytes }
     package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
-    /// If `room` falls below this number of bytes, `channelWritable` is called once there is space again.
+    /// If `room` falls below this number of bytes, the channel calls `channelWritable` when it has space again.
     package let lowRoom: Int
 
     private let loop: Loop
@@ -36,7 +36,7 @@ package import TLS
     private var descriptor: Descriptor?
     private var registration: Registration?
     private var session: Session?
-    /// The alarm at the deadline of the handshake, of `close`, or of the peer after a failed write.
+    /// The alarm for the deadline of the handshake, of `close`, or of reading after a failed write.
     private var alarm: Alarm?
 
     private var output: RecordOutput
@@ -51,17 +51,17 @@ package import TLS
 
     /// The maximum plaintext size of a TLS record (RFC 8446, section 5.1).
     package static let recordLimit = 16_384
-    /// The ciphertext size that is written before the turn ends, so that the peer starts early and the buffer stays
-    /// small.
+    /// The amount of ciphertext that the channel writes without waiting for the turn's end, so that the peer starts
+    /// early and the buffer stays small.
     private static let writeThreshold = 64 * 1024
-    /// The time for which a peer may keep its side open after this side has ended.
+    /// How long a peer may keep its side open after this side has ended the stream or a write has failed.
     private static let lingerNs: Int64 = 1_000_000_000
     /// The maximum ciphertext in bytes that TLS itself (alerts, key updates) may add if the peer does not read.
     private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening
 
-    /// Starts to dial. `channelOpened` or `channelClosed` follows, after this call returns.
+    /// Starts to connect. `channelOpened` or `channelClosed` follows, after this call returns.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         options: ChannelOptions = ChannelOptions(), delegate: any ByteChannelDelegate
@@ -201,8 +201,8 @@ package import TLS
         delegate?.channelWritable()
     }
 
-    /// Handles a failed write. Reading continues and will report the end, because the peer may have sent a reason
-    /// before (a GOAWAY or an error frame).
+    /// Handles a failed write. The channel continues to read, because the peer may have sent a reason before it closed
+    /// (a GOAWAY or an error frame).
     private func writeFailed(_ code: Int32) {
         writeFailure = code
         if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
@@ -270,7 +270,7 @@ package import TLS
         delegate?.channelOpened(applicationProtocol: session.applicationProtocol)
     }
 
-    /// Decrypts all ciphertext and delivers the plaintext at once.
+    /// Decrypts all received ciphertext, and delivers the plaintext of many records in one call.
     private func deliver(_ session: Session) throws(TLSError) {
         let buffer = unsafe loop.scratch.cooked
         var filled = 0
@@ -349,8 +349,8 @@ package import TLS
         askToTurn()
     }
 
-    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes. Closing at once
-    /// would reset the connection, and the peer would lose the bytes that it has not read.
+    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes, because closing
+    /// the socket now would reset the connection, and the peer would lose the bytes that it has not read.
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// An IPv4 or IPv6 address with its port.
 package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
-    /// `sockaddr_in` or `sockaddr_in6`. The port follows the family.
+    /// The bytes of a `sockaddr_in` or `sockaddr_in6`. In both, bytes 2 and 3 are the port.
     private var bytes: [UInt8]
 
     package var port: UInt16 {
@@ -35,7 +35,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Copies an address of the kernel or the resolver. Returns `nil` for other families.
+    /// Copies an address from the kernel or the resolver. Returns `nil` for families other than IPv4 and IPv6.
     init?(_ address: UnsafePointer<sockaddr>) {
         family = unsafe Int32(address.pointee.sa_family)
         guard family == AF_INET || family == AF_INET6 else { return nil }

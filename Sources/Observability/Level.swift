@@ -77,7 +77,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs = elements.map { (name: $0.0, value: $0.1) }
     }
 
-    /// The fields without times relative to the line (`retry_in_ms`), for a line that is written later.
+    /// The fields without countdowns such as `retry_in_ms`, which would be wrong in a line that is written later.
     var withoutCountdowns: Fields {
         var fields = self
         fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }

@@ -7,10 +7,10 @@ package protocol LogSink: Sendable {
     @discardableResult func write(_ lines: [UInt8]) -> Bool
 }
 
-/// A sink that writes to a file descriptor with write(2), without a buffer whose contents a crash would lose.
+/// A sink that writes to a file descriptor with write(2). It has no buffer, so that a crash loses no lines.
 ///
 /// A slow or missing reader must not block the threads that log. In each ten seconds, the sink waits for the reader for
-/// up to 100 ms in total. After a line that could not be written, the sink does not wait at all.
+/// up to 100 ms in total. After a failed write, the sink does not wait again until it has written a line completely.
 package final class DescriptorSink: LogSink {
     private struct State {
         var isStuck = false

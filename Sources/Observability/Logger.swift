@@ -7,13 +7,13 @@ import Synchronization
 /// are written at most once in ten seconds for the same part, message and subject. The next written line contains the
 /// number of omitted lines (`repeated`) and their times. Lines below `warning` are limited only if they name a subject.
 ///
-/// Lines that the sink rejects are lost. Before the next line that it accepts, the logger reports the number of lost
-/// lines and the time of the first.
+/// Lines that the sink rejects are lost. Before the next line that the sink accepts, the logger reports the number of
+/// lost lines and the time of the first lost line.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
         var line: [UInt8] = []
-        /// The number of lost lines that are not reported yet, and the time of the first lost line.
+        /// The number of lost lines that have not been reported yet, and the time of the first of these lines.
         var lost = 0
         var lostSinceMs: Int64 = 0
     }
@@ -29,7 +29,7 @@ package final class Logger: Sendable {
     private let clock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64)
     private let state = Mutex(State())
 
-    /// - Parameter clock: The clock, read once for each written line.
+    /// - Parameter clock: Returns the current monotonic and wall-clock times. It is called once for each line.
     package init(
         levels: LevelTable = LevelTable(), format: LineFormat = .text,
         sink: any LogSink = DescriptorSink.standardError,
@@ -63,7 +63,8 @@ package final class Logger: Sendable {
         submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil))
     }
 
-    /// Logs a warning about a persistent condition. The logger does not limit its rate; the caller does.
+    /// Logs a warning about a persistent condition. The caller must limit the rate of such lines, because the logger
+    /// does not.
     package func remind(_ part: Part, _ message: StaticString, _ fields: @autoclosure () -> Fields = [:]) {
         guard writes(.warning, of: part) else { return }
         submit(.warning, part, message, fields(), about: nil)
@@ -82,8 +83,8 @@ package final class Logger: Sendable {
         }
     }
 
-    /// Writes omitted lines that no equal line followed for ten seconds, or all omitted lines when the process ends
-    /// (`all`). Call it every few seconds.
+    /// Writes omitted lines that were not followed by an equal line within ten seconds. With `all`, when the process
+    /// ends, writes all omitted lines. Call it every few seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

@@ -26,7 +26,8 @@ package struct PrometheusText: Sendable {
     package mutating func sample(_ value: Double) { sample([:], value) }
 
     /// - Parameters:
-    ///   - buckets: Ascending upper bounds, each with the number of values up to it and above the previous one.
+    ///   - buckets: The upper bounds of the buckets in ascending order, each with the number of values in its bucket
+    ///     (not cumulative).
     ///   - above: The number of values above the last bound.
     ///   - sum: The sum of all values, in the unit of the bounds.
     package mutating func histogram(

@@ -1,7 +1,6 @@
-/// A limit that admits one of many equal events every ten seconds and counts the others.
-/// Events are equal if they have the same part, message and subject. The limit distinguishes at most `capacity` kinds
-/// of events. Beyond that number, all new subjects of a message share one kind.
-/// Beyond that, new subjects share one kind per message.
+/// A rate limit that admits one of many equal lines every ten seconds and counts the omitted ones. Lines are equal if
+/// they have the same part, message and subject. The limit distinguishes at most `capacity` kinds of lines. Beyond that
+/// number, all new subjects of a message share one kind.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
@@ -24,7 +23,7 @@ struct RepeatLimit {
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
-        // The number of shared kinds is bounded by the number of messages.
+        // Each message has at most one shared kind, so the number of kinds stays bounded.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
             let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
@@ -40,8 +39,9 @@ struct RepeatLimit {
         return nil
     }
 
-    /// Returns the last omitted line of each kind whose ten seconds are over, or of every kind if `all` is true. Each
-    /// line has the count of omitted lines and the current time, because the lines of a log are ordered by time.
+    /// Returns the last omitted line of each kind of which no line was written for ten seconds, or of every kind if
+    /// `all` is true. Each line has the count of omitted lines and the current time, because the lines of a log are
+    /// ordered by time.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

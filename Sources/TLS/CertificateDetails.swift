@@ -5,15 +5,16 @@ internal import Glibc
 package struct CertificateDetails: Hashable, Sendable {
     /// `UID` of the subject: the bundle id in Apple's provider certificates.
     package var userID: String?
-    /// The start of validity, in milliseconds since the epoch.
+    /// The start of the certificate's validity, in milliseconds since the epoch.
     package var notBeforeMs: Int64
     package var notAfterMs: Int64
-    /// The dates of validity in UTC: `2026-01-31`.
+    /// The day on which validity starts, in UTC, such as `2026-01-31`.
     package var notBeforeDay: String
     package var notAfterDay: String
     /// The topics in Apple's extension 1.2.840.113635.100.6.3.6. If empty, `userID` is the only topic.
     package var topics: [String]
-    /// Whether the certificate is for development (extension …6.3.1) and for production (…6.3.2).
+    /// Whether the certificate is for development (extension 1.2.840.113635.100.6.3.1). A certificate for production
+    /// has the extension …6.3.2.
     package var isForDevelopment: Bool
     package var isForProduction: Bool
 
@@ -27,9 +28,9 @@ package struct CertificateDetails: Hashable, Sendable {
         isForProduction = Self.appleExtension(2, of: certificate) != nil
     }
 
-    /// Returns the DER of 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate lacks it.
+    /// Returns the DER of the extension 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate lacks it.
     private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
-        // OBJ_txt2obj(3): the caller must free the result. 1 allows only the numerical form.
+        // OBJ_txt2obj(3): the caller must free the result. The argument 1 allows only the numerical form.
         let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)
         defer { unsafe ASN1_OBJECT_free(identifier) }
         let index = unsafe X509_get_ext_by_OBJ(certificate.raw, identifier, -1)
@@ -40,7 +41,8 @@ package struct CertificateDetails: Hashable, Sendable {
             UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(ASN1_STRING_length(data))))
     }
 
-    /// Returns the UTF8Strings of a SEQUENCE: Apple's topics, each followed by a SEQUENCE with its kind.
+    /// Returns the UTF8Strings in a SEQUENCE. In Apple's extension they are topics, and each one is followed by a
+    /// SEQUENCE with the topic's kind.
     private static func texts(_ der: [UInt8]) -> [String] {
         var texts: [String] = []
         unsafe der.withUnsafeBufferPointer { der in

@@ -5,9 +5,9 @@ internal import Synchronization
 package enum Trust: Hashable, Sendable {
     /// The system's CA certificates (package `ca-certificates`), or those of SSL_CERT_FILE and SSL_CERT_DIR.
     case system
-    /// One or more CA certificates in PEM instead of the system's. Errors begin with `name`.
+    /// At least one CA certificate in PEM, used instead of the system's. Errors begin with `name`.
     case pem(String, name: String = "CA certificate")
-    /// No verification.
+    /// No verification of the peer's certificate.
     case anyone
 }
 
@@ -53,16 +53,15 @@ package struct ClientOptions: Sendable {
 package struct ServerOptions: Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested
-        /// The server asks for a certificate, but neither requires nor verifies it (a simulator accepts every
-        /// provider's).
+        /// The server requests a certificate, but neither requires nor verifies it (the simulator accepts any client).
         case requested
         case required(Trust)
     }
 
     package var identity: Identity
     /// The accepted application protocols, in order of preference. If empty, the server does not answer ALPN. The
-    /// handshake fails if a client offers only other protocols. It succeeds if a client offers no ALPN (see
-    /// `Session.applicationProtocol`).
+    /// handshake fails if a client offers only other protocols. It succeeds if a client does not use ALPN, and
+    /// `Session.applicationProtocol` is then `nil`.
     package var alpn: [String]
     package var clientCertificates: ClientCertificates
 
@@ -88,7 +87,7 @@ package struct ServerOptions: Sendable {
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
         unsafe try use(options.identity, raw)
-        // Session tickets are disabled: no client resumes a session, and tickets would be sent before the first answer.
+        // Send no session tickets, because no client resumes a session and the tickets would precede the first answer.
         unsafe SSL_CTX_set_num_tickets(raw, 0)
         switch options.clientCertificates {
         case .notRequested:
@@ -115,8 +114,8 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Selects the ALPN protocol: the first of `list` (NUL-terminated) that the client offers. Returns a fatal alert if
-/// there is none. OpenSSL calls this function on the handshake's thread.
+/// Selects the ALPN protocol: the first of `list` (NUL-terminated) that the client offers. Returns a fatal alert if the
+/// client offers none of them. OpenSSL calls this function on the handshake's thread.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
@@ -177,7 +176,7 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
 /// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
 /// Thread-safe.
 package enum SystemTrust {
-    /// The path of the system's CA bundle. OpenSSL also searches a directory.
+    /// The path of the system's CA bundle. OpenSSL also searches a directory (`isEmpty`).
     package static var file: String {
         unsafe path(X509_get_default_cert_file_env(), X509_get_default_cert_file())
     }
@@ -204,8 +203,8 @@ package enum SystemTrust {
 
     private static let current = Mutex(Store())
 
-    /// Returns a reference for the caller, or `nil` if memory is exhausted. SSL_CTX_set_cert_store(3) takes ownership
-    /// of it.
+    /// Returns a reference that the caller owns, or `nil` if memory is exhausted. SSL_CTX_set_cert_store(3) takes
+    /// ownership of the reference.
     static func store() -> OpaquePointer? {
         var status = stat()
         let isThere = unsafe stat(file, &status) == 0
@@ -236,7 +235,7 @@ package enum KeyLog {
     /// The file's descriptor, or -1 if logging is off. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)
 
-    /// Starts to append to the file.
+    /// Opens the file, creating it if needed, and starts to append to it.
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {
@@ -248,7 +247,8 @@ package enum KeyLog {
     /// Logs the secrets of this context's sessions if logging is on.
     static func observe(_ context: OpaquePointer) {
         guard descriptor.load(ordering: .relaxed) >= 0 else { return }
-        // SSL_CTX_set_keylog_callback(3): the line has no line break. Called on the handshake's thread.
+        // SSL_CTX_set_keylog_callback(3): the line has no line break. OpenSSL calls the callback on the handshake's
+        // thread.
         unsafe SSL_CTX_set_keylog_callback(context) { _, line in
             guard let line = unsafe line else { return }
             unsafe KeyLog.append(line)

@@ -25,8 +25,8 @@ internal import COpenSSL
         unsafe self.init(adopting: raw)
     }
 
-    /// Returns whether the bytes can be DER rather than PEM: a SEQUENCE longer than 127 bytes, whose length is not
-    /// ASCII.
+    /// Returns whether the bytes can be DER rather than PEM: they begin with a SEQUENCE longer than 127 bytes, whose
+    /// length byte is not ASCII.
     static func isDER(_ bytes: [UInt8]) -> Bool { bytes.count > 1 && bytes[0] == 0x30 && bytes[1] > 0x80 }
 
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_X509($0, raw) } }
@@ -48,7 +48,7 @@ internal import COpenSSL
         return unsafe PrivateKey(adopting: raw)
     }
 
-    /// Parses DER: unencrypted PKCS#8, or the traditional form of its algorithm.
+    /// Parses a private key in DER: unencrypted PKCS#8, or the traditional format of the key's algorithm.
     convenience init?(der: [UInt8]) {
         guard der.first == 0x30 else { return nil }
         ErrorQueue.clear()
@@ -99,8 +99,9 @@ package final class Identity: Sendable {
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// Parses PEM. The first certificate is the leaf, the others are its chain. Without `key`, the same text contains
-    /// the key. A certificate may also be in DER, which has neither a chain nor a key.
+    /// Parses PEM. The first certificate is the leaf, and the other certificates are its chain. Without `key`, the text
+    /// of `certificate` must also contain the key. A certificate may also be in DER, which has neither a chain nor a
+    /// key.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
@@ -126,7 +127,7 @@ package final class Identity: Sendable {
     }
 
     /// Parses PKCS#12 (RFC 7292) as exported by Keychain, or base64 of it. If OpenSSL 3 needs its legacy provider to
-    /// decrypt it, a separate library context is used.
+    /// decrypt the bundle, a separate library context is used.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)

@@ -8,8 +8,8 @@ struct PEM {
 
     init(text: String, name: String) { self.init(.text(text, name: name)) }
 
-    /// Reads PEM as editors and shells may have changed it: UTF-16, missing line breaks, spaces or a literal `\n` in
-    /// their place, quotes around the text, or base64 of the whole text. Also reads a private key in DER.
+    /// Reads PEM that editors or shells may have changed: UTF-16, missing line breaks, spaces or a literal `\n` instead
+    /// of line breaks, quotes around the text, or base64 of the whole text. Also reads a private key in DER.
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)
@@ -26,7 +26,8 @@ struct PEM {
         guard bytes.count > 1, bytes[0] == 0xFF || bytes[0] == 0xFE || bytes[0] == 0 || bytes[1] == 0 else {
             return String(decoding: bytes, as: UTF8.self)
         }
-        // The text is UTF-16 if it has a byte order mark. As PEM is ASCII, a zero in each unit also shows UTF-16.
+        // The text is UTF-16 if it begins with a byte order mark, or if one of the first two bytes is 0, because PEM is
+        // ASCII.
         let isBigEndian = bytes[0] == 0xFE || bytes[0] == 0
         let units = stride(from: 0, to: bytes.count - 1, by: 2).map { at in
             UInt16(bytes[isBigEndian ? at : at + 1]) << 8 | UInt16(bytes[isBigEndian ? at + 1 : at])
@@ -90,7 +91,7 @@ struct PEM {
             }
         }
         guard certificates.count == labels.count else {
-            throw failure("a certificate in it cannot be decoded: \(ErrorQueue.takeText())")
+            throw failure("a certificate in the file cannot be decoded: \(ErrorQueue.takeText())")
         }
         return certificates
     }
@@ -104,8 +105,8 @@ struct PEM {
         if isEncrypted, passphrase == nil {
             throw failure("the private key is encrypted and no passphrase was given")
         }
-        // PEM_read_bio_PrivateKey(3): without a callback, `u` is the NUL-terminated passphrase. Without either, OpenSSL
-        // would prompt on the terminal, so `u` is always set.
+        // PEM_read_bio_PrivateKey(3): without a callback, `u` is the NUL-terminated passphrase. Always set `u`, because
+        // OpenSSL would otherwise prompt on the terminal.
         let raw = unsafe withReader(text.utf8) { bio in
             unsafe (passphrase ?? "").withCString {
                 unsafe PEM_read_bio_PrivateKey(bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
@@ -124,8 +125,8 @@ struct PEM {
 
     private func nothing(wanted: String, label: String) -> String {
         let labels = labels
-        // A SEQUENCE longer than 127 bytes, whose length is not valid UTF-8. Files of type .cer and .p12 begin with
-        // such a SEQUENCE.
+        // Files of type .cer and .p12 are DER. They begin with a SEQUENCE (0x30, the character 0) longer than 127
+        // bytes, whose length byte is not valid UTF-8.
         if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
             return "is DER, not PEM: convert a .cer with openssl x509 -inform der, or a .p12 with openssl pkcs12"
         }
@@ -138,18 +139,18 @@ struct PEM {
     }
 }
 
-/// Calls the body with a read-only memory BIO over a text or other bytes.
+/// Calls `body` with a read-only memory BIO of these bytes.
 func withReader<Result>(_ bytes: some Collection<UInt8>, _ body: (OpaquePointer) -> Result) -> Result {
     // An empty array may have a null base address, which BIO_new_mem_buf(3) rejects.
     unsafe (Array(bytes) + [0]).withUnsafeBufferPointer { bytes in
-        // The memory is not copied and must outlive the BIO.
+        // OpenSSL does not copy the memory, so it must outlive the BIO.
         let bio = unsafe BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count - 1))!
         defer { unsafe BIO_free(bio) }
         return unsafe body(bio)
     }
 }
 
-/// Returns the text that an OpenSSL function writes into a memory BIO.
+/// Returns the text that an OpenSSL function writes into a memory BIO, or `nil` if the function fails.
 func writtenText(_ body: (OpaquePointer) -> Int32) -> String? {
     guard let bio = unsafe BIO_new(BIO_s_mem()) else { return nil }
     defer { unsafe BIO_free(bio) }

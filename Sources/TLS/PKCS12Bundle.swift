@@ -15,8 +15,8 @@ struct PKCS12Bundle {
         passphrase: String?
     ) throws(TLSError) -> (certificate: Certificate, chain: [Certificate], key: PrivateKey) {
         var (found, reason) = try read(passphrase, nil)
-        // Keychain, and OpenSSL before 3, use RC2 and RC4, which are in the legacy provider. The provider is loaded for
-        // this read only, so that no other code uses these ciphers.
+        // Keychain and OpenSSL before version 3 encrypt with RC2 and RC4, which only the legacy provider supports. Load
+        // it for this read only, so that no other code uses these ciphers.
         if found == nil {
             if let library = LegacyLibrary() {
                 (found, reason) = try read(passphrase, library)
@@ -31,7 +31,7 @@ struct PKCS12Bundle {
             throw failure("contains no private key; in Keychain, export the certificate together with its key")
         }
         guard let certificate = found.certificate else { throw failure("contains no certificate for its private key") }
-        // Convert to PEM and back, so that the objects do not belong to the legacy library, which has been freed.
+        // Convert to PEM and back, so that the objects do not belong to the legacy library context, which is freed.
         return (
             try PEM(text: certificate, name: name).certificates()[0],
             found.chain.isEmpty ? [] : try PEM(text: found.chain.joined(), name: name).certificates(),
@@ -59,7 +59,7 @@ struct PKCS12Bundle {
             unsafe PKCS12_free(bundle)
             withExtendedLifetime(library) {}
         }
-        // d2i_X509(3): on failure the function frees the object and sets the pointer to NULL.
+        // d2i_X509(3): on failure, d2i_PKCS12_bio frees the object and sets the pointer to NULL.
         guard unsafe withReader(bytes, { unsafe d2i_PKCS12_bio($0, &bundle) != nil }) else {
             ErrorQueue.clear()
             throw failure("is not PKCS#12")
@@ -76,7 +76,7 @@ struct PKCS12Bundle {
         var key: OpaquePointer?
         var certificate: OpaquePointer?
         var chain: OpaquePointer?
-        // PKCS12_parse(3): the caller must free all three objects. The function tries both forms of "no passphrase".
+        // PKCS12_parse(3): the caller must free all three objects. For a NULL passphrase it also tries an empty one.
         let isParsed =
             if let passphrase { unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 } else {
                 unsafe PKCS12_parse(bundle, nil, &key, &certificate, &chain) == 1
@@ -92,8 +92,8 @@ struct PKCS12Bundle {
         return (found, "")
     }
 
-    /// Returns whether the passphrase matches the bundle's MAC. Without a passphrase, PKCS12_verify_mac(3) must try
-    /// none and an empty one.
+    /// Returns whether the passphrase matches the bundle's MAC. A bundle without a passphrase was created with NULL or
+    /// with an empty passphrase, so both are tried.
     private func isRight(_ passphrase: String?, for bundle: OpaquePointer?) -> Bool {
         guard let passphrase, !passphrase.isEmpty else {
             return unsafe PKCS12_verify_mac(bundle, nil, 0) == 1 || PKCS12_verify_mac(bundle, "", 0) == 1

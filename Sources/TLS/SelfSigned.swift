@@ -36,7 +36,7 @@ package struct CertificateAuthority: Sendable {
         self.key = key
     }
 
-    /// Restores an authority that was created before.
+    /// Restores an existing authority from its certificate and key.
     package init(certificatePEM: String, keyPEM: String) throws(TLSError) {
         self.certificatePEM = certificatePEM
         self.keyPEM = keyPEM
@@ -99,7 +99,8 @@ private func build(
     let certificate = unsafe Certificate(adopting: raw)
     let issuerRaw = unsafe issuer?.raw ?? raw
     let name = unsafe X509_get_subject_name(raw)
-    // Begin a day before now, because clocks differ. An expired certificate was valid for one day.
+    // Let validity begin a day before now, because clocks differ. A certificate issued as expired was valid for one
+    // day.
     let startDays = min(-1, days - 1)
     // X509 versions count from 0, so 2 means version 3.
     let isBuilt =

@@ -6,7 +6,8 @@ internal import Glibc
     private let raw: OpaquePointer
     /// The client or server context, retained because OpenSSL's callbacks use its members.
     private let context: AnyObject
-    /// OpenSSL's memory BIOs, owned by `raw`: ciphertext from the peer, and ciphertext to it.
+    /// OpenSSL's memory BIOs, owned by `raw`. `input` has ciphertext from the peer, and `output` ciphertext for the
+    /// peer.
     private let input: OpaquePointer
     private let output: OpaquePointer
     /// The peer's name in errors: the host name, or "the client".
@@ -14,7 +15,8 @@ internal import Glibc
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// Creates a session with a DNS name (also sent as SNI) or an IP address, for which the certificate must be valid.
+    /// Creates a client's session. The server's certificate must be valid for `hostName`, a DNS name (also sent as SNI)
+    /// or an IP address.
     package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
         let session = unsafe try Session(context, context.raw, peer: hostName, expectsProtocol: context.alpn)
         unsafe SSL_set_connect_state(session.raw)
@@ -49,7 +51,7 @@ internal import Glibc
 
     private func expect(_ hostName: String) throws(TLSError) {
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
-        guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name has no NUL") }
+        guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name must not contain a NUL") }
         let parameters = unsafe SSL_get0_param(raw)
         // X509_VERIFY_PARAM_set1_ip_asc(3) returns 0 if `name` is not an IP address.
         if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }
@@ -75,14 +77,14 @@ internal import Glibc
         return unsafe UnsafeRawBufferPointer(start: start, count: count)
     }
 
-    /// Removes the first bytes of `pendingOutput`, which were written.
+    /// Removes the first `count` bytes of `pendingOutput`, which the caller has written to the peer.
     package func consumeOutput(_ count: Int) {
         // BIO_reset(3) would clear the whole buffer instead.
         unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 16) { buffer in
             var left = count
             while left > 0 {
                 let taken = unsafe Int(BIO_read(output, buffer.baseAddress, Int32(min(left, buffer.count))))
-                precondition(taken > 0, "more was consumed than is pending")
+                precondition(taken > 0, "consumed output must have been pending")
                 left -= taken
             }
         }
@@ -128,7 +130,7 @@ internal import Glibc
 
     package enum ReadResult: Hashable, Sendable {
         case bytes(Int)
-        /// All ciphertext was consumed.
+        /// All ciphertext was decrypted. More is needed from the peer.
         case wantsMore
         /// The peer sent close_notify and will send nothing more.
         case closed
@@ -153,7 +155,7 @@ internal import Glibc
         ErrorQueue.clear()
         var count = 0
         let result = unsafe SSL_write_ex(raw, plaintext.baseAddress, plaintext.count, &count)
-        // A memory BIO accepts everything, so there are no partial writes.
+        // A memory BIO accepts all bytes, so there are no partial writes.
         guard result == 1 else { throw failure(during: "connection") }
     }
 
@@ -161,8 +163,8 @@ internal import Glibc
     package func closeNotify() {
         guard isHandshakeComplete else { return }
         ErrorQueue.clear()
-        // SSL_shutdown(3) must not be called after a fatal error. 0 means that close_notify is sent and the peer's not
-        // yet received, which suffices.
+        // SSL_shutdown(3) must not be called after a fatal error. The result 0 means that close_notify was sent but the
+        // peer's close_notify has not arrived, which is sufficient here.
         _ = unsafe SSL_shutdown(raw)
         ErrorQueue.clear()
     }
@@ -190,8 +192,8 @@ internal import Glibc
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
             return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:
-            // In OpenSSL's error queue, an error about an invalid signature of the authority precedes the verdict on
-            // the chain.
+            // If an authority's signature is invalid, the oldest error in OpenSSL's queue is about the signature and
+            // not about verification. The verify result shows the cause.
             if unsafe SSL_get_verify_mode(raw) & SSL_VERIFY_PEER != 0,
                 unsafe SSL_get_verify_result(raw) != Int(X509_V_OK)
             {
@@ -207,13 +209,13 @@ internal import Glibc
         switch Int32(truncatingIfNeeded: result) {
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
             return "the certificate of \(peer) is for another name (\(why))"
-        // The signer is not trusted, such as the authority of a simulator or a proxy.
+        // The issuer is not trusted, for example the authority of a simulator or a proxy.
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:
             let advice =
                 unsafe SSL_is_server(raw) == 1
-                ? "" : " (tls.ca_file names the authorities to trust in place of the system's)"
+                ? "" : " (set tls.ca_file to a file with the authorities to trust instead of the system's)"
             return "the certificate of \(peer) is not trusted: \(why)\(advice)"
         default:
             return "the certificate of \(peer) is not trusted: \(why)"

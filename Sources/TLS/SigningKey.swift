@@ -36,7 +36,7 @@ package final class SigningKey: Sendable {
         let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
         let isReady = unsafe EVP_DigestSignInit(context, nil, EVP_sha256(), nil, key.raw) == 1
         let isSigned = unsafe isReady && EVP_DigestSign(context, &der, &count, base, message.count) == 1
-        precondition(isSigned, "a P-256 key checked when it was read can sign")
+        precondition(isSigned, "a P-256 key that was validated must be able to sign")
         return Self.jose(Array(der.prefix(count)))
     }
 
@@ -55,7 +55,8 @@ package final class SigningKey: Sendable {
             defer { unsafe ECDSA_SIG_free(signature) }
             var bytes = [UInt8](repeating: 0, count: signatureCount)
             unsafe bytes.withUnsafeMutableBufferPointer { bytes in
-                // BN_bn2binpad(3): big-endian with leading zeros. -1 if it does not fit, which 256 bits always do.
+                // BN_bn2binpad(3): big-endian with leading zeros. It returns -1 if the number does not fit, but 256
+                // bits always fit.
                 unsafe BN_bn2binpad(ECDSA_SIG_get0_r(signature), bytes.baseAddress, 32)
                 unsafe BN_bn2binpad(ECDSA_SIG_get0_s(signature), bytes.baseAddress! + 32, 32)
             }
@@ -70,7 +71,7 @@ package final class VerificationKey: Sendable {
 
     fileprivate init(_ key: PrivateKey) { self.key = key }
 
-    /// Parses PEM: `PUBLIC KEY`, or a private key, of which the public half is used.
+    /// Parses PEM: a `PUBLIC KEY`, or a private key, whose public half is used.
     package init(pem text: String) throws(TLSError) {
         let pem = PEM(text: text, name: "public key")
         if pem.labels.contains("PUBLIC KEY") {
@@ -120,7 +121,7 @@ package final class VerificationKey: Sendable {
             return nil
         }
         var der: UnsafeMutablePointer<UInt8>?
-        // i2d_ECDSA_SIG(3) allocates if given NULL. The result must be freed with OPENSSL_free.
+        // i2d_ECDSA_SIG(3) allocates the result if given NULL. Free it with OPENSSL_free.
         let count = unsafe i2d_ECDSA_SIG(signature, &der)
         guard count > 0, let start = unsafe der else { return nil }
         defer { unsafe CRYPTO_free(start, nil, 0) }

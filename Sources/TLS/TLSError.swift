@@ -5,7 +5,7 @@ package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         /// A certificate, key or CA file cannot be used: missing, not PEM, of the wrong type, encrypted, not matching.
         case credential
-        /// The peer's certificate is not acceptable. The text names the host.
+        /// The peer's certificate is not trusted or is for another host. The text names the host.
         case verification
         case clientCertificate
         case applicationProtocol
@@ -27,10 +27,11 @@ package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// The calling thread's OpenSSL error queue.
 enum ErrorQueue {
-    /// OpenSSL leaves errors of earlier calls in the queue, which SSL_get_error(3) would misinterpret.
+    /// Removes errors of earlier calls, which SSL_get_error(3) would attribute to the next call.
     static func clear() { ERR_clear_error() }
 
-    /// Returns the oldest error, which is the cause, and clears the queue. Returns 0 if there is none.
+    /// Returns the oldest error, which is the cause of the others, and clears the queue. Returns 0 if the queue is
+    /// empty.
     static func take() -> UInt {
         defer { ERR_clear_error() }
         return ERR_get_error()

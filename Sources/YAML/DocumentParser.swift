@@ -1,8 +1,8 @@
 import CYAML
 
-/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all of them.
+/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all errors.
 @safe struct DocumentParser {
-    /// The error thrown when the rest of the document cannot be read, after its problem was recorded.
+    /// Thrown to stop reading the document, after the reason was added to `problems`.
     private struct Stop: Error {}
 
     private struct Event {
@@ -23,8 +23,8 @@ import CYAML
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
-        // yaml_parser_initialize fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
-        precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml ran out of memory")
+        // yaml_parser_initialize fails only if memory runs out (yaml.h: "1 if the function succeeded, 0 on error").
+        precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml must have enough memory for a parser")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
         // Remove the byte order mark, because libyaml counts it as a column if the encoding is set.
@@ -57,13 +57,13 @@ import CYAML
 
     /// Reads the node that begins with this event.
     ///
-    /// - Parameter depth: the number of collections around the node.
+    /// - Parameter depth: the number of collections that enclose the node.
     private mutating func node(_ first: Event, depth: Int) throws(Stop) -> Node {
         switch first.type {
         case YAML_SCALAR_EVENT: return Node(.scalar(first.text, isPlain: first.isPlain), at: first.mark)
         case YAML_SEQUENCE_START_EVENT, YAML_MAPPING_START_EVENT:
             if depth >= Self.depthLimit {
-                refuse(first.mark, "nested deeper than \(Self.depthLimit)")
+                refuse(first.mark, "nested deeper than \(Self.depthLimit) levels")
                 throw Stop()
             }
             if first.type == YAML_MAPPING_START_EVENT {
@@ -76,7 +76,7 @@ import CYAML
             refuse(first.mark, "aliases (*) are not supported")
             return Node(.scalar("", isPlain: true), at: first.mark)
         default:
-            preconditionFailure("libyaml begins no node with such an event")
+            preconditionFailure("a node must begin with a scalar, sequence, mapping or alias event")
         }
     }
 
@@ -94,7 +94,7 @@ import CYAML
                     lines[text] = key.mark.line
                 }
             } else {
-                refuse(key.mark, "a key must be a single word")
+                refuse(key.mark, "a key must not be a list or a mapping")
             }
             let value = try node(try next(), depth: depth)
             if let name { entries.append(Entry(name: name, at: key.mark, value: value)) }

@@ -16,7 +16,7 @@ package struct Mark: Hashable, Comparable, Sendable {
 /// A value in a document and its position. Scalars are text without a type.
 package struct Node: Hashable, Sendable {
     package enum Content: Hashable, Sendable {
-        /// A scalar. `isPlain` is false for quoted text and blocks, in which `null` or `~` is text.
+        /// A scalar. `isPlain` is false for quoted and block scalars, in which `null` and `~` are text.
         case scalar(String, isPlain: Bool)
         case sequence([Node])
         /// The entries in the order of the document, without duplicate names.

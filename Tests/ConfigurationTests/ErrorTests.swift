@@ -35,7 +35,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             max_open: 3
                 6:1: max_open: unknown key; did you mean delivery.max_open?
             zzz: {}
-                6:1: zzz: unknown key; valid here: admin, apps, crash, dead_letters, delivery, drain, kafka, log, requests,
+                6:1: zzz: unknown key; valid keys: admin, apps, crash, dead_letters, delivery, drain, kafka, log, requests,
                 results, retry, unregistered
             delivery: {response_timout: 3s}
                 6:12: delivery.response_timout: unknown key; did you mean response_timeout?
@@ -121,7 +121,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             requests: {topics: [{weight: 3}]}
                 6:21: requests.topics[0].name: is missing
             requests: {topics: [{name: a, wait: 3}]}
-                6:31: requests.topics[0].wait: unknown key; valid here: app, name, weight
+                6:31: requests.topics[0].wait: unknown key; valid keys: app, name, weight
             requests: {topics: [{name: a, weight: 0}]}
                 6:39: requests.topics[0].weight: expected a whole number from 1 to 1000, found "0"
             requests: {topics: [{name: a, app: shpo}]}
@@ -311,10 +311,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], other_environment: dev-b, TOKEN}, {name: dev-a, bundle_ids: [a], environment: development, TOKEN}]
                 2:54: apps[0].other_environment: no app has the name "dev-b"; did you mean "dev-a"?
             [{name: a, bundle_ids: [a], other_environment: a, TOKEN}]
-                2:54: apps[0].other_environment: the app "a" is in production, like this one; name an app of the other
+                2:54: apps[0].other_environment: the app "a" is in production, like this app; name an app of the other
                 environment
             [{name: a, bundle_ids: [a], other_environment: b, TOKEN}, {name: b, bundle_ids: [b, c], environment: development, TOKEN}]
-                2:54: apps[0].other_environment: the app "b" lacks the bundle id a, which this one has
+                2:54: apps[0].other_environment: the app "b" lacks the bundle id a, which this app has
             [{name: a, bundle_ids: [a], other_environment: [b], TOKEN}]
                 2:54: apps[0].other_environment: expected the name of an app, found a list
             [{name: a, bundle_ids: [a]}]
@@ -324,7 +324,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, key_fiel: k}}]
                 2:62: apps[0].certificate.key_fiel: unknown key; did you mean key_file?
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, pkcs12_file: a.p12}}]
-                2:75: apps[0].certificate.pkcs12_file: give one of file, pem, pkcs12_file and pkcs12
+                2:75: apps[0].certificate.pkcs12_file: give only one of file, pem, pkcs12_file and pkcs12
             [{name: a, bundle_ids: [a], certificate: {pkcs12_file: a.p12, key_file: k}}]
                 2:79: apps[0].certificate.key_file: a PKCS#12 file also contains the key
             [{name: a, bundle_ids: [a], certificate: {file: a.pem, key: k, key_file: k}}]
@@ -344,7 +344,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC123DEFG}}]
                 2:42: apps[0].token.team_id: is missing
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]
-                2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found "ABC-123DEF"
+                2:64: apps[0].token.key_id: expected an id of 10 letters and digits, found "ABC-123DEF"
             """#))
     func `Each error in the list of apps is one line`(wrong: Wrong) {
         let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
@@ -378,7 +378,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         #expect(
             errors(text) == [
                 "w.yaml:1:8: kafka.bootstrap_servers: is missing",
-                "w.yaml:1:9: kafka.group: unknown key; valid here: assignment, bootstrap_servers, consumer, create_topics, "
+                "w.yaml:1:9: kafka.group: unknown key; valid keys: assignment, bootstrap_servers, consumer, create_topics, "
                     + "group_id, group_instance_id, librdkafka, producer, session_timeout",
                 "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
                 "w.yaml:4:3: the key max_open occurs twice, first in line 3",
@@ -388,7 +388,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 "w.yaml:8:39: apps[0].token.team_id: is missing",
                 "w.yaml:9:12: apps[1].name: another app has the name \"a\"",
                 "w.yaml:9:40: apps[1].paused: expected true or false, found \"yes\"",
-                "w.yaml:9:74: apps[1].token.key_id: expected Apple's 10 letters and digits, found \"x\"",
+                "w.yaml:9:74: apps[1].token.key_id: expected an id of 10 letters and digits, found \"x\"",
                 "w.yaml:10:1: aps: unknown key; did you mean apps?",
             ])
     }

@@ -158,7 +158,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:49:36: apps[1].tls.verify: any server that answers for 127.0.0.1 receives this app's notifications"
+                "/etc/w/w.yaml:49:36: apps[1].tls.verify: while it is false, any server that answers for 127.0.0.1 can receive this app's notifications"
             ])
     }
 
@@ -176,8 +176,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             """)
         #expect(it.configuration.apps.map(\.otherEnvironment) == [namesThis ? "shop" : nil, "dev"])
         let warning =
-            "w.yaml:4:54: apps[1].other_environment: requests without an app use \"dev\", which is listed before "
-            + "this app and forwards none"
+            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which is listed "
+            + "first and has no other_environment; list this app first"
         #expect(it.warnings.map { "\($0)" } == (namesThis ? [] : [warning]))
     }
 

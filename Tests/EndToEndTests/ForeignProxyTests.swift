@@ -51,11 +51,13 @@ extension EndToEnd {
                 1, "localhost:\(simulator.port) reached through the proxy \(proxy.address), TLSv1.3")
             let named = "proxy \(proxy.address): refused to connect to localhost:"
             try send("", to: simulator.port)
-                .expect(1, named, ": 407 ", "(it requires a user and a password: http://user:password@host:port)")
+                .expect(
+                    1, named, ": 407 ", "(the proxy requires a user and a password: http://user:password@host:port)")
             // tinyproxy answers 401, contrary to RFC 9110, section 15.5.8.
             try send("worker:wrong@", to: simulator.port).expect(
-                1, named, "(it rejected the configured user and password")
-            try send("worker:pass9word@", to: Ports.claim()).expect(1, ": 403 ", "(its rules forbid CONNECT to port")
+                1, named, "(the proxy rejected the configured user and password")
+            try send("worker:pass9word@", to: Ports.claim()).expect(
+                1, ": 403 ", "(the proxy's rules forbid CONNECT to port")
         }
     }
 }

@@ -27,13 +27,13 @@ import Testing
 
     @Test(
         arguments: [
-            ("HTTP/1.1 407 No\r\n\r\n", "407 No (it rejected the configured user and password)"),
+            ("HTTP/1.1 407 No\r\n\r\n", "407 No (the proxy rejected the configured user and password)"),
             (
                 "HTTP/1.1 407 Proxy Authentication Required\r\nX: y\r\n\r\n",
-                "to push.example:443: 407 Proxy Authentication Required (it requires a user and a password"
+                "to push.example:443: 407 Proxy Authentication Required (the proxy requires a user and a password"
             ),
-            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", ": 502 Bad Gateway (it could not reach that host)"),
-            ("HTTP/1.1 403 Filtered\r\n\r\n", ": 403 Filtered (its rules forbid CONNECT to port 443"),
+            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", ": 502 Bad Gateway (the proxy could not reach this host)"),
+            ("HTTP/1.1 403 Filtered\r\n\r\n", ": 403 Filtered (the proxy's rules forbid CONNECT to port 443"),
             ("HTTP/1.1 429 Slow down\r\n\r\n", "refused to connect to push.example:443: 429 Slow down"),
             ("SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), ("HTTP/1.1 20\r\n\r\n", "does not speak HTTP"),
             ("HTTP/1.1 +20 OK\r\n\r\n", "refused to connect to push.example:443: +20"),
@@ -65,7 +65,7 @@ import Testing
     @Test func `A long reason of a proxy is cut`() {
         let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
         let target = DialTarget(host: "::1", port: 443)
-        let advice = " (it could not reach that host)"
+        let advice = " (the proxy could not reach this host)"
         #expect(
             ProxyTunnel.verdict(answer, to: target, hasCredentials: false)?.count
                 == "refused to connect to [::1]:443: ".count + 200 + advice.count)

@@ -32,7 +32,7 @@ import Testing
         let error = failure { try pair.settle() }
         #expect(error?.kind == .verification)
         #expect(error?.text.contains("not trusted") == true && error?.text.contains(words) == true)
-        #expect(error?.text.contains("(tls.ca_file names the authorities to trust") == true)
+        #expect(error?.text.contains("(set tls.ca_file to a file with the authorities to trust") == true)
     }
 
     @Test func `The system does not trust a test authority`() throws {

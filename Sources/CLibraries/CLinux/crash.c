@@ -68,7 +68,7 @@ int crash_page_adopt(int descriptor) {
     struct stat status;
     if (fstat(descriptor, &status) != 0 || status.st_size != sizeof *page || map(descriptor) != 0) return -1;
     close(descriptor);
-    // prctl(2): the signal is not sent for a parent that died before the call.
+    // The kernel sends no signal if the supervisor died before this call (prctl(2)), so check the parent afterwards.
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == page->supervisor ? 0 : -1;
 }
 

@@ -64,7 +64,7 @@ void linux_tune_malloc(int heaps) {
     mallopt(M_MXFAST, 0);
     // The threshold is larger than a fetch response, whose buffer is allocated and freed frequently.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
-    // glibc would use twice the mmap threshold if it adjusted this value by itself.
+    // Twice the mmap threshold, as glibc sets this value when it adjusts both by itself.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 

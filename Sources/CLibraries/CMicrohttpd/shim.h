@@ -1,10 +1,10 @@
-// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
+// The declarations of libmicrohttpd that Swift imports, with static inline wrappers of macros and variadic functions.
 #pragma once
 #include <microhttpd.h>
 
 /// Starts a daemon that does all its work in `MHD_run` and writes no log. The daemon owns the listening socket unless
 /// the function returns NULL. It closes a connection after `timeout_seconds` without data, and accepts up to
-/// `connection_limit` connections, and half of that from one address.
+/// `connection_limit` connections, at most half of them from one address.
 static inline struct MHD_Daemon *mhd_start(
     int listen_fd, MHD_AccessHandlerCallback access, MHD_RequestCompletedCallback completed, void *context,
     unsigned int connection_limit, unsigned int timeout_seconds)
@@ -26,7 +26,8 @@ static inline int mhd_epoll(struct MHD_Daemon *daemon)
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-/// Returns the size of a body that ends when its content reader ends it (chunked encoding).
+/// Returns the size to pass for a body of unknown length. Such a body has chunked encoding, and its content reader ends
+/// it.
 static inline uint64_t mhd_size_unknown(void) { return MHD_SIZE_UNKNOWN; }
 
 static inline ssize_t mhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }

@@ -1,3 +1,3 @@
-// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
+// The declarations of nghttp2 that Swift imports.
 #pragma once
 #include <nghttp2/nghttp2.h>

@@ -1,4 +1,4 @@
-// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
+// The declarations of OpenSSL that Swift imports, with static inline wrappers of macros and variadic functions.
 #pragma once
 #include <openssl/ssl.h>
 #include <openssl/err.h>

@@ -1,4 +1,4 @@
-// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
+// The declarations of librdkafka that Swift imports, with static inline wrappers of macros and variadic functions.
 #pragma once
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
@@ -23,8 +23,8 @@ static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
     return (uint64_t)(uintptr_t)message->_private;
 }
 
-/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Never calls `tell` if librdkafka
-/// is older than 2.3.0, which lacks this request.
+/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Never calls `tell` if this build's
+/// librdkafka headers are older than 2.3.0, which lacks this request.
 static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,
                                       void (*tell)(void *context, const char *name, int64_t high, int64_t low)) {
 #if RD_KAFKA_VERSION >= 0x020300ff

@@ -1,3 +1,3 @@
-// The declarations that Swift imports. Macros and variadic functions have static inline wrappers here.
+// The declarations of libyaml that Swift imports.
 #pragma once
 #include <yaml.h>

@@ -53,7 +53,8 @@ package struct OptionTable<Values>: Sendable {
             return option
         }
 
-        /// Returns this option, extended to append each occurrence to a list, as `name=value` or `name`.
+        /// Returns a copy of this option that also appends each of its occurrences to a list, as `name=value` or
+        /// `name`.
         package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
             var option = self
             option.apply = { values, text throws(UsageError) in
@@ -65,7 +66,7 @@ package struct OptionTable<Values>: Sendable {
     }
 
     package let command: String
-    /// The forms of the command's arguments: `--config FILE`.
+    /// The forms of the command's arguments, such as `--config FILE`.
     let usage: [String]
     let about: [String]
     let options: [Option]
@@ -83,8 +84,8 @@ package struct OptionTable<Values>: Sendable {
         self.notes = notes
     }
 
-    /// Parses the arguments after the command. `values` contains the defaults. Operands are errors. Returns `nil` if
-    /// `--help` follows valid arguments.
+    /// Parses the arguments after the command. `values` contains the defaults. Throws for arguments that are not
+    /// options. Returns `nil` if `--help` follows valid arguments.
     package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Values? {
         var values = values
         var words = arguments[...]
@@ -116,8 +117,8 @@ package struct OptionTable<Values>: Sendable {
         return try apply(option, as: "--\(option.name)", parts.count > 1 ? parts[1] : nil, &words, &values)
     }
 
-    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one means
-    /// `--help`.
+    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one of them is
+    /// `-h` (help).
     private func readLetters(
         _ letters: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
     ) throws(UsageError) -> Bool {
@@ -133,7 +134,7 @@ package struct OptionTable<Values>: Sendable {
         return false
     }
 
-    /// Returns the option with this name, or the only one whose name has this prefix.
+    /// Returns the option with this name, or the only option whose name begins with `name`.
     private func option(named name: String) throws(UsageError) -> Option {
         if let option = options.first(where: { $0.name == name }) { return option }
         let candidates = options.filter { $0.name.hasPrefix(name) }

@@ -46,7 +46,7 @@ package func readFile(
     }
 }
 
-/// A secret, such as a password, that must not be shown. It prints as `(secret)`.
+/// A secret, such as a password, that must not be shown. It prints as `(secret)`, or as the path of its file.
 package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     case text(String)
     /// The path of the file that contains the secret, absolute or relative to the working directory.

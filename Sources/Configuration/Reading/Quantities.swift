@@ -5,14 +5,14 @@ enum Quantity {
     ]
     private static let sizes: [(unit: String, size: Int64)] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
 
-    /// Parses `30s`, `250ms`, `15m`, `2h`. `0` needs no unit.
+    /// Parses a duration such as `30s`, `250ms`, `15m` or `2h`. `0` needs no unit.
     static func duration(_ text: some StringProtocol) -> Duration? {
         if text == "0" { return .zero }
         // The limit of a hundred years prevents overflows in nanoseconds.
         return number(text, times).flatMap { $0 <= 100 * 366 * 86_400_000 ? .milliseconds($0) : nil }
     }
 
-    /// Parses a number of bytes: `512KiB`, `16MiB`, `1GiB`.
+    /// Parses a size such as `512KiB`, `16MiB` or `1GiB`, and returns it in bytes.
     static func size(_ text: some StringProtocol) -> Int? { number(text, sizes).map { Int($0) } }
 
     private static func number(_ text: some StringProtocol, _ units: [(unit: String, size: Int64)]) -> Int64? {
@@ -24,12 +24,12 @@ enum Quantity {
         return overflow ? nil : product
     }
 
-    /// Returns the duration in the largest unit without a fraction.
+    /// Returns a text with the duration in the largest unit that needs no fraction.
     static func text(_ duration: Duration) -> String {
         duration == .zero ? "0" : text(duration.milliseconds, times) ?? "\(duration)"
     }
 
-    /// Returns the size in the largest unit without a fraction.
+    /// Returns a text with the size in the largest unit that needs no fraction.
     static func text(bytes: Int) -> String { text(Int64(bytes), sizes) ?? "\(bytes) bytes" }
 
     private static func text(_ number: Int64, _ units: [(unit: String, size: Int64)]) -> String? {

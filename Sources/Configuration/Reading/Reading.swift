@@ -22,7 +22,7 @@ final class Reading {
     let origin: Origin
     /// The environment for substitutions, or `nil` for command-line flags, in which the shell substitutes variables.
     let environment: ((String) -> String?)?
-    /// The folder of relative paths. Ends with `/`, or is empty.
+    /// The folder that relative paths refer to. It ends with `/`, or is empty for the working directory.
     let folder: String
     /// An error or warning: the key's path (`apps[0].token.key_id`, or empty for the document), its position (`nil` for
     /// a default or a flag), and one line with the mistake and the fix.
@@ -63,7 +63,7 @@ final class Reading {
                     keys.first { $0.name == near }?.path
                 }
             let suggestion =
-                near.map { "did you mean \($0)?" } ?? "valid here: \(key.siblings.joined(separator: ", "))"
+                near.map { "did you mean \($0)?" } ?? "valid keys: \(key.siblings.joined(separator: ", "))"
             refuse(key.path, "unknown key; \(suggestion)", at: key.mark)
         }
         unknown = []

@@ -1,6 +1,7 @@
 import YAML
 
-/// A value of the configuration while it is read. Each reader returns `nil` after rejecting an invalid value.
+/// A value of the configuration while it is read. Each method that reads returns `nil` after rejecting an invalid
+/// value.
 struct Value {
     let node: Node
     let path: String
@@ -126,7 +127,7 @@ struct Value {
         if case .mapping = node.content { true } else { false }
     }
 
-    /// Returns a list of one to `limit` values, each read by `body`.
+    /// Returns a list of 1 to `limit` values (or none, with `orEmpty`), each read by `body`.
     func list<T>(limit: Int, orEmpty: Bool = false, _ body: (Value) -> T?) -> [T]? {
         guard case .sequence(let nodes) = node.content else {
             refuse("expected a list, found \(node.isNull ? "nothing" : kind)")

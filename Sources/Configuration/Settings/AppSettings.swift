@@ -12,7 +12,7 @@ package struct AppSettings: Hashable, Sendable {
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
         /// Slows down the app and logs a warning.
         case warn
-        /// Slows down the app, logs a warning, and defers the app's notifications to the retry topics.
+        /// Slows down the app, logs a warning, and retries the notifications with bad tokens.
         case hold
         case off
     }
@@ -53,8 +53,8 @@ package struct AppSettings: Hashable, Sendable {
     /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The app with the same bundle ids in the other environment, which resends notifications answered with
-    /// BadDeviceToken once, or `nil` to reject them.
+    /// The name of the app with the same bundle ids in the other environment. Through that app, the worker once resends
+    /// notifications that APNs answered with BadDeviceToken. With `nil`, the worker rejects these notifications.
     package var otherEnvironment: String?
     /// The maximum number of notifications per second, or 0 for no limit.
     package var rateLimit = 0
@@ -148,7 +148,8 @@ extension AppSettings {
             section.read("verify", into: &verifiesHost) { $0.boolean() }
             if !verifiesHost {
                 section.reading.warn(
-                    section.path(of: "verify"), "any server that answers for \(host) receives this app's notifications")
+                    section.path(of: "verify"),
+                    "while it is false, any server that answers for \(host) can receive this app's notifications")
             }
         }
     }
@@ -161,12 +162,12 @@ extension AppSettings {
         if !section.has("host") {
             section.refuseMissing(
                 "host",
-                ": Apple shut down its own gateways in March 2021; set the host that speaks the binary protocol")
+                ": Apple shut down its own gateways in March 2021; set the host of another gateway")
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {
             section.refuse(
                 "port",
-                "\(host):\(port) is also the feedback service, which sends its list to any client that connects")
+                "\(host):\(port) is also the feedback service, which accepts no notifications; set the gateway's port")
         }
         if case .token = credential, section.has("token") {
             section.refuse("token", "the binary protocol has no provider tokens: use a certificate")

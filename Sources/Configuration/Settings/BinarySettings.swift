@@ -1,4 +1,4 @@
-/// The settings of Apple's retired binary provider protocol: `binary` of an app with `transport: binary`.
+/// The settings of Apple's retired binary provider protocol: the section `binary` of an app with `transport: binary`.
 package struct BinarySettings: Hashable, Sendable {
     package enum Format: String, CaseIterable, Sendable {
         /// The frame format without identifiers, in which an error does not name the notification that caused it.
@@ -13,7 +13,8 @@ package struct BinarySettings: Hashable, Sendable {
         package var limit = 100_000
         /// The maximum total size of the frames in the resend window, in bytes.
         package var bytes = 32 << 20
-        /// Whether errors that arrive after `duration` increase it, up to `drain.rebalance`.
+        /// Whether the worker increases `duration`, up to `drain.rebalance`, after an error that arrives later than
+        /// `duration`.
         package var adjusts = true
 
         package init() {}
@@ -23,7 +24,8 @@ package struct BinarySettings: Hashable, Sendable {
         /// The host of the feedback service: a name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// The time between the starts of two feedback reads, or 0 if only `apns-worker feedback` reads.
+        /// The time between the starts of two reads of the feedback service. With 0, only the command `apns-worker
+        /// feedback` reads it.
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
@@ -37,7 +39,8 @@ package struct BinarySettings: Hashable, Sendable {
     package var window = Window()
     /// Whether the worker resends notifications that the gateway discarded after an error.
     package var resends = true
-    /// Whether the gateway rejects a device token of zeros, which proves that it reads the connection.
+    /// Whether the gateway rejects a device token of zeros. The worker sends such a frame (a fence) to find out the
+    /// outcome of the frames sent before it.
     package var answersFence = true
     package var payloadLimit = 2_048
     package var feedback: Feedback?

@@ -1,4 +1,4 @@
-/// The signing key of provider tokens (`.p8`) with its ids.
+/// The key that signs provider tokens (`.p8`), with its key id and the team id.
 package struct TokenCredential: Hashable, Sendable {
     package var key: Secret
     package var keyID: String
@@ -60,8 +60,8 @@ extension TokenCredential {
         } else if !section.has("key", "key_file") {
             section.refuseMissing("key_file")
         }
-        section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
-        section.required("team_id", into: &teamID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
+        section.required("key_id", into: &keyID) { $0.text("an id of 10 letters and digits", where: Self.isAppleID) }
+        section.required("team_id", into: &teamID) { $0.text("an id of 10 letters and digits", where: Self.isAppleID) }
     }
 
     private static func isAppleID(_ text: String) -> Bool {
@@ -81,7 +81,7 @@ extension CertificateCredential {
             section.refuseMissing("file", "; a certificate needs file, pem, pkcs12_file or pkcs12")
             return nil
         case (true, true):
-            section.refuse(anyOf: ["pkcs12_file", "pkcs12"], "give one of file, pem, pkcs12_file and pkcs12")
+            section.refuse(anyOf: ["pkcs12_file", "pkcs12"], "give only one of file, pem, pkcs12_file and pkcs12")
             return nil
         case (true, false):
             guard let pem else { return nil }

@@ -7,7 +7,8 @@ extension WorkerConfiguration {
         checkTimes(reading)
     }
 
-    /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member.
+    /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member, and that
+    /// heartbeats are more frequent than the session timeout.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
@@ -28,11 +29,11 @@ extension WorkerConfiguration {
         }
     }
 
-    /// The time allowed for the last commit of a rebalance, in addition to `drain.rebalance`.
+    /// The time that a rebalance allows for the last commit, in addition to `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// Checks that no topic has two uses, and that no request pattern matches an output topic, which the worker would
-    /// read back.
+    /// Checks that no topic has two uses, and that no request pattern matches an output topic, because the worker would
+    /// then consume its own records.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
@@ -93,23 +94,24 @@ extension WorkerConfiguration {
         guard other.environment != app.environment else {
             return reading.refuse(
                 path,
-                "the app \(quoted(name)) is in \(app.environment.text), like this one; name an app of the "
+                "the app \(quoted(name)) is in \(app.environment.text), like this app; name an app of the "
                     + "other environment")
         }
         if let missing = app.bundleIDs.first(where: { !other.bundleIDs.contains($0) }) {
-            reading.refuse(path, "the app \(quoted(name)) lacks the bundle id \(missing), which this one has")
+            reading.refuse(path, "the app \(quoted(name)) lacks the bundle id \(missing), which this app has")
         } else if other.otherEnvironment == nil, apps[..<index].contains(where: { $0.name == name }) {
             reading.warn(
                 path,
-                "requests without an app use \(quoted(name)), which is listed before this app and forwards none")
+                "requests that name no app go to \(quoted(name)), which is listed first and has no "
+                    + "other_environment; list this app first")
         }
     }
 }
 
 extension KafkaSettings {
-    /// Returns the value of a consumer property of librdkafka, and its configuration path. The most specific section
-    /// and its last entry take precedence. A value that is not a number, which librdkafka rejects later, counts as the
-    /// default.
+    /// Returns the value of a consumer property of librdkafka, and the property's configuration path. The section
+    /// `kafka.consumer` takes precedence over `kafka.librdkafka`, and a later entry over an earlier one. A value that
+    /// is not a number counts as the default (librdkafka rejects it later).
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {

@@ -2,7 +2,7 @@ package import PushRecords
 
 package struct DeliverySettings: Hashable, Sendable {
     package enum Ordering: String, CaseIterable, Sendable {
-        /// At most one notification of a device is in flight, in the order of the request partition.
+        /// The worker sends a device's notifications one at a time, in the order of the request partition.
         case device
         case none
     }
@@ -24,7 +24,7 @@ package struct DeliverySettings: Hashable, Sendable {
         case credentialFault = "credential_fault"
 
         /// Whether the verdict sends a notification again that APNs has processed. False for a credential fault,
-        /// because APNs does not process a notification whose credential it refuses.
+        /// because APNs does not process a notification whose credential it rejects.
         var repeats: Bool { self == .resend || self == .retry }
     }
 
@@ -36,7 +36,7 @@ package struct DeliverySettings: Hashable, Sendable {
     package var resendMax = 5
     /// The maximum age of a request, or `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
-    /// The maximum time between the reading of a request and its `push-not-before`.
+    /// How far in the future the `push-not-before` of a request may be when the worker reads the request.
     package var maxAhead = Duration.seconds(7 * 86_400)
     /// The maximum number of notifications in memory.
     package var maxOpen = 20_000

@@ -18,8 +18,8 @@ package struct KafkaSettings: Hashable, Sendable {
     package var assignment = Assignment.eager
     /// The partition count and replication factor of topics to create, or `nil` to create no topics.
     package var createTopics: TopicCreation?
-    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers (`MockCluster`) do not. Not a
-    /// configuration key.
+    /// Whether the brokers answer DescribeConfigs, which librdkafka's in-process brokers (`MockCluster`) do not. There
+    /// is no configuration key for it.
     package var tellsTopicConfigurations = true
     /// librdkafka properties of all clients, both consumers and producers. The Kafka module rejects unsafe properties.
     package var properties: [UserProperty] = []
@@ -52,7 +52,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
-    // The position is ignored, so that moving a line in the file changes nothing.
+    // Ignores `place`, so that a property whose line has moved in the file counts as unchanged.
     package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }
@@ -96,7 +96,8 @@ extension KafkaSettings {
 }
 
 extension KafkaSettings.TopicCreation {
-    /// Reads `create_topics`: `false`, `true` or a mapping. An inner `nil` means that the worker creates no topics.
+    /// Reads `create_topics`: `false`, `true` or a mapping. Returns `nil` after rejecting an invalid value, and
+    /// `.some(nil)` if the worker must create no topics.
     fileprivate static func read(_ value: Value) -> Self?? {
         guard value.isMapping, var section = value.section() else {
             let isOn = value.choice(
@@ -131,8 +132,8 @@ extension UserProperty {
         }
     }
 
-    /// Returns whether a property's value is a path. `ssl.ca.location: probe` is none: it selects the system's CA
-    /// certificates.
+    /// Returns whether a property's value is a path. In `ssl.ca.location: probe` the value is not a path: it selects
+    /// the system's CA certificates.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

@@ -2,7 +2,7 @@ package struct ProxySettings: Hashable, Sendable {
     /// The proxy's host: a name or an address (IPv6 without brackets).
     package var host: String
     package var port: Int
-    /// The credentials as `user:password`, if the proxy needs them.
+    /// The credentials as `user:password`, or `nil` if the proxy needs none.
     package var credentials: Secret?
 
     package init(host: String, port: Int, credentials: Secret? = nil) {

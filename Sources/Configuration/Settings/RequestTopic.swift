@@ -3,11 +3,13 @@ import Glibc
 package struct RequestTopic: Hashable, Sendable {
     /// A topic name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
-    /// The topic's weight, from 1 to 1,000, by which topics share scarce streams and memory. If a topic matches several
-    /// entries, the entry with its exact name applies, otherwise the first matching pattern.
+    /// The topic's weight, from 1 to 1,000. Topics share scarce streams and memory in proportion to their weights. If a
+    /// topic matches several entries, the entry with the topic's exact name applies, or else the first matching
+    /// pattern.
     package var weight: Int
-    /// The app of requests that name neither an app nor another app's topic, or `nil` if such requests must name one of
-    /// several apps. If a topic matches several entries, the entry that sets `weight` also sets `app`.
+    /// The app of requests that do not name an app and whose `apns-topic` is not another app's. With `nil` and several
+    /// apps, each request must name its app. If a topic matches several entries, `app` comes from the same entry as
+    /// `weight`.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {

@@ -48,7 +48,7 @@ extension RetrySettings {
                 continue
             }
             guard let topic = value.topicName() else { continue }
-            // Detects a retry topic whose name contradicts its delay, such as `apns.retry.15m` under `30s`.
+            // Reject a retry topic whose name contradicts its delay, such as `apns.retry.15m` under `30s`.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
                 value.refuse("the topic's name ends in \(suffix), but its tier is \(name)")
                 continue

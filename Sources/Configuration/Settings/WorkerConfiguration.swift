@@ -31,7 +31,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// The reaction to a worker process that is killed by a signal (the setting `crash`).
+/// What happens after a signal has killed the worker process (the setting `crash`).
 package enum CrashHandling: String, CaseIterable, Sendable {
     /// A supervisor restarts the worker, and a record that crashes the worker twice becomes a dead letter.
     case contain
@@ -42,7 +42,8 @@ package enum CrashHandling: String, CaseIterable, Sendable {
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// The worker publishes all results except `accepted` ones that are not in doubt, which it only counts.
+        /// The worker publishes all results except those of accepted notifications that are not in doubt. It only
+        /// counts the omitted results.
         case failures
     }
 
@@ -56,7 +57,7 @@ package struct ResultSettings: Hashable, Sendable {
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
-    /// Whether tokens that APNs answers with `BadDeviceToken` or `DeviceTokenNotForTopic` count as dead tokens.
+    /// Whether tokens that APNs rejects with `BadDeviceToken` or `DeviceTokenNotForTopic` count as dead tokens.
     package var includeBadTokens = false
 
     package init() {}
@@ -68,7 +69,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// The time limits for unanswered notifications at a shutdown or rebalance (the setting `drain`).
+/// How long a rebalance or a shutdown waits for unanswered notifications (the section `drain`).
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)

@@ -22,30 +22,30 @@ void linux_name_thread(const char *name);
 /// Configures malloc for a process that frees large buffers between many small ones. Call it before the first thread is
 /// started.
 ///
-/// The number of heaps is limited to `heaps` (mallopt(3), M_ARENA_MAX), because each heap keeps the memory of its peak
-/// use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them whenever 64 KB are freed, which
+/// The number of arenas is limited to `heaps` (mallopt(3), M_ARENA_MAX), because each arena keeps the memory of its
+/// peak use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them whenever 64 KB are freed, which
 /// librdkafka does with each fetch. Blocks of up to 2 MiB come from the heap, because mapping and unmapping each fetch
 /// buffer costs more.
 void linux_tune_malloc(int heaps);
 
 /// Raises the soft limit of open descriptors to the hard limit (setrlimit(2), RLIMIT_NOFILE), which needs no privilege.
-/// Returns the resulting limit, or INT64_MAX if there is none or it is unknown.
+/// Returns the resulting limit, or INT64_MAX if there is no limit or the limit is unknown.
 int64_t linux_raise_descriptor_limit(void);
 
-/// Makes `linux_open_to_read` on the calling thread refuse non-regular files (1) or accept all files again (0).
+/// Makes `linux_open_to_read` on the calling thread reject non-regular files (1) or accept all files again (0).
 void linux_read_regular_files_only(int only);
 
 /// Sets the calling thread's listener, or removes it with NULL. The listener is called with the path of each file
 /// before the file is opened.
 void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
 
-/// Calls the calling thread's listener, if there is one, with the path of the file that is read next.
+/// Calls the calling thread's listener, if it has one, with the path of the file that the thread opens next.
 void linux_tell_path(const char *path);
 
 /// Opens a file for reading with O_CLOEXEC. Returns -1 with errno on failure. Opening a pipe waits for a writer, and
 /// reading it waits for data. If the calling thread accepts regular files only, the result for other files is -2,
 /// without a wait. Symbolic links are followed. A network file system that does not answer can still block the call.
-/// The listener of `linux_tell_paths` then knows the path.
+/// Before opening the file, calls the listener of `linux_tell_paths` with the path.
 int linux_open_to_read(const char *path);
 
 /// Calls memfd_create(2) with MFD_CLOEXEC. Swift's Glibc module lacks this function.

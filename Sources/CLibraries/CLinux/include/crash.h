@@ -13,7 +13,7 @@ struct crash_place {
 enum {
     /// The threads that work on records: the core (0) and the net thread (1).
     CRASH_THREADS = 2,
-    /// The number of stored deaths. The oldest ones are overwritten.
+    /// The number of stored deaths. A new death overwrites the oldest one.
     CRASH_DEATH_LIMIT = 64,
     CRASH_TOPIC_LIMIT = 1024,
 };
@@ -46,7 +46,8 @@ static inline void crash_nowhere(void) {
 void crash_enter_thread(int thread);
 
 /// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
-/// and after `CRASH_TOPIC_LIMIT` other topics. Deaths at a topic with the number 0 are stored without their record.
+/// and after `CRASH_TOPIC_LIMIT` other topics. If a worker dies while it works on a record of a topic with the number
+/// 0, the death is stored without the record.
 int32_t crash_topic(const void *bytes, int32_t count);
 
 /// Returns the name of a topic, or NULL for 0.
@@ -72,11 +73,11 @@ int crash_page_adopt(int descriptor);
 /// Requests that the next worker runs without a supervisor. Call it before this process exits.
 void crash_run_alone(void);
 
-/// Returns the number of workers that died under this supervisor, or 0 without one.
+/// Returns how many workers of this supervisor have died, or 0 without a supervisor.
 int64_t crash_death_count(void);
 
-/// Returns a death by its number, counted from 0. Only the last `CRASH_DEATH_LIMIT` are stored.
+/// Returns a death by its number, counted from 0. Only the last `CRASH_DEATH_LIMIT` deaths are stored.
 struct crash_death crash_death(int64_t number);
 
-/// Removes the records of a partition from all deaths, because other records now have their offsets.
+/// Removes the records of a partition from all deaths, because its offsets now belong to other records.
 void crash_forget(const void *topic, int32_t count, int32_t partition);
