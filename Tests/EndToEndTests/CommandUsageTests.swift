@@ -20,22 +20,22 @@ extension EndToEnd {
             64 | tail results -c x --count 0 | expected a whole number from 1
             64 | tail results -c x --apns-id 7 | --apns-id: expected a UUID
             64 | tail results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
-            64 | tail results -c x --device ab | --device: expected a device token, or its first 8
+            64 | tail results -c x --device ab | --device: expected a device token, or at least its first 8
             64 | tail results -c x --device abcdefgh | --device: expected a device token, or
             64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this option or --device
             64 | tail results -c x --request t/1/2 --count 2 | --request ends by itself: leave out --count
             64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which passes all records
-            64 | tail unregistered -c x --request t/1/2/0 | dead tokens name no request
+            64 | tail unregistered -c x --request t/1/2/0 | dead tokens do not contain their request
             64 | tail results -c x --format xml | expected one of json, text, found "xml"
             64 | tail unregistered -c x --apns-id eabeae54-14a8-11e5-b60b-1697f925ec7b | dead tokens have no apns-id
             78 | tail results --config /nowhere/worker.yaml | cannot read /nowhere/worker.yaml
             64 | send | needs --config FILE
             64 | send -c x | needs --token HEX
             64 | send --direct -t 00 -a Hi | needs --config FILE, or options for one app
-            64 | send --key-id K -t 00 -a Hi | options for one app name no Kafka brokers
+            64 | send --key-id K -t 00 -a Hi | the options for one app contain no Kafka brokers
             64 | send -c x --key-id K -t 00 -a Hi | give either --config or the options
             64 | send -c x -t 00 | needs --alert TEXT or --payload JSON
-            64 | send -c x -t 0g -a Hi | --token: a device token is 2 to 200 hex digits
+            64 | send -c x -t 0g -a Hi | --token: a device token must have 2 to 200 hex
             64 | send -c x -t 00 -a Hi -p {} | either --payload, or --alert
             64 | send -c x -t 00 -a Hi --push-type voice | expected one of alert, 
             64 | send -c x -t 00 -a Hi --priority 7 | --priority: expected 10, 5 or 1
@@ -45,7 +45,7 @@ extension EndToEnd {
             64 | send -c x -t 00 -a Hi --direct --not-before 90s | --not-before needs Kafka
             1 | send -c x -t 00 -a Hi --not-before 2h --expiration 1h | BadExpirationDate: apns-expiration must be 0, or later than push-not-before
             64 | send -c x -t 00 -a Hi --environment test | production or development
-            64 | send -c x -t 00 -a Hi --direct --request-topic r | is for Kafka: leave out --direct
+            64 | send -c x -t 00 -a Hi --direct --request-topic r | needs Kafka: leave out --direct
             1 | send -c x -t 00 -p { | BadRequestPayload: the payload is not JSON: ends too early at byte 1
             1 | send -c x -t 00 -p @/nowhere | --payload: cannot read /nowhere
             64 | channels | needs the action, one of create, list, read, delete
@@ -67,9 +67,9 @@ extension EndToEnd {
             64 | replay results -c x | give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or give --all
             64 | replay dead-letters -c x | give a condition: --reason, --since, --until, --request, and for results
             64 | replay results -c x --all --app shop | give either --all or conditions
-            64 | replay dead-letters -c x --app shop | --outcome, --app and --expired are for results
-            64 | replay dead-letters -c x --outcome invalid | --outcome, --app and --expired are for results
-            64 | replay dead-letters -c x --all --expired | --outcome, --app and --expired are for results
+            64 | replay dead-letters -c x --app shop | --outcome, --app and --expired apply only to results
+            64 | replay dead-letters -c x --outcome invalid | --outcome, --app and --expired apply only to results
+            64 | replay dead-letters -c x --all --expired | --outcome, --app and --expired apply only to results
             64 | replay results -c x --outcome lost | expected one of accepted, unregistered
             64 | replay results -c x --since yesterday | --since: expected a time such as 2026-01-31T12:00:00Z
             64 | replay results -c x --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z | --until must be later than --since

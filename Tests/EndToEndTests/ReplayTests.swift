@@ -140,8 +140,8 @@ extension EndToEnd {
             #expect(produced == all)
             ended.expect(
                 1, "\(place("other")) is gone: the record has a different timestamp",
-                "/10000000/0 is gone: its partition has ",
-                "of 11 results that matched", "1 were further results of the same", "1 have expired and were skipped",
+                "/10000000/0 is gone: the partition has ",
+                "of 11 results that matched", "1 were additional results of these requests", "1 have expired and were skipped",
                 "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
             #expect(
@@ -165,7 +165,7 @@ extension EndToEnd {
             let narrow = "\(scene.name).narrow"
             try scene.create(narrow, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "2000")])
             try scene.replay("results --app big --app annex --to \(narrow)")
-                .expect(1, "\(place("large")) is not requested again: the broker refused its record")
+                .expect(1, "\(place("large")) is not requested again: the broker refused the new request")
             #expect(try scene.records(of: narrow).compactMap(\.of) == [place("annex")])
 
             // A dry run reports all of this and changes nothing.
@@ -226,7 +226,7 @@ extension EndToEnd {
             try scene.replay("dead-letters --all --to \(sink)").expect(
                 1,
                 "\(requests)/0/\(large + 11) is gone: the record at the request's offset is not the record in the dead letter",
-                "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
+                "\(requests)/0/5 is not requested again: the record was written by the worker",
                 "\(requests)/0/6 is not requested again: the record's headers cannot be read",
                 "of 6 dead letters that matched: 3 requests were produced again, 1 no longer exist, 2 cannot be requested again"
             )

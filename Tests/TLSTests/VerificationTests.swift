@@ -24,7 +24,7 @@ import Testing
 
     /// The authority's name, and how the text ends.
     @Test(arguments: [
-        ("other", "the system's)"), ("apns-worker test CA", "certificate signature failure (tls.ca_file"),
+        ("other", "the system's)"), ("apns-worker test CA", "certificate signature failure (set tls.ca_file"),
     ])
     func `Another authority is refused, of the same name too`(name: String, words: String) throws {
         let other = try CertificateAuthority(commonName: name)

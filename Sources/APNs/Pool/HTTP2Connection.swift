@@ -312,8 +312,9 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
-                // then.
-                completion.unregisteredAtMs = body.isTimestampUnusable ? closed.sentAtMs : body.timestampMs
+                // then. A later time than now would delete tokens that devices register until that time.
+                completion.unregisteredAtMs =
+                    body.isTimestampUnusable ? closed.sentAtMs : min(body.timestampMs, transport.loop.now.wallMs)
             }
             if let text = body.text { completion.reasonText = outbox.text(text) }
             if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }

@@ -81,7 +81,9 @@ struct AppHealth {
             let isCutOff = problems.contains {
                 $0.subject == row.subject && $0.kind == .credential || $0.kind == .unconnected
             }
-            return problems + [connectionProblem(row, index, isCutOff: isCutOff, now)].compactMap(\.self)
+            let isUnconnected = problems.contains { $0.kind == .unconnected }
+            return problems
+                + [isUnconnected ? nil : connectionProblem(row, index, isCutOff: isCutOff, now)].compactMap(\.self)
         }
     }
 
@@ -91,7 +93,8 @@ struct AppHealth {
         let (subject, name, topic): (Problem.Subject, String, String)
         switch circuit {
         case .connection:
-            return unconnected(row, "no connection can be made", ": the app's notifications are deferred")
+            return unconnected(
+                row, Self.connectFailure(row) ?? "no connection can be made", ": the app's notifications are deferred")
         case .credential: (subject, name, topic) = (row.subject, "", settings.bundleIDs.joined(separator: ", "))
         case .topic(let refused, _):
             (subject, name, topic) = (.topicOfApp(row.name, topic: "\(refused)"), " for \(refused)", "\(refused)")
@@ -102,6 +105,11 @@ struct AppHealth {
             subject, .credential,
             "APNs refuses the credential\(name) (\(word)), so notifications that need it are deferred",
             "correct the credential: \(why); the worker reads changed key and certificate files within 10 s")
+    }
+
+    private static func connectFailure(_ row: WorkerSnapshot.App) -> String? {
+        guard case .connectFailed(let host, let reason, _)? = row.standing.unreachable else { return nil }
+        return "cannot connect to \(host): \(reason)"
     }
 
     /// - Parameter text: The problem's text, unless all connections of the app allow no streams. In that case the
@@ -148,9 +156,7 @@ struct AppHealth {
     private func connectionProblem(
         _ row: WorkerSnapshot.App, _ index: Int, isCutOff: Bool, _ now: DeliveryTime
     ) -> Problem? {
-        if case .connectFailed(let host, let reason, _)? = row.standing.unreachable {
-            return unconnected(row, "cannot connect to \(host): \(reason)")
-        }
+        if let failure = Self.connectFailure(row) { return unconnected(row, failure) }
         if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isCutOff {
             return unconnected(row, "the app has no connection")
         }

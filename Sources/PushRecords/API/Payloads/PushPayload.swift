@@ -236,7 +236,7 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
         guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
             throw RequestError(
                 .badRequestPayload,
-                "\(member) must be in seconds since 1970, not milliseconds: \(secondsSinceEpoch)")
+                "\(member) must be a number of seconds since 1970 (not milliseconds): \(secondsSinceEpoch)")
         }
         return secondsSinceEpoch
     }
