@@ -239,8 +239,8 @@ package enum TransportNote: Sendable, Equatable {
     /// No ready connection accepts requests (HTTP/2: none allows streams), so nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` is the number
-    /// of requests that the peer did not process and that will be resent.
+    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` is the
+    /// number of requests that the peer did not process and that will be resent.
     case peerCloses(address: String, reason: String, unprocessed: Int)
     /// Binary protocol: an error response named a notification that already counted as accepted. This notification, and
     /// up to `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
