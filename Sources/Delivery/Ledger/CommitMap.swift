@@ -15,8 +15,8 @@ internal import Bytes
 ///
 /// The check covers the base and all bytes after the check. Metadata of another offset is therefore rejected.
 ///
-/// Versions without the owner number reject the whole metadata. They resend the records that were settled above the
-/// committed offset, all marked in doubt. To avoid these repeats, stop all workers of such versions first.
+/// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
+/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
 package struct CommitMap: Equatable {
     /// A record with some settled indexes.
     package struct Partial: Equatable {
@@ -52,8 +52,8 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// Creates the map for a replaced log. All records below the offset that was reached in the old log are in doubt,
-    /// although they may not have been sent.
+    /// Creates the map for a recreated or truncated log. All records below `sent`, the offset that was reached in the
+    /// old log, are in doubt, although they may not have been sent.
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)

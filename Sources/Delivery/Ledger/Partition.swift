@@ -10,7 +10,7 @@ struct Partition: ~Copyable {
         case draining
         /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
-        /// The last commit was acknowledged, is impossible, or is not needed.
+        /// The last commit was acknowledged, is impossible, or is not needed. The partition may be released.
         case left
         /// The group's session was lost. Notifications on connections are completed. All others wait in case the
         /// partition is assigned again.
@@ -34,7 +34,7 @@ struct Partition: ~Copyable {
     let topic: UnsafeRawBufferPointer
     let topicHash: UInt64
     let number: Int32
-    /// The place of the partition's records for crash reports, with offset 0.
+    /// The topic and partition for crash reports, with offset 0.
     let place: CrashPlace
     var group: Int
     /// The delay of the retry tier, or 0 for a request topic.
@@ -103,7 +103,7 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Returns the commit of this assignment that was read back, or `nil` if another worker wrote it.
+    /// Returns the commit of this assignment with this offset and metadata, or `nil` if another worker sent that commit.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.matches(offset, metadata) }
@@ -206,7 +206,7 @@ extension Partition {
         if isImpossible, isLeaving { phase = .left }
     }
 
-    /// Halves the length of the next metadata, because this one was too large.
+    /// Halves the limit of the next commit's metadata, because the metadata of `commit` was too large.
     mutating func halveMetadata(of commit: Pending, journal: inout Journal) {
         let half = min(metadataLimit, commit.characters) / 2
         // Shorter metadata could not contain the horizon and the owner.
