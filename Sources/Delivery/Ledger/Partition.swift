@@ -103,7 +103,7 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Returns the commit of this assignment with this offset and metadata, or `nil` if another worker sent that commit.
+    /// Returns the commit of this assignment with this offset and metadata, or `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.matches(offset, metadata) }
