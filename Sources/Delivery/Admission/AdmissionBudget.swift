@@ -130,7 +130,7 @@ package struct AdmissionBudget {
 
     /// Counts open notifications and their bytes. Negative numbers remove them.
     ///
-    /// - Parameter app: -1 if no app is known.
+    /// - Parameter app: The app's index, or -1 if no app is known.
     @inline(__always)
     mutating func add(notifications count: Int = 0, bytes size: Int = 0, group: Int, app: Int) {
         if count != 0 { notifications.add(count, to: group) }
@@ -138,7 +138,7 @@ package struct AdmissionBudget {
         guard app >= 0 else { return }
         apps[app].open += count
         apps[app].bytes += size
-        precondition(apps[app].open >= 0, "more was released than was counted")
+        precondition(apps[app].open >= 0, "A removed notification must have been counted for the same app")
     }
 
     /// Moves an open notification and its `size` bytes from one app to another.
@@ -228,7 +228,7 @@ package struct FairShares {
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)
             groups[group].used += amount
-            precondition(groups[group].used >= 0, "more was released than was counted")
+            precondition(groups[group].used >= 0, "A released amount must have been added to the same group")
             used += amount
             sharedUsed += max(0, groups[group].used - reserved) - before
         }

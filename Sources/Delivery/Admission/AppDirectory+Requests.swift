@@ -22,7 +22,7 @@ extension AppDirectory {
         // have another name, permanently or during a rolling restart.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
         let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
-        // No configured app has the request's environment. The request belongs to the app that forwarded it.
+        // No configured app has the request's environment. Return the app that forwarded the request.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }

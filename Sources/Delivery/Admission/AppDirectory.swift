@@ -181,7 +181,8 @@ package struct AppDirectory: ~Copyable {
         return Self.unknownTopic(topic)
     }
 
-    /// Returns the match for a request without a topic: the only bundle id of the named app, or of all apps that fit.
+    /// Returns the app and its bundle id for a request without a topic. Fails unless all apps that match have the same
+    /// single bundle id.
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
@@ -196,13 +197,13 @@ package struct AppDirectory: ~Copyable {
                 Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
             else {
                 return .failure(
-                    .missingTopic, Detail("several apps fit and the request names none: give push-app or apns-topic"))
+                    .missingTopic, Detail("several apps match and the request names none: set push-app or apns-topic"))
             }
         }
         guard let found else { return Self.unknownApp(name) }
         guard apps[found].bundleIDs.count == 1 else {
             return .failure(
-                .missingTopic, Detail("the app has several bundle ids and the request names none: give apns-topic"))
+                .missingTopic, Detail("the app has several bundle ids and the request names none: set apns-topic"))
         }
         let topic = pushType.map { apps[found].defaultTopics[Int($0.rawValue)] } ?? apps[found].bundleIDs[0]
         return .app(AppIndex(found), defaultTopic: topic)
