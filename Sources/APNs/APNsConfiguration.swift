@@ -13,20 +13,20 @@ package struct APNsConfiguration: Sendable {
     package var maximumConnections = 8
     /// The time after END_STREAM at which a request without a response is in doubt.
     package var responseTimeoutNs: Int64 = 30_000_000_000
-    /// The time without any answer after which an asked host is reported (`TransportEvent.unanswered`). It is longer
-    /// than a slow answer takes, and shorter than the 10 s within which every problem is reported.
+    /// The time without any answer after which a host with open requests is reported (`TransportEvent.unanswered`). It
+    /// is longer than a slow answer takes, and shorter than the 10 s within which every problem is reported.
     package var unansweredNs: Int64 = 9_000_000_000
     /// Whether HPACK indexes the `authorization` field, which saves 155 bytes a request (`AuthorizationIndexing`).
     package var indexAuthorization = true
     package var keepalive = Keepalive.Limits()
     package var backOff = BackOff.Limits()
     package var channel = ChannelOptions()
-    /// Whether new connections report the head of each frame (`TransportNote.frame`).
+    /// Whether new connections report the header of each frame (`TransportNote.frame`).
     package var tracesFrames: @Sendable () -> Bool = { false }
     /// The idle time after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
-    /// The age limit of connections. At three to four quarters of it the transport dials another connection, which
-    /// replaces the old one once it is ready. 0 means no limit.
+    /// The age limit of connections, or 0 for none. At a random age of 75 to 100 % of the limit, the transport dials a
+    /// connection that replaces the old one once it is ready.
     package var maxAgeNs: Int64 = 0
     /// The idle time after which the quarantine connection is closed.
     package var quarantineIdleNs: Int64 = 60_000_000_000
@@ -38,7 +38,7 @@ package struct APNsConfiguration: Sendable {
     /// The minimum time between two replacements for server errors while no connection answers without errors. If one
     /// new connection did not help, another would not either.
     package var errorTrialPauseNs: Int64 = 900_000_000_000
-    /// The age at which a connection with the answer TopicDisallowed makes the transport replace all connections.
+    /// The minimum age of a connection on which the answer TopicDisallowed makes the transport replace all connections.
     package var topicAgeNs: Int64 = 60_000_000_000
     /// The minimum time between two replacements of all connections for TopicDisallowed.
     package var topicPauseNs: Int64 = 900_000_000_000
