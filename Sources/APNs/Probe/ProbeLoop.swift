@@ -2,7 +2,7 @@ internal import EventLoop
 package import Network
 internal import TLS
 
-/// A loop on the calling thread, for a command that waits for one answer. The thread must not have another loop.
+/// An event loop on the calling thread, for a command that waits for one answer. The thread must not have another loop.
 final class ProbeLoop {
     let loop: Loop
     let dialer: Dialer
@@ -42,7 +42,7 @@ final class ProbeLoop {
     }
 }
 
-/// The delegate of a probe's connection. `ProbeLoop.exchange` sets it.
+/// The delegate of a probe's connection. `ProbeLoop.exchange` sets `channel` and waits for `result`.
 protocol ProbeDelegate: ByteChannelDelegate {
     associatedtype Value
 
@@ -64,8 +64,8 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host or its proxy, and closes before TLS. After a TLS handshake, the feedback service would send its
-/// items to the client and forget them.
+/// Connects to a host or its proxy, and closes the connection before a TLS handshake. After a handshake, the feedback
+/// service would send its items and delete them.
 package enum ReachProbe {
     /// - Returns: the reached address, which is the proxy's if there is one.
     /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
