@@ -4,7 +4,7 @@ internal import JSON
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
-/// loop's thread only. `TokenAge` decides its times, which are the same for all replicas.
+/// loop's thread only. `TokenAge` decides when the token is renewed, at the same times in all replicas.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -30,7 +30,7 @@ package final class ProviderToken {
     /// The header's value, valid until `refresh` or `renewIfAllowed` returns `true`.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Creates a token if there is none or a newer one is due (`TokenAge`). Returns whether the token has changed.
+    /// Creates a token if there is none, or if a renewal is due (`TokenAge`). Returns whether the token has changed.
     package func refresh(now: LoopTime) -> Bool {
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
@@ -82,8 +82,8 @@ package final class ProviderToken {
 /// calls a token expired, a new one is created between two multiples. It stays in use for at least 20 minutes and until
 /// the next multiple.
 ///
-/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if either clock says so. If
-/// the clocks disagree about its age, the wall clock was stepped, and a new token may be created at once.
+/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
+/// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
     /// The time after a multiple of 40 minutes at which its token is first used.
@@ -138,6 +138,7 @@ struct TokenAge {
         return ageNs <= -Self.aheadNs || abs(ageNs - (nowNs - issuedNs)) >= Self.toleranceNs
     }
 
-    /// Returns the current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds.
+    /// Returns the current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds, so the
+    /// calculation does not overflow.
     private func ageNs(_ wallMs: Int64) -> Int64 { (wallMs - issuedMs) * 1_000_000 }
 }
