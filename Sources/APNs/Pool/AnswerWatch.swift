@@ -32,7 +32,7 @@ struct AnswerWatch: Sendable, Equatable {
     /// The error code of the stream that reached the limit, or `nil` below it.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// The time at which `update` may change the state, or `Int64.max`.
+    /// The monotonic time at which `update` may change the state, or `Int64.max` if only an event can change it.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {
@@ -50,7 +50,7 @@ struct AnswerWatch: Sendable, Equatable {
         isUnanswering = false
     }
 
-    /// Records that the peer ended a stream without an answer on a living connection.
+    /// Records that the peer ended a stream without an answer, while the connection stays open.
     mutating func ended(_ code: ErrorCode, nowNs: Int64) {
         guard !hasEnded else { return }
         if ends == 0 { endedNs = nowNs }

@@ -7,8 +7,8 @@ internal import PushTransport
 
 /// One HTTP/2 connection to APNs with its channel, session and window. Used on the loop's thread only.
 ///
-/// The object exists from the dial until `channelClosed`. Every request gets one completion before the transport learns
-/// that the connection is closed.
+/// The object exists from the dial until `channelClosed`. Every request gets one completion before the connection
+/// reports its end to the transport.
 package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let transport: APNsTransport
     private let configuration: APNsConfiguration
@@ -145,7 +145,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         // The session ends when all streams are answered after a GOAWAY, or when the peer violates the protocol.
         let isFinished = session.isFinished
         if isFinished, !window.isEmpty || session.errorText != nil {
-            giveUp(session.errorText ?? "the HTTP/2 session ended")
+            giveUp(session.errorText ?? "the HTTP/2 session ended with unanswered requests")
         } else if window.isEmpty, isFinished || phase == .draining {
             disconnectReason.isExpected = true
             try? session.goAway()
@@ -206,7 +206,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelOpened(applicationProtocol: String?) {
         guard phase == .dialing else { return }
         guard applicationProtocol == "h2" else {
-            return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
+            return giveUp("\(address): the server did not select HTTP/2 in the TLS handshake (ALPN h2)")
         }
         var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
@@ -342,7 +342,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: true)
     }
 
-    /// Applies what an answer says about the connection or the token.
+    /// Retires the connection or renews the provider token, if the reason of an answer requires it.
     private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
@@ -441,7 +441,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
-                    // The peer is alive but leaves a request unanswered. Count the attempt, so that retries terminate.
+                    // The peer is alive but leaves a request unanswered. Count a connection loss for each request, so
+                    // that none is resent forever.
                     return giveUp(
                         "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
                     )

@@ -9,7 +9,7 @@ final class Outbox {
     let app: AppIndex
     private let loop: Loop
     private let emit: ([TransportEvent]) -> Void
-    /// The transport whose turn must end after something was written here.
+    /// The transport whose `turnEnded` is requested after a write to the outbox.
     unowned var transport: (any TurnEnder)?
     /// Unchecked: accesses cannot overlap, because the batch is only appended to and taken. A run-time check would cost
     /// time on each completion.

@@ -65,7 +65,7 @@ struct SuspectQueue {
         }
     }
 
-    /// Marks the requests that were in flight when the connection was lost.
+    /// Marks the requests that were in flight when the connection was lost. Each is then sent alone.
     mutating func died(under ids: [NotificationID]) { marked.formUnion(ids) }
 
     mutating func forget() {
