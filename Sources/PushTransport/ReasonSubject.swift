@@ -4,7 +4,7 @@ package import PushRecords
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken
-    /// The credential is not for this topic, but may be accepted for others.
+    /// The credential is not accepted for this topic, but may be accepted for other topics.
     case topic
     /// The credential itself is rejected.
     case credential

@@ -167,9 +167,10 @@ package struct CompletionBatch: Sendable {
 package enum TransportCommand: Sendable {
     /// Send these requests. Without suspects, all unanswered requests together never exceed the last reported capacity.
     case send([OutgoingRequest])
-    /// Return those requests as `notProcessed` that are not on a connection yet, because a partition is being revoked.
+    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition is revoked.
     case recall([NotificationID])
-    /// Complete the requests on connections, return the rest, and close. `TransportEvent.closed` follows.
+    /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
+    /// `TransportEvent.closed` follows.
     case close
 }
 
@@ -184,15 +185,15 @@ package enum TransportEvent: Sendable {
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
     /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
-    /// connection allows streams. True if a ready connection allows streams. After connections without answers, an
-    /// answer is needed too.
+    /// connection allows streams. True if a ready connection allows streams. After connections that ended without an
+    /// answer, true only after an answer.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and
     /// before the completions of the turn, so that the core resends nothing with the refused credential.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` reports the end of this
-    /// state: a request was answered, no request is open, or the host was changed.
+    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` means that a request was
+    /// answered, no request is open, or the host was changed.
     case unanswered(app: AppIndex, Unanswered?)
     /// The number of the app's connections, reported at each change.
     case connections(app: AppIndex, ConnectionCounts)
@@ -207,11 +208,11 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var dialing = 0
     /// Connections that accept requests.
     package var open = 0
-    /// Connections that only wait for the answers to their last requests.
+    /// Connections that accept no more requests and close after their last answer.
     package var draining = 0
-    /// The number of requests that the open connections allow at once: streams of HTTP/2, or undecided notifications of
-    /// the binary protocol. The transport accepts some more (`TransportEvent.capacity`), so that no stream is idle
-    /// while the core processes an answer.
+    /// The number of requests that the open connections allow at once: HTTP/2 streams, or notifications without an
+    /// outcome (binary protocol). The transport accepts some more (`TransportEvent.capacity`), so that no stream is
+    /// idle while the core processes an answer.
     package var streams = 0
 
     package init() {}
@@ -220,8 +221,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host fails to answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// The HTTP/2 error code with which the host ends the streams, or `nil` if it does not end them. PROTOCOL_ERROR is
-    /// also used for a stream that ended without a status.
+    /// The HTTP/2 error code of the streams that the host ends without an answer, or `nil` if it does not end them.
+    /// PROTOCOL_ERROR also stands for a stream that ended without a status.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -232,7 +233,8 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
-    /// `streams` is the number of concurrent requests, or `nil` if the protocol has no such limit.
+    /// A connection is open. `streams` is the number of concurrent requests that the peer allows, or `nil` if the
+    /// protocol has no such limit.
     case connected(address: String, streams: Int?)
     /// A connection could not be made. The next attempt is in `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
