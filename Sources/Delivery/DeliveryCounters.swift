@@ -26,7 +26,7 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var retries: [Int]
         /// Notifications deferred without an attempt, by `DeferralReason.rawValue`.
         package var heldByCause: [Int]
-        /// The times from handing out a send to its answer.
+        /// The times from handing a send to the transport until its answer.
         package var answerTimes: LatencyCounts
 
         package var held: Int { heldByCause.reduce(0, +) }

@@ -92,15 +92,15 @@ extension DeliveryMachine {
         if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Handles an assignment of no partitions. The group's suspended partitions are then released soon.
+    /// Handles an assignment without partitions. Suspended partitions of the group are released within ten seconds.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
 
     /// Begins a new assignment after the topic was recreated or the partition's log was truncated.
     ///
-    /// No more records of the old log are sent, and unanswered sends get no results. Remaining records of the old log
-    /// are read again, in doubt.
+    /// No more notifications of the old log are sent, and unanswered sends get no results. Remaining records of the old
+    /// log are read again, in doubt.
     ///
     /// - Parameters:
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first
@@ -221,7 +221,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Ends the wait at the drain limit. The last commits are sent now, with horizons that cover unanswered sends.
+    /// Stops waiting for the open notifications of draining partitions, at the drain limit. The last commits are sent
+    /// now, with horizons that cover unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }
@@ -233,8 +234,9 @@ extension DeliveryMachine {
     /// be released. An assignment that has ended counts as drained.
     package func isDrained(_ id: PartitionID) -> Bool { ledger.find(id).map { ledger[$0].phase == .left } ?? true }
 
-    /// Ends assignments: of lost partitions immediately, of revoked ones once they are drained or the time limit has
-    /// passed. The machine drops later completions and acknowledgements of these assignments, and counts them as late.
+    /// Ends assignments. Call this immediately for lost partitions, and for revoked partitions once they are drained or
+    /// the time limit has passed. The machine drops later completions and acknowledgements of these assignments, and
+    /// counts them as late.
     ///
     /// - Parameter event: Returns an event to log for each assignment.
     package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {

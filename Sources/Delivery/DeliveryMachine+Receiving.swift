@@ -129,7 +129,7 @@ extension DeliveryMachine {
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
-        // A time later than `max_ahead` is probably a mistake. A retry record is exempt: a worker accepted its request.
+        // A time beyond `delivery.max_ahead` is probably a mistake. In a retry record it was accepted before.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
@@ -143,7 +143,7 @@ extension DeliveryMachine {
             if isTooFarAhead {
                 request.refuse(
                     .none,
-                    Detail("push-not-before is further ahead than delivery.max_ahead: write the request later"))
+                    Detail("push-not-before is further ahead than delivery.max_ahead: produce the request later"))
             }
         case .failure(let reason, let detail):
             request.refuse(reason, detail)

@@ -1,7 +1,7 @@
 internal import CLinux
 import PushRecords
 
-// Sends notifications in the order of their devices, and handles their completions.
+// Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
     /// How long a notification with expiration 0 may be resent.
     static let nowOrNeverMs: Int64 = 30_000
@@ -137,7 +137,7 @@ extension DeliveryMachine {
         let record = store[slot].record
         precondition(store.hasBody(record), "A ready notification must have its bytes")
         guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
-            // The clock was set back after the record was read.
+            // The clock was set back after the record was read, so the scheduled time is in the future again.
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
@@ -251,7 +251,7 @@ extension DeliveryMachine {
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
-            // The network was down. The resend uses up neither resends nor attempts.
+            // The network was down, so the resend does not count towards `resendMax`.
             sendAgain(slot, tries: store[slot].tries.countReturn())
         } else {
             store[slot].tries.returns = 0

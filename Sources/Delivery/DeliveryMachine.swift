@@ -72,7 +72,7 @@ package struct DeliveryMachine: ~Copyable {
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // A record whose time has passed waits for the budget, which becomes free with an event.
+                // After this time, the record waits only for free budget, which does not depend on time.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }

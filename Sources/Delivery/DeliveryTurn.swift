@@ -43,7 +43,7 @@ package protocol RecordSink {
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// The destination of commits. Their replies arrive with the events of the groups (`RequestSource.serve`).
+/// The destination of commits. The replies to commits arrive with the events of the groups (`RequestSource.serve`).
 package protocol OffsetSink {
     /// Sends commits that are due, for groups without a commit in flight.
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
@@ -84,7 +84,9 @@ package struct DeliveryTurn {
 
     package init() {}
 
-    /// - Throws: The error that `requests` threw. The turn ends there.
+    /// Runs one turn.
+    ///
+    /// - Throws: The error that `requests` threw. The remaining steps of the turn are skipped.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
         offsets: some OffsetSink, now: DeliveryTime

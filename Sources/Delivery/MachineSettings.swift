@@ -32,7 +32,7 @@ package struct MachineSettings: Sendable {
     /// The number of resends, after an answer or in doubt, before a notification moves to the 15-minute tier as one
     /// attempt.
     package var resendMax = 5
-    /// The age at which requests are `expired` when read, or 0 for no limit.
+    /// The age from which a request is `expired` when it is read, or 0 for no limit.
     package var maxAgeMs: Int64 = 24 * 3_600_000
     /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
@@ -62,9 +62,9 @@ package struct MachineSettings: Sendable {
     package var copiedHeaders: [String] = []
     /// The tiers in ascending order of delay, at least one.
     package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
-    /// The number of stays in a tier, without deferrals, after which a notification is `abandoned`.
+    /// The number of stays in retry topics, not counting deferrals, after which a notification is `abandoned`.
     package var maxAttempts = 5
-    /// Overrides by Apple's reason (`delivery.verdicts`).
+    /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]
     /// The seed of the device queues' hash. The caller chooses it, so that the machine is deterministic.
     package var hashSeed: UInt64 = 0

@@ -196,7 +196,7 @@ package struct FairShares {
         divide()
     }
 
-    /// Changes the limit. A group whose use exceeds its new share releases nothing, but gets no more.
+    /// Changes the limit. A group whose use exceeds its new share gets no more until its use has fallen.
     package mutating func setTotal(_ total: Int) {
         guard total != self.total else { return }
         self.total = total

@@ -114,7 +114,7 @@ struct CircuitBreakers: ~Copyable {
         refreshGate(of: apps.count - 1)
     }
 
-    /// Applies the app's route from a reloaded configuration.
+    /// Applies the reloaded configuration of an app.
     mutating func replace(_ app: Int, by route: AppRoute) {
         if apps[app].isPaused, !route.isPaused { endDeferral(.paused, of: app) }
         apps[app].isPaused = route.isPaused
@@ -127,7 +127,7 @@ struct CircuitBreakers: ~Copyable {
         apps[app].isConnected = false
     }
 
-    /// Ends a reload, after `addApp`, `replace` and `remove`.
+    /// Updates all circuits at the end of a reload, after the calls of `addApp`, `replace` and `remove`.
     mutating func finishReload(journal: inout Journal) {
         for app in apps.indices {
             refreshHost(of: app, journal: &journal)

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// The queues of devices, with `ordering: device`. One notification of a device is sent at a time, and the next one
-/// follows when the previous one has ended. The queues only determine the order.
+/// The queue of each device, used with `ordering: device`. One notification of a device is sent at a time, and the next
+/// one follows when the previous one has ended. The queues determine only the order of sends.
 ///
 /// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
@@ -25,7 +25,7 @@ struct DeviceQueues: ~Copyable {
 
     /// - Parameters:
     ///   - seed: The seed of the hash of devices.
-    ///   - limit: The maximum number of notifications of one device.
+    ///   - limit: The maximum number of notifications in one queue.
     init(seed: UInt64, limit: Int) {
         self.seed = seed
         self.limit = min(limit, Int(UInt16.max))
@@ -153,7 +153,7 @@ package struct DeviceTable: ~Copyable {
         count += 1
     }
 
-    /// Replaces the head of a device queue by its next notification.
+    /// Replaces the head of a device queue with the next notification of that queue.
     package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
         entries[Int(index(hash: hash, head: head))].head = next
     }

@@ -62,7 +62,7 @@ struct Dispatch: ~Copyable {
         for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
     }
 
-    /// Applies the app's route from a reloaded configuration.
+    /// Applies the reloaded configuration of an app.
     mutating func replace(_ app: Int, by route: AppRoute) {
         breakers.replace(app, by: route)
         apps[app].environmentGuard.isOff = route.guardPolicy == .off
@@ -120,7 +120,7 @@ struct Dispatch: ~Copyable {
         watchTry(app, isFailure: AnswerOrigin.isHostFailure(status, reason))
     }
 
-    /// Passes the validity of a token to the environment guard.
+    /// Reports to the environment guard whether a device token was bad.
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
         let wasTripped = apps[app].environmentGuard.isTripped
@@ -135,7 +135,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Passes the end of a send to the throttle: an answer, or a lost connection.
+    /// Reports the end of a send to the throttle: an answer, or a lost connection.
     @inline(__always)
     mutating func watchTry(_ app: Int, isFailure: Bool) {
         let isChanged = apps[app].throttle.answered(
@@ -198,7 +198,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Returns approximately when the app's oldest ready notification began to wait (monotonic), or `nil` without one.
+    /// Returns about when the app's oldest ready notification began to wait (monotonic), or `nil` if none is ready.
     func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
     // MARK: Sending

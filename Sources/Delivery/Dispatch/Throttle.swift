@@ -2,8 +2,8 @@
 ///
 /// The throttle evaluates rounds of about as many answers as there are requests in flight. A round with failures
 /// reduces the limit by half of the failed fraction (by half if all failed, by a twentieth if one in ten failed). A
-/// round without failures raises the limit by a sixty-fourth of the transport's capacity. A few failures in a hundred
-/// answers have no effect.
+/// round without failures raises the limit by a sixty-fourth of the transport's capacity. Less than one failure in 64
+/// answers counts as none.
 struct Throttle {
     /// The minimum number of answers per round, unless fewer requests may be in flight.
     private static let leastRound = 16

@@ -171,7 +171,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Adds a record with one notification to the ledger.
+    /// Adds a record to the ledger. The number of its notifications is 1 until the caller sets another number.
     ///
     /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
     mutating func receive(

@@ -119,7 +119,7 @@ package struct CommitMapWriter {
         lastPartial = offset
     }
 
-    /// Completes `text`.
+    /// Completes the metadata in `text`.
     ///
     /// - Parameters:
     ///   - horizon: The send horizon. A horizon at or below the base means that no record can have been sent.

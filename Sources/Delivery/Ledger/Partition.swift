@@ -127,7 +127,7 @@ struct Partition: ~Copyable {
     /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
     /// upper bound, because a commit may contain a lower horizon than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
-        // Every offset then has at most one notification, and no waiting notification was below the horizon before.
+        // Now every offset has at most one notification, and no waiting notification was below the horizon before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
@@ -192,7 +192,9 @@ extension Partition {
         return true
     }
 
-    /// - Parameter longestPauseNs: The maximum pause. The pause doubles with each refusal.
+    /// Handles a refused commit.
+    ///
+    /// - Parameter longestPauseNs: The maximum pause before the next commit. The pause doubles with each refusal.
     mutating func refuse(
         isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
     ) {

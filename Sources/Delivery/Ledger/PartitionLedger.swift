@@ -144,7 +144,7 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// Writes the settled offsets above `committable` to `writer`, which was started with that base.
+    /// Writes the settled offsets above `committable` to `writer`. The caller has started it with this base.
     ///
     /// - Parameter indexes: Returns a record's settled indexes as bits, or `nil` if none is settled.
     package func write(

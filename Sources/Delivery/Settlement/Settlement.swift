@@ -51,8 +51,8 @@ struct Settlement: ~Copyable {
     }
 
     /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
-    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the time is that of
-    /// the send.
+    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the token is dead
+    /// since the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:
@@ -66,7 +66,7 @@ struct Settlement: ~Copyable {
 
     // MARK: Production
 
-    /// Queues another record of this notification to be produced.
+    /// Queues a record of this notification for production to a topic.
     mutating func produce(_ slot: NotificationSlot, to target: ProductionTarget, in store: inout NotificationStore) {
         store[slot].unproduced += 1
         store[slot].unacknowledged += 1
@@ -287,7 +287,7 @@ struct Settlement: ~Copyable {
 }
 
 private struct AnswerTexts {
-    /// A reason without a `ReasonCode`.
+    /// The text of a reason without a `ReasonCode`.
     var reason: String?
     /// The answer's `apns-unique-id` (development only).
     var uniqueID: String?

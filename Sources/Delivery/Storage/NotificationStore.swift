@@ -223,7 +223,7 @@ struct NotificationStore: ~Copyable {
         case .none:
             preconditionFailure("A request with a body must have a device token, a list of tokens or a channel id")
         }
-        // A rejected request is never sent, and its payload may be large.
+        // The payload of a rejected request is not copied, because it is never sent and may be large.
         let payload = request.isInvalid ? UnsafeRawBufferPointer.nothing : request.payload
         let subject = UnsafeRawBufferPointer(
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
