@@ -1,8 +1,8 @@
 package import Network
 package import TLS
 
-/// The settings with which one app reaches APNs. They are already checked: the key is loaded, and names and ids are
-/// printable ASCII.
+/// The validated settings with which one app connects to APNs. The key is loaded, and names and ids are printable
+/// ASCII.
 package struct APNsConfiguration: Sendable {
     package var host: String
     package var port: UInt16
@@ -30,8 +30,8 @@ package struct APNsConfiguration: Sendable {
     package var maxAgeNs: Int64 = 0
     /// The idle time after which the quarantine connection is closed.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// The time for which a connection may answer only server errors before it is replaced. APNs may recover within
-    /// this time, and then the connection was not the cause.
+    /// How long APNs may answer only with server errors on a connection before the connection is replaced. If APNs
+    /// recovers within this time, the connection was not the cause.
     package var errorSpanNs: Int64 = 5_000_000_000
     /// The minimum time between two replacements for server errors while other connections answer without errors.
     package var errorPauseNs: Int64 = 30_000_000_000
@@ -42,7 +42,7 @@ package struct APNsConfiguration: Sendable {
     package var topicAgeNs: Int64 = 60_000_000_000
     /// The minimum time between two replacements of all connections for TopicDisallowed.
     package var topicPauseNs: Int64 = 900_000_000_000
-    /// The next stream id at which a connection retires. Stream ids end at 2^31.
+    /// The stream id from which a connection takes no more requests. Stream ids end at 2^31.
     package var retirementStreamID: UInt32 = 1 << 30
 
     package init(host: String, port: UInt16 = 443, tls: ClientContext) {

@@ -31,8 +31,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// How long the gateway stores a notification without an expiry. 0 in the frame would mean that it is not stored at
-    /// all.
+    /// The time from now that is sent as the expiry of a notification without `apns-expiration`. With an expiry of 0,
+    /// the gateway would not store the notification.
     private static let storedSeconds: Int64 = 30 * 86_400
 
     init(_ order: DialOrder, configuration: BinaryConfiguration, transport: BinaryTransport) {
@@ -103,7 +103,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil
     }
 
-    /// - Parameter text: the reason of an answer whose reason has no known name.
+    /// - Parameter text: the reason as text, if `ReasonCode` has no name for it.
     private func complete(_ completion: Completion, text: String? = nil) {
         var completion = completion
         if completion.status != 200 {
@@ -267,7 +267,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
         if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
-        // One timer settles many notifications at once.
+        // The timer runs at most once in 5 ms, so that it settles many notifications at once.
         if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }

@@ -51,8 +51,8 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence could settle or prove something. If the gateway has sent an error for a notification that
-    /// silence accepted, that error arrives before the answer to the fence.
+    /// Whether a fence is useful: notifications are open, or silence has accepted some. In the second case, an error
+    /// that the gateway has sent for one of them arrives before the answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof

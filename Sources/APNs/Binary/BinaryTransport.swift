@@ -9,7 +9,7 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// The time after a notification's write at which the gateway's silence counts as acceptance.
+    /// How long after the peer's kernel acknowledged a notification the gateway's silence counts as acceptance.
     private(set) var windowNs: Int64
 
     /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
@@ -76,7 +76,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         for connection in ready where !queue.isEmpty { connection.fill(from: &queue, most: share, bytes: bytes) }
     }
 
-    /// Hands suspects to their own connection, one at a time. If the connection ends, the cause is known.
+    /// Hands suspects to the quarantine connection, one at a time. If that connection ends, the suspect is the cause.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         if mustProve { return giveBackSuspects() }

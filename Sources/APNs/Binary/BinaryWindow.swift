@@ -2,8 +2,8 @@ package import PushTransport
 
 /// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
-/// A value type without I/O and clock. The protocol answers only errors, so an entry is accepted by time: when it was
-/// sent and no error arrived within the window's duration. An error answer names one entry. The entries before it were
+/// A value type without I/O and clock. The gateway answers only errors, so an entry counts as accepted if no error
+/// arrives within the window's duration after it was sent. An error answer names one entry. The entries before it were
 /// accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {

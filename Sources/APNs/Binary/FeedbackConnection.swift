@@ -86,7 +86,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
         // Some servers close without a TLS close_notify. An end between two items is complete.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
-        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed inside an item" }
+        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed before an item was complete" }
         onEnd(parser.skipped, failure)
     }
 }

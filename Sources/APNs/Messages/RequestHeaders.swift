@@ -23,7 +23,7 @@ package struct RequestHeaders: ~Copyable {
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
     private static let pathField = 2
-    /// The longest path. A device token has at most 100 bytes (200 digits), and a bundle id 255.
+    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 255 bytes.
     private static let pathLimit = 512
 
     package private(set) var list = HeaderList()

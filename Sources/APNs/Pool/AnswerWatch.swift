@@ -5,8 +5,8 @@ internal import HTTP2
 /// An answer is a response with a status. A host is unanswering if a request has been in flight for `limitNs` without
 /// an answer (the host is silent). A host is also unanswering if it ended three streams in a row without an answer, the
 /// first of them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle
-/// host is not unanswering, except for a while after ended streams, because their notifications may wait in a retry
-/// tier.
+/// host is not unanswering, except for 20 minutes after it ended such streams, because their notifications may wait in
+/// a retry tier.
 struct AnswerWatch: Sendable, Equatable {
     /// The number of consecutive streams ended by the peer without an answer.
     static let endsLimit = 3

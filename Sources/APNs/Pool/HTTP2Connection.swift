@@ -248,7 +248,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         completeClosedEntries()
         let text =
             disconnectReason.isExpected && unanswered == 0
-            ? "closed, all requests were answered" : disconnectReason.fault
+            ? "closed after all requests were answered" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
         close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
@@ -338,7 +338,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
         else { return }
-        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): refused every stream" }
+        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): the peer refused every stream" }
         transport.retired(self, isFault: true)
     }
 

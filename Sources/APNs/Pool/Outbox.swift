@@ -35,7 +35,7 @@ final class Outbox {
         for id in ids { complete(Completion(id: id, kind: .notProcessed)) }
     }
 
-    /// Stores a rare text beside this turn's completions, and returns its index.
+    /// Stores a text for a completion of this turn, and returns the text's index in `CompletionBatch.texts`.
     func text(_ text: String) -> Int32 {
         batch.texts.append(text)
         return Int32(batch.texts.count - 1)

@@ -26,7 +26,7 @@ package class PooledConnection {
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
     final var wasReady = false
-    /// Whether all connections were replaced after this one was made, so that its credential is an older one.
+    /// Whether all connections were replaced after this one was made, so that it uses an older configuration.
     final var isSuperseded = false
     /// Whether the connection is closed because it is unused, which is not the host's fault.
     final var isUnused = false
@@ -82,7 +82,7 @@ package class PooledConnection {
     final func drain() {
         switch phase {
         case .dialing, .opening:
-            disconnectReason.gaveUp("closed before it was ready")
+            disconnectReason.gaveUp("the worker closed the connection before it was ready")
             phase = .draining
             channel?.abort()
         case .ready:
@@ -110,7 +110,7 @@ package class PooledConnection {
     /// Updates the host's reachability with how the connection ended.
     func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
 
-    /// Ends the connection, which had `unanswered` requests.
+    /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
         isCertificateRefused = end.kind == .certificateRefused

@@ -118,7 +118,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
-    /// Gives back the waiting suspects as not processed, because there is no usable quarantine connection.
+    /// Completes the waiting suspects as not processed, because there is no usable quarantine connection.
     final func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
 
     private final func giveBackAll() {
@@ -188,8 +188,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.answered(connection.id), of: connection)
     }
 
-    /// Records that a connection that had answered before still answers, which shows that the host works. The backoff
-    /// is not reset, because one bad address among good ones would otherwise be dialed at a high rate.
+    /// Records a later answer on a connection, which shows that the host works. The backoff is not reset, because one
+    /// bad address among good ones would otherwise be dialed at a high rate.
     final func wentOn(_ connection: Connection) {
         guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
             return

@@ -7,7 +7,7 @@ final class ProbeLoop {
     let loop: Loop
     let dialer: Dialer
 
-    /// - Parameter name: the host, for errors.
+    /// - Parameter name: the host's name for error texts.
     init(_ name: String) throws(ChannelEnd) {
         do {
             loop = try Loop()
@@ -73,7 +73,7 @@ package enum ReachProbe {
         let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
         own.dialer.dial(target, timeoutNs: 10_000_000_000) { result = $0.map { "\($0.address)" } }
-        // The dial always ends, by its own timeout.
+        // The loop ends, because the dial has a timeout.
         while true {
             if let result { return try result.get() }
             own.loop.runOnce(timeoutNs: 100_000_000)

@@ -78,9 +78,9 @@ package final class ProviderToken {
 /// Apple accepts at most one new token in 20 minutes on a connection, and refuses a token that is older than an hour.
 /// The `iat` is therefore a multiple of 40 minutes since the epoch, which all workers with the key compute
 /// independently. A token is used from one minute after this time, because APNs refuses an `iat` that is ahead of its
-/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this one. If APNs
-/// calls a token expired, a new one is created between two multiples. It stays in use for at least 20 minutes and until
-/// the next multiple.
+/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this machine's. If
+/// APNs rejects a token as expired, a new one is created between two multiples. It stays in use for at least 20 minutes
+/// and until the next multiple.
 ///
 /// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
 /// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
@@ -112,13 +112,13 @@ struct TokenAge {
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
     }
 
-    /// Returns whether a token with that `iat` may follow the current one.
+    /// Returns whether a token with the `iat` `grid` may replace the current one.
     private func isNext(_ grid: Int64) -> Bool { ageNs(grid) >= Self.earliestNs }
 
-    /// Records that a token with that `iat` is now the current one.
+    /// Records that a token with the `iat` `issuedMs` is now in use.
     mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
         self.issuedMs = issuedMs
-        // The age is at most 41 minutes.
+        // A new token's `iat` is at most 41 minutes in the past.
         issuedNs = nowNs - max(0, min(ageNs(wallMs), (Self.gridMs + Self.settledMs) * 1_000_000))
         generation &+= 1
     }
