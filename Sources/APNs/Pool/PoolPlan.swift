@@ -86,7 +86,8 @@ struct PoolPlan {
         growthBackOff = backOff
     }
 
-    /// Handles an event, and returns the actions to perform, in order. Actions are rare, so a call may allocate an array.
+    /// Handles an event, and returns the actions to perform, in order. Actions are rare, so each call may allocate an
+    /// array.
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .wanted: wanted = max(1, wanted)
