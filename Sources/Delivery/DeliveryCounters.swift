@@ -1,7 +1,8 @@
 import PushRecords
 
 extension FixedWidthInteger {
-    /// Adds one, up to the maximum value. The previous value may come from an untrusted record.
+    /// Adds one, unless the value is at its maximum. The value may come from an untrusted record, so the addition must
+    /// not trap.
     @inline(__always)
     mutating func countUp() { self &+= self < .max ? 1 : 0 }
 }

@@ -15,7 +15,7 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        // If a commit never succeeds, only records below the send horizon are read, and a limited number above it.
+        // If no commit succeeds, only records below the send horizon and a limited number above the horizon are read.
         // While commits succeed, one record is always allowed, because a record that waits for admission raises the
         // horizon.
         let next = ledger[partition].nextOffset

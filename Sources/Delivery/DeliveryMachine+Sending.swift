@@ -312,7 +312,7 @@ extension DeliveryMachine {
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            // A current refusal opens the circuit. Nothing is then sent with this credential before a probe succeeds.
+            // A refusal of the current credential opens its circuit. Until a probe succeeds, only probes are sent.
             let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
             if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }

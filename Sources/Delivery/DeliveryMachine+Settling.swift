@@ -1,13 +1,14 @@
 internal import CLinux
 package import PushRecords
 
-// Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka acknowledges.
+// Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
+// acknowledged these records.
 extension DeliveryMachine {
     /// How long an app's notifications are deferred before they are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
-    /// Ends a notification: queues its records to be produced, and lets the next one of its device follow.
+    /// Ends a notification: queues its output records, and makes the next notification of its device ready.
     mutating func conclude(_ slot: NotificationSlot, _ outcome: Outcome) {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {

@@ -18,13 +18,13 @@ package protocol RequestSource {
 
 /// The transports of all apps, by `AppIndex`.
 package protocol Transports {
-    /// Passes the reports since the last turn to the machine: completions, capacities, reachability.
+    /// Passes the transports' reports since the last turn to the machine: completions, capacities, reachability.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Recalls requests that must not be sent any more.
+    /// Recalls requests from the transports that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 
@@ -73,7 +73,7 @@ package struct DeliveryTurn {
         package var deadlineNs: Int64
     }
 
-    /// The maximum time between two calls of `serve`, because of `max.poll.interval.ms`.
+    /// The maximum time between two calls of `serve`. It must be below Kafka's `max.poll.interval.ms`.
     package static let serveEveryNs: Int64 = 500_000_000
     /// The minimum time between two turns if only a timer is due.
     static let leastPauseNs: Int64 = 500_000

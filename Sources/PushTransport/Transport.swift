@@ -165,7 +165,8 @@ package struct CompletionBatch: Sendable {
 
 /// A command of the core to a transport.
 package enum TransportCommand: Sendable {
-    /// Send these requests. Without suspects, all unanswered requests together never exceed the last reported capacity.
+    /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
+    /// capacity.
     case send([OutgoingRequest])
     /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition is revoked.
     case recall([NotificationID])

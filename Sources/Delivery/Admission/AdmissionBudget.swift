@@ -69,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Counts a partition of the topic group as read, or as no longer read.
+    /// Records that one more partition of the topic group is read, or one fewer.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -177,7 +177,7 @@ package struct FairShares {
 
     package private(set) var total: Int
     package private(set) var groups: [Group] = []
-    /// The amount used beyond the reserves, over all groups.
+    /// The amount that all groups together use beyond their reserves.
     package private(set) var sharedUsed = 0
     package private(set) var used = 0
 

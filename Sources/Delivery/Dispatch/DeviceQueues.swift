@@ -11,8 +11,8 @@ struct DeviceQueues: ~Copyable {
         case first
         /// The notification waits for the notifications before it in the queue.
         case behind
-        /// The queue is full, so the notification must be deferred. `turnedAway` other notifications were deferred
-        /// because the queue was full, since it formed.
+        /// The queue is full, so the notification must be deferred. `turnedAway` is the number of notifications that
+        /// were deferred before for this reason, since the queue formed.
         case full(turnedAway: UInt16)
     }
 

@@ -8,7 +8,7 @@ struct Dispatch: ~Copyable {
     /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// The pause after too many immediate resends.
+    /// The pause before a resend, after too many immediate resends.
     static let backOffNs: Int64 = 1_000_000_000
 
     // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.

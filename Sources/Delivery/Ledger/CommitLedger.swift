@@ -116,7 +116,7 @@ struct CommitLedger: ~Copyable {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
         self[partition].horizon.withdraw()
-        // The group may have received the commit in flight, although its reply will not arrive.
+        // The group coordinator may have stored the commit in flight, although its reply will not arrive.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
     }

@@ -15,7 +15,7 @@ package struct CommitMapWriter {
     private var budget = 0
     /// The added settled offsets as ranges, relative to `base`.
     private var runs: [Range<Int64>] = []
-    /// The size of `runs` as varints.
+    /// The size in bytes of `runs`, encoded as varints.
     private var runBytes = 0
     private var partialCount: Int64 = 0
     private var lastPartial: Int64 = 0

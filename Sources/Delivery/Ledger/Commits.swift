@@ -54,12 +54,12 @@ struct CommitBackoff {
     static let groupPauseNs: Int64 = 1_000_000_000
     /// The maximum pause while the partition is given up, because the drain has a time limit.
     static let leavingPauseNs: Int64 = 1_000_000_000
-    /// The minimum time between two log events.
+    /// The minimum time between two log events about refused commits of the partition.
     static let eventPauseNs: Int64 = 10_000_000_000
-    /// The number of consecutive refusals after which an event is logged. A rebalance usually causes one refusal.
+    /// The number of consecutive refused commits at which an event is logged. A rebalance usually causes one refusal.
     static let refusalsToReport = 2
 
-    /// The number of consecutive refusals.
+    /// The number of consecutive refused commits.
     private(set) var refusals = 0
     /// The time before which no commit of the partition is sent.
     private(set) var untilNs: Int64 = 0

@@ -48,7 +48,7 @@ struct Partition: ~Copyable {
     /// Whether records settled, or were found to be settled, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
-    /// The group's current commit: the one read at the assignment, later the last acknowledged one.
+    /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
     var lastCommit: LastCommit?
     /// The latest unacknowledged commits after `lastCommit`. The group may have stored any of them.
     var unconfirmed: [LastCommit] = []

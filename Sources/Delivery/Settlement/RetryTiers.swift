@@ -29,7 +29,7 @@ package struct RetryTiers: Sendable {
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
     }
 
-    /// The tier of most deferred notifications.
+    /// The tier for most deferred notifications: the shortest one whose topic is writable.
     package var shortest: Int { writable(0) }
 
     /// Returns the tier of a deferred notification that can be sent after about `rounds` rounds: the longest tier whose
@@ -74,7 +74,7 @@ package struct RetryTiers: Sendable {
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }
 
-    /// Returns the first tier with at least this delay that is longer than the previous one, else the longest.
+    /// Returns the first tier with at least this delay that is longer than the previous tier, or else the longest tier.
     ///
     /// - Parameter previousMs: The delay of the tier that the record was read from, or 0 for a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {
