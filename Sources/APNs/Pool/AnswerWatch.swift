@@ -16,7 +16,7 @@ struct AnswerWatch: Sendable, Equatable {
     static let endsPauseNs: Int64 = 1_200_000_000_000
 
     private let limitNs: Int64
-    /// The start of the wait for an answer, including short pauses.
+    /// When the wait for an answer began (monotonic). Short pauses without requests do not end the wait.
     private var askedNs: Int64?
     /// The time at which the last request completed, or `nil` while a request is in flight.
     private var idleNs: Int64? = 0
@@ -29,7 +29,7 @@ struct AnswerWatch: Sendable, Equatable {
 
     private var hasEnded: Bool { ends >= Self.endsLimit }
 
-    /// The error code of the stream that reached the limit, or `nil` below it.
+    /// The error code of the stream with which the host reached `endsLimit`, or `nil` before that.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
     /// The monotonic time at which `update` may change the state, or `Int64.max` if only an event can change it.

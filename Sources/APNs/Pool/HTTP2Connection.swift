@@ -24,8 +24,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
-    /// The limit of concurrent requests besides the peer's own limit. A quarantine connection starts with 1 and doubles
-    /// it with each answer.
+    /// A limit of concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
+    /// doubles with each answer.
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
@@ -171,7 +171,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives the connection up if the session has failed.
+    /// Runs `body`, and gives the connection up if the session fails.
     @inline(__always)
     private func attempt(_ body: () throws(HTTP2Error) -> Void) {
         do throws(HTTP2Error) {

@@ -17,7 +17,7 @@ final class ProbeLoop {
         dialer = Dialer(loop: loop)
     }
 
-    /// Runs the loop until there is a value. Returns `nil` after the timeout.
+    /// Runs the loop until `value` returns a value, and returns that value. Returns `nil` after the timeout.
     func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while true {

@@ -86,7 +86,7 @@ package final class ProviderToken {
 /// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
-    /// The time after a multiple of 40 minutes at which its token is first used.
+    /// How long after a multiple of 40 minutes the token with this `iat` is first used.
     private static let settledMs: Int64 = 60 * 1_000
     /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000

@@ -22,7 +22,7 @@ package struct Window: Sendable {
         package var wasSilent = false
     }
 
-    /// The object that has timed out: an entry or the connection.
+    /// The result of a timeout: one entry has timed out, or the whole connection.
     package enum Expiry: Equatable, Sendable {
         /// One entry timed out while others were answered. The caller must cancel its stream.
         case entry(stream: Int32, Closed)
