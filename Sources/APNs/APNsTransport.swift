@@ -11,7 +11,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// The generation of the token in `headers`, or 0 before the first token.
     private var seenToken: UInt32 = 0
     private var topicRenewalNs: Int64?
-    /// Whether some connections answer only server errors (5xx, or without a reason).
+    /// Whether APNs answers requests on some connections only with server errors (5xx, or without a reason).
     var hasErring = false
     /// The time at which a connection was last replaced because of its errors.
     private var errorReplacementNs: Int64?
@@ -46,8 +46,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Replacement
 
-    /// Replaces all connections by ones with this configuration and token. The old ones finish their requests. Waiting
-    /// requests wait for the first new connection. The backoff keeps the limits of the first configuration.
+    /// Replaces all connections with new ones that use this configuration and token. The old connections finish their
+    /// requests. Waiting requests are sent on the first new connection. The limits of the backoff do not change.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -71,7 +71,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     }
 
     /// Replaces all connections, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
-    /// connections only. If new connections get the same answer, further ones would too.
+    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -85,8 +85,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Sending
 
-    /// Hands waiting requests to the first connection that accepts each. The worker then fills few connections and
-    /// writes large blocks.
+    /// Hands each waiting request to the first connection that accepts the request. Few connections then get many
+    /// requests each, so that writes are large.
     override func dispatch() {
         dispatchSuspects()
         guard !queue.isEmpty else { return }
@@ -95,7 +95,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         for connection in connections where !queue.isEmpty { connection.fill(from: &queue, headers: &headers) }
     }
 
-    /// Hands suspects to the quarantine connection, which is dialed for them.
+    /// Hands suspects to the quarantine connection. Dials that connection if there is none.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         wantQuarantineConnection()
@@ -106,7 +106,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         }
     }
 
-    /// Makes requests carry the current token, which another app with the same key may have renewed.
+    /// Puts the current provider token into the request headers. Another app with the same key may have renewed it.
     private func refreshToken() {
         guard let token else { return }
         _ = token.refresh(now: loop.now)
@@ -136,8 +136,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         }
     }
 
-    /// Moves connections that return only server errors to the end of the order, to see whether other connections
-    /// answer without errors. Then replaces the worst one.
+    /// Moves connections that return only server errors to the end of the order, so that other connections get requests
+    /// first. Replaces one that has returned only errors for `errorSpanNs`, with a pause between replacements.
     private func replaceErring() {
         let erring = connections.filter { $0.isReady && $0.answers.isErring }
         hasErring = !erring.isEmpty

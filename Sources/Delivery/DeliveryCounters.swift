@@ -1,7 +1,8 @@
 import PushRecords
 
 extension FixedWidthInteger {
-    /// Adds one, up to the maximum value. The previous value may come from an untrusted record.
+    /// Adds one, unless the value is at its maximum. The value may come from an untrusted record, so the addition must
+    /// not trap.
     @inline(__always)
     mutating func countUp() { self &+= self < .max ? 1 : 0 }
 }
@@ -26,7 +27,7 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var retries: [Int]
         /// Notifications deferred without an attempt, by `DeferralReason.rawValue`.
         package var heldByCause: [Int]
-        /// The times from handing out a send to its answer.
+        /// The times from handing a send to the transport until its answer.
         package var answerTimes: LatencyCounts
 
         package var held: Int { heldByCause.reduce(0, +) }
@@ -43,8 +44,9 @@ package struct DeliveryCounters: Sendable, Equatable {
     /// Completions and acknowledgements for assignments that have ended.
     package var late = 0
     package var commits = 0
-    /// The numbers of partition entries in commits that the broker acknowledged, and that it refused.
+    /// Partition entries in commits that the broker acknowledged.
     package var commitsAcknowledged = 0
+    /// Partition entries in commits that the broker refused.
     package var commitsRefused = 0
     /// Commits with a truncated map.
     package var mapsCut = 0
@@ -75,7 +77,8 @@ extension DeliveryCounters.App {
     }
 }
 
-/// The current time, log events and metrics. The parts of the machine write here, and do not base decisions on it.
+/// The current time, and the events and counts that the parts of the machine add. No decision depends on an event or a
+/// count.
 struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
     var events: [DeliveryEvent] = []
@@ -94,7 +97,7 @@ package struct LatencyCounts: Sendable, Equatable {
 
     package init() {}
 
-    /// Counts a duration. A negative one counts as 0, because the wall clock was set back.
+    /// Counts a duration. A negative duration counts as 0. It occurs if the wall clock was set back.
     @inline(__always)
     mutating func count(_ ms: Int64) {
         let ms = max(0, ms)

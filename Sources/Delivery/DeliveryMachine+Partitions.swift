@@ -25,8 +25,8 @@ extension DeliveryMachine {
         ledger.shortenSuspensions(flight: role.group.rawValue, nowNs: now.ns)
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
-            // The log ends below the last received offset, so it was truncated. Other records will get those offsets,
-            // or have them already.
+            // The log ends at or below the last received offset, so it was truncated. New records reuse the offsets
+            // from the log's end on.
             isCut = logEnd.map { $0 <= ledger[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
                 let share = enterShare(role, topic: topic)
@@ -83,8 +83,8 @@ extension DeliveryMachine {
         return id
     }
 
-    /// Reports that all records below `offset` were received. The offsets between them are not records, for example
-    /// transaction markers. `offset` is committed once no record below it is open.
+    /// Reports that all records below `offset` were received. Offsets that were not received have no record to consume,
+    /// for example transaction markers. `offset` is committed once no record below it is open.
     package mutating func reachedEnd(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
             return
@@ -92,15 +92,15 @@ extension DeliveryMachine {
         if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Handles an assignment of no partitions. The group's suspended partitions are then released soon.
+    /// Handles an assignment without partitions. Suspended partitions of the group are released within ten seconds.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
 
-    /// Begins a new assignment after the partition's log was replaced or truncated. All its records are new.
+    /// Begins a new assignment after the topic was recreated or the partition's log was truncated.
     ///
-    /// No more records of the old log are sent, and unanswered sends get no results. Remaining records of the old log
-    /// are read again, in doubt.
+    /// No more notifications of the old log are sent, and unanswered sends get no results. Remaining records of the old
+    /// log are read again, in doubt.
     ///
     /// - Parameters:
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first
@@ -136,7 +136,7 @@ extension DeliveryMachine {
             apps.setDefault(app, of: group)
             return (group, 0)
         case .retry(let delayMs):
-            precondition(delayMs > 0, "a retry tier has a delay")
+            precondition(delayMs > 0, "The delay of a retry tier must be above 0")
             return (0, delayMs)
         }
     }
@@ -162,7 +162,7 @@ extension DeliveryMachine {
 
     /// Keeps the commit map from overflowing: if the map is three quarters full, defers the waiting notifications of
     /// the older half of the partition's open records, so that the watermark can advance. Records received less than a
-    /// second ago are spared.
+    /// second ago are not deferred.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
@@ -221,7 +221,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Ends the wait at the drain limit. The last commits are sent now, with horizons that cover unanswered sends.
+    /// Stops waiting for the open notifications of draining partitions, at the drain limit. The last commits are sent
+    /// now, with horizons that cover unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }
@@ -229,12 +230,13 @@ extension DeliveryMachine {
         }
     }
 
-    /// Whether the last commit of a revoked partition is acknowledged or not needed, so that the partition may be
-    /// released. An assignment that has ended counts as drained.
+    /// Returns whether the last commit of a revoked partition is acknowledged or not needed, so that the partition may
+    /// be released. An assignment that has ended counts as drained.
     package func isDrained(_ id: PartitionID) -> Bool { ledger.find(id).map { ledger[$0].phase == .left } ?? true }
 
-    /// Ends assignments: of lost partitions immediately, of revoked ones once they are drained or the time limit has
-    /// passed. The machine drops later completions and acknowledgements of these assignments, and counts them as late.
+    /// Ends assignments. Call this immediately for lost partitions, and for revoked partitions once they are drained or
+    /// the time limit has passed. The machine drops later completions and acknowledgements of these assignments, and
+    /// counts them as late.
     ///
     /// - Parameter event: Returns an event to log for each assignment.
     package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {

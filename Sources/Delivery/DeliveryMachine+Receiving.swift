@@ -3,7 +3,7 @@ package import PushRecords
 
 // Parses each record, and admits its notifications within the budget.
 extension DeliveryMachine {
-    /// The number of a partition's unwritten dead letters at which the partition is no longer read.
+    /// The number of open dead letters at which a partition is not read while the dead-letter topic is not writable.
     static let unwrittenDeadLetters = 100
     /// The number of tokens of a fan-out that are admitted before the next partition's turn.
     private static let admissionPiece = 256
@@ -15,7 +15,7 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        // If a commit never succeeds, only records below the send horizon are read, and a limited number above it.
+        // If no commit succeeds, only records below the send horizon and a limited number above the horizon are read.
         // While commits succeed, one record is always allowed, because a record that waits for admission raises the
         // horizon.
         let next = ledger[partition].nextOffset
@@ -28,7 +28,7 @@ extension DeliveryMachine {
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
-    /// Returns an assignment's place for crash reports, with offset 0, or an empty place if the assignment has ended.
+    /// Returns an assignment's topic and partition for crash reports, or an empty place if the assignment has ended.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 
     // MARK: Received
@@ -39,9 +39,8 @@ extension DeliveryMachine {
     /// The offsets of a partition must ascend. An offset that is not above the previous ones returns `.ignored`.
     ///
     /// - Parameters:
-    ///   - unread: The reason to make the record a dead letter without parsing it.
-    ///   - letterRoom: The maximum size of a dead letter's key, value and headers now, in bytes. A dead letter is open
-    ///     until Kafka acknowledges it.
+    ///   - unread: The reason to make the record a dead letter without parsing it, or `nil` to parse the record.
+    ///   - letterRoom: The number of bytes that a dead letter's key, value and headers may use now.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
@@ -50,7 +49,7 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
-        // The commit after the settlement contains this offset plus one.
+        // After the record settles, the worker commits this offset plus one, which must be valid too.
         guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
         guard offset > ledger[partition].ledger.highestKnown else { return .ignored }
 
@@ -58,8 +57,8 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        // No worker writes a retry record with such a late time, because the request would have been invalid. Without
-        // this check the record would wait forever.
+        // No worker writes a retry record that is scheduled more than a year ahead, because its request would have been
+        // invalid. Without this check, such a record would wait forever.
         if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
@@ -130,7 +129,7 @@ extension DeliveryMachine {
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
-        // A request scheduled this far ahead is probably a mistake. A worker has already accepted each retry record.
+        // A time beyond `delivery.max_ahead` is probably a mistake. In a retry record it was accepted before.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
@@ -144,7 +143,7 @@ extension DeliveryMachine {
             if isTooFarAhead {
                 request.refuse(
                     .none,
-                    Detail("push-not-before is further ahead than delivery.max_ahead: write the request later"))
+                    Detail("push-not-before is further ahead than delivery.max_ahead: produce the request later"))
             }
         case .failure(let reason, let detail):
             request.refuse(reason, detail)
@@ -179,8 +178,8 @@ extension DeliveryMachine {
 
     // MARK: Admitted
 
-    /// Continues to admit records that were admitted in part, as far as the budget allows. Each partition gets a piece
-    /// in turn.
+    /// Continues to admit records that were admitted in part, as far as the budget allows. Admits up to
+    /// `admissionPiece` notifications of one partition before the next partition.
     mutating func admitWaiting() {
         var progress = true
         while progress {
@@ -241,9 +240,9 @@ extension DeliveryMachine {
         return true
     }
 
-    /// Raises the send horizon for a record that is above the horizon and therefore not admitted, since no notification
-    /// of the record can wait for a commit. The horizon is raised immediately if the app has free streams, and after 5
-    /// s if the record may block records of other apps.
+    /// Raises the send horizon to a record that is not admitted because it is above the horizon. (For admitted records,
+    /// `waitForHorizon` raises it.) The horizon is raised immediately if the app has free streams, and after 5 s if the
+    /// record may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -253,8 +252,8 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset)
     }
 
-    /// Returns when a record that waits for admission will raise the horizon, or be deferred because its app's share
-    /// stays full. Returns `nil` if the record waits for something else.
+    /// Returns when the machine will raise the horizon to a record that waits for admission, or will defer the record
+    /// because its app's share stays full. Returns `nil` if no such time is known.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs

@@ -1,7 +1,7 @@
 internal import CLinux
 import PushRecords
 
-// Sends notifications in the order of their devices, and handles their completions.
+// Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
     /// How long a notification with expiration 0 may be resent.
     static let nowOrNeverMs: Int64 = 30_000
@@ -17,7 +17,8 @@ extension DeliveryMachine {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        // Earlier notifications of the partition wait for the horizon outside of their device queues.
+        // Earlier notifications of the partition wait for the horizon outside of their device queues. This one must not
+        // overtake them.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
             !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
@@ -79,7 +80,6 @@ extension DeliveryMachine {
                 break
             }
             takeOut(slot)
-            // The notification is in no list now.
             store[slot].state = .admitted
             // A scheduled notification whose time has come meanwhile needs no tier.
             if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
@@ -112,7 +112,7 @@ extension DeliveryMachine {
             batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
             while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
-                    preconditionFailure("a ready notification has an assignment")
+                    preconditionFailure("A ready notification must belong to an assignment")
                 }
                 guard mayBeSent(slot, partition) else { continue }
                 if store[slot].isSuspect { suspects += 1 }
@@ -135,9 +135,9 @@ extension DeliveryMachine {
             return false
         }
         let record = store[slot].record
-        precondition(store.hasBody(record), "a ready notification has its bytes")
+        precondition(store.hasBody(record), "A ready notification must have its bytes")
         guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
-            // The clock was set back after the record was read.
+            // The clock was set back after the record was read, so the scheduled time is in the future again.
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
@@ -154,7 +154,7 @@ extension DeliveryMachine {
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
-        guard let place = store.place(of: record) else { preconditionFailure("a ready notification has its bytes") }
+        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have bytes") }
         store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
@@ -251,7 +251,7 @@ extension DeliveryMachine {
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
-            // The network was down. The resend uses up neither resends nor attempts.
+            // The network was down, so the resend does not count towards `resendMax`.
             sendAgain(slot, tries: store[slot].tries.countReturn())
         } else {
             store[slot].tries.returns = 0
@@ -312,7 +312,7 @@ extension DeliveryMachine {
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            // A current refusal opens the circuit. Nothing is then sent with this credential before a probe succeeds.
+            // A refusal of the current credential opens its circuit. Until a probe succeeds, only probes are sent.
             let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
             if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }
@@ -326,8 +326,8 @@ extension DeliveryMachine {
     // of the other environment (`AppRoute.otherEnvironment`). A notification with BadDeviceToken is forwarded to that
     // app once, and then uses its connections, circuits and retry tiers. The record's body stores the first app.
 
-    /// Forwards a notification with BadDeviceToken to the other environment, and returns whether it did. If both
-    /// environments reject the token, the notification returns to the first app, which ends it.
+    /// Forwards a notification with BadDeviceToken to the app of the other environment. Returns whether it did. If APNs
+    /// has rejected the token in both environments, the notification returns to the first app and ends there.
     private mutating func sendToOtherEnvironment(_ slot: NotificationSlot) -> Bool {
         let app = Int(store[slot].app)
         let first = store[bodyOf: store[slot].record].firstApp
@@ -343,8 +343,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The record's bytes still count for the first app. Together with forwarded notifications that wait, they could
-        // use up its topic's share.
+        // The record's bytes still count for the first app. Together with waiting forwarded notifications, they could
+        // use up the share of the topic group.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)

@@ -1,13 +1,14 @@
 internal import CLinux
 package import PushRecords
 
-// Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka acknowledges.
+// Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
+// acknowledged these records.
 extension DeliveryMachine {
     /// How long an app's notifications are deferred before they are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
-    /// Ends a notification: queues its records to be produced, and lets the next one of its device follow.
+    /// Ends a notification: queues its output records, and makes the next notification of its device ready.
     mutating func conclude(_ slot: NotificationSlot, _ outcome: Outcome) {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {
@@ -36,7 +37,7 @@ extension DeliveryMachine {
     /// Moves a notification to a retry topic, or ends a notification that must not wait or has no attempts left.
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
-        precondition(store.hasBody(record), "a retried notification has its bytes")
+        precondition(store.hasBody(record), "A notification that moves to a tier must have its bytes")
         guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         if asAttempt, Int(store[bodyOf: record].attempt) >= settlement.settings.maxAttempts {
             return conclude(slot, .abandoned)
@@ -65,12 +66,12 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
         guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         guard let partition = ledger.find(store[recordOf: slot].partition) else {
-            preconditionFailure("a deferred notification has an assignment")
+            preconditionFailure("A deferred notification must belong to an assignment")
         }
         let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
-        // The tier will send this notification. A successor that reads the record again has to know this, so the send
-        // horizon must cover the record first. An `unwritable` notification was already sent. It does not wait for a
-        // commit, because its session may be lost.
+        // The notification will be sent from the tier. A successor that reads the record again must mark it in doubt,
+        // so the send horizon must be above the record first. An `unwritable` notification was already sent. It does
+        // not wait for a commit, because the group's session may be lost.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
@@ -82,7 +83,7 @@ extension DeliveryMachine {
     /// Moves a notification to the tier for this reason, without using up an attempt.
     mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
         dispatch.breakers.endProbe(slot, in: store)
-        // The horizon of later commits must stay above this record, because the tier may send it.
+        // The horizon of later commits must stay above this record, because the notification is sent from the tier.
         if let partition = ledger.find(store[recordOf: slot].partition) {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
@@ -94,14 +95,14 @@ extension DeliveryMachine {
 
     /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
     ///
-    /// A notification that was rejected by a full device queue or share gets the tier that ends when its turn comes. A
-    /// notification with a dead token gets a longer tier each time: no user waits for it, and each return asks APNs
-    /// again and writes another record.
+    /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
+    /// dead token gets a longer tier each time. No user waits for it, and each return causes another request to APNs
+    /// and another record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
-        // The pause must be longer than a stay in the tier, because a notification may return and be deferred again.
+        // `pauseNs` must be longer than a stay in the tier, because a notification may return and be deferred again.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
             pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
@@ -134,7 +135,7 @@ extension DeliveryMachine {
         case .admitted, .queued, .handed:
             break
         case .free, .concluded:
-            preconditionFailure("a free or concluded notification is in no list")
+            preconditionFailure("A notification in a list must not be free or concluded")
         }
     }
 
@@ -155,7 +156,7 @@ extension DeliveryMachine {
     ) -> R {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
-        // The environment that first rejected the token as bad, if the result names the other environment.
+        // The environment in which APNs first rejected the token as bad, if the result names the other environment.
         var tried: PushEnvironment?
         let app = store[id.slot].app
         if app != store[bodyOf: store[id.slot].record].firstApp, app >= 0 {
@@ -170,8 +171,8 @@ extension DeliveryMachine {
     ) -> R {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
-        // The name of the app that rejected the token as bad first. If this worker does not know the app, the record
-        // gets a name that no app can have, so that the token is not forwarded again.
+        // The name of the app for which APNs first rejected the token as bad. If that app is not configured here, the
+        // record gets a name that no app can have, so that the token is not forwarded again.
         let first = store[bodyOf: store[id.slot].record].firstApp
         var triedApp = UnsafeRawBufferPointer.nothing
         if first != store[id.slot].app {
@@ -209,10 +210,10 @@ extension DeliveryMachine {
         }
     }
 
-    /// Whether a topic is writable, as `setWritable` last reported; true before the first report.
+    /// Returns whether a topic is writable, as last passed to `setWritable`. True before the first call.
     package func isWritable(_ target: ProductionTarget) -> Bool { settlement.isWritable(target) }
 
-    /// Whether any tier is writable. If none is, nothing can be deferred, so only records that can be sent are read.
+    /// Whether any retry topic is writable. If none is, deferred notifications wait until one is.
     package var isAnyTierWritable: Bool { settlement.tiers.isAnyWritable }
 
     // MARK: Settled
@@ -246,7 +247,7 @@ extension DeliveryMachine {
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         if let partition = ledger.find(store[recordOf: slot].partition) {
-            precondition(ledger[partition].open > 0, "a notification is counted once")
+            precondition(ledger[partition].open > 0, "A freed notification must have been counted for its partition")
             ledger[partition].open -= 1
             if case .concluded(.deadLetter) = store[slot].state { ledger[partition].deadLetters -= 1 }
         }

@@ -21,7 +21,7 @@ package import PushRecords
 /// Each notification costs amortized O(1) time, and no allocation in the steady state. Closures passed to the machine
 /// must not call it.
 ///
-/// Each part owns its state and does not know the others. A part returns what it finds, and the machine acts on it. A
+/// Each part owns its state and never calls another part. A part returns values, and the machine acts on them. A
 /// notification passes through three files: `DeliveryMachine+Receiving` (received, admitted), `DeliveryMachine+Sending`
 /// (waiting, sent, completed) and `DeliveryMachine+Settling` (concluded, produced, acknowledged, settled).
 package struct DeliveryMachine: ~Copyable {
@@ -33,7 +33,7 @@ package struct DeliveryMachine: ~Copyable {
     var store: NotificationStore
     /// The received, settled and committed records of each partition, and the send horizon.
     var ledger: CommitLedger
-    /// The notifications that wait to be sent or are in flight, and the circuit breakers.
+    /// The notifications that wait for a send or are in flight, and the circuit breakers.
     var dispatch: Dispatch
     /// The verdicts of answers, and the records to produce for concluded notifications.
     var settlement: Settlement
@@ -66,13 +66,13 @@ package struct DeliveryMachine: ~Copyable {
 
     package var counters: DeliveryCounters { journal.counters }
 
-    /// The monotonic time at which the machine has to be called, or `nil` if it only waits for events.
+    /// The monotonic time at which the next turn is due, or `nil` if the machine waits only for events.
     package var nextDeadlineNs: Int64? {
         var next = min(ledger.nextDeadlineNs ?? .max, dispatch.breakers.nextCutOffNs)
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // After these times, records wait for the budget, which does not depend on time.
+                // After this time, the record waits only for free budget, which does not depend on time.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
@@ -110,7 +110,7 @@ package struct DeliveryMachine: ~Copyable {
         return mapping
     }
 
-    /// Passes the apps of the configuration to every part.
+    /// Passes the configured apps to every part of the machine.
     private mutating func enter(_ routes: [AppRoute]) -> AppMapping {
         let known = apps.count
         let mapping = apps.replace(by: routes)
@@ -146,9 +146,9 @@ package struct DeliveryMachine: ~Copyable {
     /// Sets whether the transport reaches the app's host (`TransportEvent.reachable`).
     ///
     /// With several apps, the notifications of an app without a usable connection for `CircuitBreakers.cutOffNs` are
-    /// deferred, so that they do not use the budget of the others. After a new connection, one notification at a time
+    /// deferred, so that they do not use the budget of other apps. After a new connection, one notification at a time
     /// is sent as a probe. Normal sending resumes with an answer, or if the connection stays open without unanswered
-    /// requests. With one app, the notifications wait.
+    /// requests. If only one app is configured, its notifications wait.
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.setReachable(app.value, isReachable, journal: &journal)
@@ -171,7 +171,7 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// Defers the notifications that wait behind circuits which were opened by a call of `dispatch.breakers`.
+    /// Defers the waiting notifications of circuits that the last calls of `dispatch.breakers` opened.
     mutating func followCircuits() {
         guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {

@@ -29,7 +29,7 @@ package enum ProductionTarget: Hashable, Sendable {
     case deadLetters
 }
 
-/// One partition of a commit.
+/// The entry of one partition in a commit.
 package struct PartitionCommit {
     package var partition: PartitionID
     package var offset: Int64
@@ -37,34 +37,34 @@ package struct PartitionCommit {
     package var metadata: [UInt8]
 }
 
-/// The reply to one partition of a commit.
+/// The broker's reply to a commit, for one partition.
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
     /// OFFSET_METADATA_TOO_LARGE. The machine commits the partition again immediately, with half the metadata limit.
     case metadataTooLarge
     /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused
-    /// The group or its coordinator refuses commits of all partitions. The machine commits their latest state after a
-    /// second at most, before the lease ends (`MachineSettings.leaseNs`).
+    /// The group coordinator refuses the commits of all partitions. The machine commits the latest state of each
+    /// partition within a second, before the lease ends (`MachineSettings.leaseNs`).
     case refusedByGroup
     /// The error may concern another partition, because librdkafka copies one partition's error to all. This partition
     /// is committed again immediately, in a separate commit.
     case unattributed
-    /// The topic does not exist, or the group may not read it. Known only from a separate commit of this partition.
-    /// Commits are tried again, but a revoked partition does not wait for them.
+    /// The topic does not exist, or the group may not read it. Only a separate commit of this partition shows this. The
+    /// machine commits again after a pause, but releases a revoked partition without a successful commit.
     case impossible
 }
 
-/// An event for the log or an operator. Each is rare, or reported once per change of state.
+/// An event for the log or an operator. Events are rare, or are reported once per change of state.
 package enum DeliveryEvent: Sendable, Equatable {
     /// The committed offset was not written by a worker: its metadata is empty, foreign or damaged. Records from that
     /// offset up to `doubtedBelow` are marked in doubt.
     case foreignCommit(PartitionID, committed: Int64, doubtedBelow: Int64)
-    /// The first record of a partition was received for which the group had no committed offset. `ageMs` is the
-    /// record's age. `records` is the number of offsets in the log, which are all marked in doubt.
+    /// The machine received the first record of a partition without a committed offset. `ageMs` is the record's age.
+    /// `records` is the number of offsets in the log. The machine marks all records at these offsets in doubt.
     case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
-    /// The log was replaced or truncated: it ends below an offset that was committed or read, or that offset is
-    /// impossible. The partition is read from `start`, if known. Records that may have been sent are marked in doubt.
+    /// The topic was recreated, or its log was truncated: the log ends below an offset that was committed or read, or
+    /// the offset is impossible. The worker reads from `start`, if known. Records that may have been sent are in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention deleted records before they were read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)

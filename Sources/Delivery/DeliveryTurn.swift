@@ -4,11 +4,12 @@ package protocol RequestSource {
 
     /// Handles the events of the consumer groups: assigned and revoked partitions, and replies to commits.
     ///
-    /// - Returns: The time after the call, which may wait for brokers. The lease may have ended meanwhile.
+    /// - Returns: The time after the call. The call may wait for brokers for so long that the lease has ended.
     /// - Throws: A fatal error. The turn ends without reading, sending or committing.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
-    /// Passes records to the machine, up to its limits. Returns whether more records are waiting that it may receive.
+    /// Passes records to the machine, up to the machine's limits. Returns whether the machine may receive more records
+    /// that are already waiting.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
 
     /// Returns the monotonic time of the next timer of `serve` or `read`, or `nil` if there is none.
@@ -17,19 +18,19 @@ package protocol RequestSource {
 
 /// The transports of all apps, by `AppIndex`.
 package protocol Transports {
-    /// Passes the reports since the last turn to the machine: completions, capacities, reachability.
+    /// Passes the transports' reports since the last turn to the machine: completions, capacities, reachability.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Recalls requests that must not be sent any more.
+    /// Recalls requests from the transports that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 
 /// The destination of output records: results, dead tokens, retry records and dead letters.
 package protocol RecordSink {
-    /// Whether so many records are unacknowledged that no more should be read.
+    /// Whether so many output records are unacknowledged that no more requests should be read.
     var isBackedUp: Bool { get }
 
     /// The monotonic time of the next timer of `acknowledge`, or `nil` if there is none.
@@ -42,7 +43,7 @@ package protocol RecordSink {
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// The destination of commits. Their replies arrive with the events of the groups (`RequestSource.serve`).
+/// The destination of commits. The replies to commits arrive with the events of the groups (`RequestSource.serve`).
 package protocol OffsetSink {
     /// Sends commits that are due, for groups without a commit in flight.
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
@@ -57,9 +58,9 @@ package protocol OffsetSink {
 /// - Acknowledgements are handled before records are read, because they free memory.
 /// - Records read in this turn can also be sent, produced and committed in it.
 package struct DeliveryTurn {
-    /// The maximum number of records read from one partition before the next one's turn.
+    /// The maximum number of records read from one partition before the next partition is read.
     package static let partitionRecords = 128
-    /// The maximum number of records read before the turn asks the machine again how many may be read.
+    /// The maximum number of records read between two calls of `DeliveryMachine.room(for:)`.
     package static let roomRecords = 8
 
     /// The result of a turn.
@@ -72,18 +73,20 @@ package struct DeliveryTurn {
         package var deadlineNs: Int64
     }
 
-    /// The maximum time between two calls of `serve`, because of `max.poll.interval.ms`.
+    /// The maximum time between two calls of `serve`. It must be below Kafka's `max.poll.interval.ms`.
     package static let serveEveryNs: Int64 = 500_000_000
     /// The minimum time between two turns if only a timer is due.
     static let leastPauseNs: Int64 = 500_000
 
     private var lastServedNs = Int64.min / 2
-    /// Whether a queue of a Kafka client has new events, or a group is being left, which causes no wake-up.
+    /// Whether a queue of a Kafka client has new events, or the worker is leaving a group, which causes no wake-up.
     package var hasKafkaNews = true
 
     package init() {}
 
-    /// - Throws: The error that `requests` threw. The turn ends there.
+    /// Runs one turn.
+    ///
+    /// - Throws: The error that `requests` threw. The remaining steps of the turn are skipped.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
         offsets: some OffsetSink, now: DeliveryTime
@@ -107,7 +110,7 @@ package struct DeliveryTurn {
             deadlineNs: deadlineNs(machine, requests, records, now))
     }
 
-    /// Returns whether Kafka's events have to be handled without a wake-up.
+    /// Returns whether Kafka's events must be handled because a timer is due, although no event woke the owner.
     private func isKafkaDue(_ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime) -> Bool {
         if now.ns - lastServedNs >= Self.serveEveryNs { return true }
         if let next = records.nextDeadlineNs, next <= now.ns { return true }
@@ -122,7 +125,7 @@ package struct DeliveryTurn {
         if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        // A timer that was due in this turn and is still due depends on something other than time.
+        // A timer that is still due after this turn also waits for an event. The pause avoids a busy loop.
         return max(deadlineNs, now.ns + Self.leastPauseNs)
     }
 }

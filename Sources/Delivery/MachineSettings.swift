@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// The clocks, as the caller read them in this turn. The machine never reads a clock.
+/// The current time. The owner of the machine reads its clocks once a turn, and the machine never reads a clock.
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
@@ -32,13 +32,13 @@ package struct MachineSettings: Sendable {
     /// The number of resends, after an answer or in doubt, before a notification moves to the 15-minute tier as one
     /// attempt.
     package var resendMax = 5
-    /// The age at which requests are `expired` when read, or 0 for no limit.
+    /// The age from which a request is `expired` when it is read, or 0 for no limit.
     package var maxAgeMs: Int64 = 24 * 3_600_000
     /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
     /// The largest `maxAheadMs`, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
-    /// The maximum number of open notifications over all partitions. The limit is lower while connections allow fewer.
+    /// The maximum number of open notifications over all partitions. `mostOpen` reduces it to what connections need.
     package var maxOpen = 20_000
     /// The maximum size of open records in bytes, over all partitions.
     package var maxOpenBytes = 16 << 20
@@ -50,7 +50,7 @@ package struct MachineSettings: Sendable {
     package var leaseNs = Int64.max
     /// How long the state of a lost partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
-    /// The minimum number of offsets between the send horizon and the highest record sent.
+    /// The minimum number of notifications, on average, between the highest record sent and the send horizon.
     package var horizonMargin: Int64 = 500
     /// The maximum length of commit metadata in characters.
     package var metadataLimit = 4_000
@@ -62,40 +62,39 @@ package struct MachineSettings: Sendable {
     package var copiedHeaders: [String] = []
     /// The tiers in ascending order of delay, at least one.
     package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
-    /// The number of stays in a tier, without deferrals, after which a notification is `abandoned`.
+    /// The number of stays in retry topics, not counting deferrals, after which a notification is `abandoned`.
     package var maxAttempts = 5
-    /// Overrides by Apple's reason (`delivery.verdicts`).
+    /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]
     /// The seed of the device queues' hash. The caller chooses it, so that the machine is deterministic.
     package var hashSeed: UInt64 = 0
 
     package init() {}
 
-    /// The minimum number of open notifications, also without streams, so that deferred notifications can pass through.
+    /// The limit of open notifications while there are no streams. It lets deferred notifications move to retry topics.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
     /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
-    /// each stream, one notification is on it, one follows, and one waits for Kafka's acknowledgement. The latter two
-    /// are limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a higher limit, eight
-    /// connections of 1,000 streams carried less and used more memory ("What it costs", in the documentation of
-    /// `Worker`).
+    /// each stream, one notification is on the stream, one follows, and one waits for Kafka's acknowledgement. Those
+    /// not on a stream are limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a
+    /// higher limit, eight connections of 1,000 streams sent fewer notifications per second and used more memory
+    /// ("What it costs", in the documentation of `Worker`).
     package func mostOpen(streams: Int) -> Int {
         min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
     }
 }
 
-/// The machine's view of an app.
+/// The configuration of one app, as far as the machine needs it.
 package struct AppRoute: Sendable {
     /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. Such
     /// tokens usually belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
         /// Slows the app down and logs an event.
         case warn
-        /// Slows the app down like `warn`, and moves notifications with such answers to the retry tiers instead of
-        /// rejecting them.
+        /// Slows the app down like `warn`, and moves notifications with rejected tokens to the retry tiers.
         case hold
         case off
     }
@@ -108,8 +107,8 @@ package struct AppRoute: Sendable {
     /// The maximum number of requests per second, including resends, or 0 for no limit.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
-    /// The app with the same bundle ids in the other environment, to which a notification with BadDeviceToken is sent
-    /// once.
+    /// The name of the app with the same bundle ids in the other environment. A notification with BadDeviceToken is
+    /// forwarded to that app once.
     package var otherEnvironment: String?
 
     package init(
@@ -154,7 +153,8 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
     case retries
 }
 
-/// An assignment of a partition. Each assignment has a new id, so that replies to previous assignments are recognized.
+/// The id of one assignment of a partition. Every assignment gets a new id, so that the machine recognizes completions
+/// and replies for an assignment that has ended.
 package struct PartitionID: Hashable, Sendable {
     package var slot: PartitionSlot
     package var generation: UInt32

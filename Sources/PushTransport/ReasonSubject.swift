@@ -1,14 +1,15 @@
 package import PushRecords
 
-/// The subject that a reason concerns, if the subject is not the single notification.
+/// What an error reason of APNs applies to, besides the notification that was answered.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken
-    /// The credential is not for this topic, but may be accepted for others.
+    /// The credential is not accepted for this topic, but may be accepted for other topics.
     case topic
     /// The credential itself is rejected.
     case credential
-    /// The worker's provider tokens. This 429 does not concern the device, and must not slow the device's queue down.
+    /// The worker renews its provider token too often. This 429 does not concern the device, so it must not slow the
+    /// device's queue down.
     case ourTokens
     case nothingMore
 }

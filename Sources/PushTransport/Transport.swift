@@ -2,7 +2,7 @@ package import CLinux
 package import PushRecords
 
 // The types that the delivery machine and the transports exchange: batches of requests, and batches of completions.
-// Each transport runs on a separate thread, and whole batches pass through mailboxes.
+// Transports run on another thread than the machine, so the batches pass through mailboxes.
 
 /// The identity of a notification, the same for each of its sends. The generation changes when the number is reused.
 /// The machine ignores completions with an older generation.
@@ -51,7 +51,7 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// Whether the notification was in flight on several lost connections, or APNs repeatedly refused to process it.
     /// The request then uses the app's quarantine connection, and does not count towards the reported capacity.
     package var isSuspect: Bool
-    /// The place of the notification's record for crash reports, or `nil` if the request has no record.
+    /// The topic, partition and offset of the notification's record for crash reports, or `nil` without a record.
     package var place: UnsafePointer<CrashPlace>?
 
     @inlinable package init(
@@ -86,14 +86,14 @@ package struct Completion: Sendable {
     package enum Unprocessed: UInt8, Sendable {
         /// The request was on no connection, was recalled, or was not completely written.
         case neverSent
-        /// APNs refused the request: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. If this repeats,
-        /// the notification may be the cause, so the machine counts refusals and finally moves the notification to a
-        /// tier.
+        /// APNs refused the request: REFUSED_STREAM, or a GOAWAY whose last stream id is just below the request's
+        /// stream. The notification may be the cause of repeated refusals, so the machine counts them and finally
+        /// moves the notification to a retry tier.
         case refusedByPeer
         /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
         /// graceful GOAWAY refused the request. The machine resends the request immediately.
         case discarded
-        /// The request was `discarded`, and its app is configured not to resend such notifications.
+        /// The gateway discarded the request, and the app is configured not to resend discarded notifications.
         case discardedForGood
     }
 
@@ -108,7 +108,7 @@ package struct Completion: Sendable {
     package var reasonText: Int32
     /// The index in `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
     package var uniqueIDText: Int32
-    /// The `apns-id` of the answer if it is a UUID. Only needed if the request had no `apns-id`.
+    /// The answer's `apns-id`, or `.none` if it is not a UUID. Only needed if the request had no `apns-id`.
     package var apnsID: NotificationUUID
     /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
     package var unregisteredAtMs: Int64
@@ -119,7 +119,7 @@ package struct Completion: Sendable {
     /// Whether the connection was closed because the app's connections received nothing for too long. The network is at
     /// fault, not the notification.
     package var connectionWasSilent: Bool
-    /// Whether the next send uses a newer provider token or newer connections than this one. Not set for a 200.
+    /// Whether a resend would use a newer provider token or a newer connection than this send. Not set for a 200.
     package var carriedOlderToken: Bool
     /// Whether the notification counts as accepted because the peer stayed silent (binary protocol).
     package var isPresumed: Bool
@@ -165,11 +165,13 @@ package struct CompletionBatch: Sendable {
 
 /// A command of the core to a transport.
 package enum TransportCommand: Sendable {
-    /// Send these requests. Without suspects, all unanswered requests together never exceed the last reported capacity.
+    /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
+    /// capacity.
     case send([OutgoingRequest])
-    /// Return those requests as `notProcessed` that are not on a connection yet, because a partition is being revoked.
+    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition is revoked.
     case recall([NotificationID])
-    /// Complete the requests on connections, return the rest, and close. `TransportEvent.closed` follows.
+    /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
+    /// `TransportEvent.closed` follows.
     case close
 }
 
@@ -184,15 +186,15 @@ package enum TransportEvent: Sendable {
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
     /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
-    /// connection allows streams. True if a ready connection allows streams. After connections without answers, an
-    /// answer is needed too.
+    /// connection allows streams. True if a ready connection allows streams. After connections that ended without an
+    /// answer, true only after an answer.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and
-    /// before the completions of the turn, so that nothing is resent before the core knows.
+    /// before the completions of the turn, so that the core resends nothing with the refused credential.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` reports the end of this
-    /// state: a request was answered, no request is open, or the host was changed.
+    /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` means that a request was
+    /// answered, no request is open, or the host was changed.
     case unanswered(app: AppIndex, Unanswered?)
     /// The number of the app's connections, reported at each change.
     case connections(app: AppIndex, ConnectionCounts)
@@ -207,11 +209,11 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var dialing = 0
     /// Connections that accept requests.
     package var open = 0
-    /// Connections that only wait for the answers to their last requests.
+    /// Connections that accept no more requests and close after their last answer.
     package var draining = 0
-    /// The number of requests that the open connections allow at once: streams of HTTP/2, or undecided notifications of
-    /// the binary protocol. The transport accepts some more (`TransportEvent.capacity`), so that no stream is idle
-    /// while the core processes an answer.
+    /// The number of requests that the open connections allow at once: HTTP/2 streams, or notifications without an
+    /// outcome (binary protocol). The transport accepts some more (`TransportEvent.capacity`), so that no stream is
+    /// idle while the core processes an answer.
     package var streams = 0
 
     package init() {}
@@ -220,8 +222,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host fails to answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// The HTTP/2 error code with which the host ends the streams, or `nil` if it does not end them. PROTOCOL_ERROR is
-    /// also used for a stream that ended without a status.
+    /// The HTTP/2 error code of the streams that the host ends without an answer, or `nil` if it does not end them.
+    /// PROTOCOL_ERROR also stands for a stream that ended without a status.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -232,15 +234,16 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
-    /// `streams` is the number of concurrent requests, or `nil` if the protocol has no such limit.
+    /// A connection is open. `streams` is the number of concurrent requests that the peer allows, or `nil` if the
+    /// protocol has no such limit.
     case connected(address: String, streams: Int?)
     /// A connection could not be made. The next attempt is in `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
     /// No ready connection accepts requests (HTTP/2: none allows streams), so nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` requests are
-    /// resent.
+    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` is the
+    /// number of requests that the peer did not process and that will be resent.
     case peerCloses(address: String, reason: String, unprocessed: Int)
     /// Binary protocol: an error response named a notification that already counted as accepted. This notification, and
     /// up to `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
@@ -256,7 +259,7 @@ package enum TransportNote: Sendable, Equatable {
     case silent(address: String, accepted: Int, open: Int)
     /// Binary protocol: the time after which silence counts as acceptance was increased.
     case windowLengthened(windowMs: Int64)
-    /// Requests use another provider token now. `issuedMs` is its `iat` in milliseconds since the epoch.
+    /// New requests use a new provider token. `issuedMs` is the token's `iat` in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
     /// A connection could not be made, because the server rejected the client certificate.
     case credentialFault(reason: String)

@@ -216,7 +216,7 @@ struct MachineTests {
         let expired = written.filter { $0.outcome == .expired }
         #expect(
             expired.map { "\($0.token): \($0.detail)" }.sorted() == [
-                "never: apns-expiration is 0, and it could not be delivered at once",
+                "never: apns-expiration is 0, and the notification could not be sent immediately",
                 "old: the request is older than delivery.max_age", "past: apns-expiration has passed",
                 "soon: apns-expiration has passed",
             ])

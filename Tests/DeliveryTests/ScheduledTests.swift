@@ -143,7 +143,7 @@ struct ScheduledTests {
         let written = rig.settle()
         #expect(written.map(\.outcome) == [.invalid, .invalid, nil])
         #expect(
-            written[0].detail == "push-not-before is further ahead than delivery.max_ahead: write the request later")
+            written[0].detail == "push-not-before is further ahead than delivery.max_ahead: produce the request later")
         #expect(written.map(\.app) == [0, 0, 0])
         let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: 9 * Self.hourMs))
@@ -174,8 +174,8 @@ struct ScheduledTests {
         #expect(results.map(\.detail) == Array(repeating: "the request is older than delivery.max_age", count: 3))
         #expect(
             results.map(\.subject) == [
-                "its timestamp is in 1970: seconds instead of milliseconds?",
-                "its timestamp is in 1970: seconds instead of milliseconds?", "",
+                "its timestamp must be in milliseconds, not in seconds",
+                "its timestamp must be in milliseconds, not in seconds", "",
             ])
     }
 

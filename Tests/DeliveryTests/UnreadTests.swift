@@ -53,7 +53,7 @@ struct UnreadTests {
             (["push-app": "news", "apns-topic": "com.example.shop"], "has that name and environment"),
             (["push-app": "news"], "has that name and environment"),
             (["apns-topic": "com.example.news"], "is not a bundle id"),
-            (["push-environment": "development"], "is of that environment"),
+            (["push-environment": "development"], "has that environment"),
         ]
         for (offset, each) in cases.enumerated() { rig.receive(requests, Int64(offset), "a", headers: each.headers) }
         #expect(rig.send() == [])

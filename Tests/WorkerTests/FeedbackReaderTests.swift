@@ -218,7 +218,7 @@ import Testing
         let world = try World()
         let outcome = try read(Self.list.dropLast(), then: ending, world)
         #expect(outcome.kind == .incomplete && outcome.tokens == 1)
-        let words = ending == .staysSilent ? "sent nothing for 30 s" : "closed inside an item"
+        let words = ending == .staysSilent ? "sent nothing for 30 s" : "closed before an item was complete"
         #expect(outcome.failure?.contains(words) == true, "\(outcome)")
         #expect(try world.written == 1)
     }

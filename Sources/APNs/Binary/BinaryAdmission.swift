@@ -45,8 +45,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// Records an error that discarded more notifications than it settled. So many open notifications cost more in
-    /// resends than they gain.
+    /// Records an error that discarded more notifications than it settled. With fewer open notifications, an error
+    /// causes fewer resends.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

@@ -1,7 +1,7 @@
 package import Network
 package import TLS
 
-/// The settings with which one app reaches a gateway of Apple's binary provider protocol. They are already checked.
+/// The validated settings with which one app connects to a gateway of Apple's binary provider protocol.
 package struct BinaryConfiguration: Sendable {
     /// The frame format. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
     package enum Format: String, CaseIterable, Sendable {
@@ -14,9 +14,10 @@ package struct BinaryConfiguration: Sendable {
     }
 
     package struct WindowLimits: Sendable, Equatable {
-        /// The time after the write at which a notification without an error answer counts as accepted.
+        /// How long after the peer's kernel acknowledged a notification the gateway's silence counts as acceptance.
         package var durationNs: Int64 = 2_000_000_000
-        /// The limit to which `durationNs` may grow if errors arrive later. If both are equal, the window never grows.
+        /// The limit to which `durationNs` may grow if errors arrive later. If it equals `durationNs`, the window never
+        /// grows.
         package var longestNs: Int64 = 2_000_000_000
         package var notifications = 100_000
         package var bytes = 32 << 20
@@ -32,15 +33,15 @@ package struct BinaryConfiguration: Sendable {
     package var resendsDiscarded = true
     /// Whether the gateway rejects a token of zeros. It sends an error or, with `simple`, closes the connection.
     package var answersFence = true
-    /// The maximum payload size in bytes. A longer payload is refused before it is sent, as the gateway would do.
+    /// The maximum payload size in bytes. The worker rejects a longer payload itself, with the gateway's status 7.
     package var payloadLimit = 2_048
     package var minimumConnections = 1
     package var maximumConnections = 8
     /// The idle time in nanoseconds after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
-    /// The age at which a connection is renewed, as in `APNsConfiguration.maxAgeNs`. 0 means never.
+    /// The age limit of connections, as in `APNsConfiguration.maxAgeNs`, or 0 for none.
     package var maxAgeNs: Int64 = 0
-    /// The time without an acknowledged byte after which a connection is given up, before TCP would do so.
+    /// The time without an acknowledged byte after which a connection is given up. It is shorter than TCP's timeout.
     package var silenceNs: Int64 = 15_000_000_000
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions

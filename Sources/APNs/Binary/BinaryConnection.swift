@@ -6,10 +6,10 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the transport learns that the connection is closed. There are three ways to
-/// a completion. An error answer of the gateway settles the notification it names and all before it. The gateway's
-/// silence counts as acceptance. A close without an answer leaves the rest in doubt. The gateway discards everything
-/// after its error answer.
+/// Every request gets one completion before the connection reports its end to the transport. There are three ways to a
+/// completion. An error answer of the gateway settles the notification that it names and all before it, and the gateway
+/// discards all after it. The gateway's silence counts as acceptance. A close without an answer leaves the rest in
+/// doubt.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
@@ -31,8 +31,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// How long the gateway stores a notification without an expiry. 0 in the frame would mean that it is not stored at
-    /// all.
+    /// The time from now that is sent as the expiry of a notification without `apns-expiration`. With an expiry of 0,
+    /// the gateway would not store the notification.
     private static let storedSeconds: Int64 = 30 * 86_400
 
     init(_ order: DialOrder, configuration: BinaryConfiguration, transport: BinaryTransport) {
@@ -103,7 +103,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil
     }
 
-    /// - Parameter text: the reason of an answer whose reason has no known name.
+    /// - Parameter text: the reason as text, if `ReasonCode` has no name for it.
     private func complete(_ completion: Completion, text: String? = nil) {
         var completion = completion
         if completion.status != 200 {
@@ -117,7 +117,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// device token that the gateway must reject. Its error shows that all frames before it were accepted.
     func fence() {
         // The gateway was already asked for an answer, and no notification is open.
-        if session.mustProve, unanswered == 0 { return giveUp("closed before the gateway answered") }
+        if session.mustProve, unanswered == 0 { return giveUp("the worker closed it before the gateway answered") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
@@ -185,7 +185,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         switch found {
         case .answer(let answer): handle(answer)
         case .garbage(let byte):
-            giveUp("sent a byte \(byte), which is not an answer of the binary protocol")
+            giveUp("the gateway sent a byte \(byte), which is not an answer of the binary protocol")
         }
     }
 
@@ -218,7 +218,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         ) { complete($0, text: answer.text) }
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            if byFence { disconnectReason.peerSaid = "\(address): closed after it had answered all notifications" }
+            if byFence { disconnectReason.peerSaid = "\(address): the gateway closed after it answered the fence" }
             tellAnswered(
                 answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
@@ -231,8 +231,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             // `giveUp` leaves the open notifications in doubt.
             giveUp(
                 configuration.format == .simple
-                    ? "status \(answer.status) without a notification's identifier, which format simple lacks"
-                    : "status \(answer.status) for a notification that was not sent over it")
+                    ? "the gateway sent status \(answer.status), and format simple does not name the notification"
+                    : "the gateway sent status \(answer.status) for a notification that this connection did not send")
         }
     }
 
@@ -267,7 +267,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
         if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
-        // One timer settles many notifications at once.
+        // The timer runs at most once in 5 ms, so that it settles many notifications at once.
         if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
@@ -287,12 +287,13 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             return giveUp(
-                .unread, "acknowledged no byte for \(configuration.silenceNs / 1_000_000_000) s: it stopped reading")
+                .unread,
+                "the gateway acknowledged no byte for \(configuration.silenceNs / 1_000_000_000) s: it stopped reading")
         }
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: it does not read, or accepts the token (then set binary.fence: false)"
+                "no answer to a token of zeros: the gateway reads nothing, or accepts it (then set binary.fence: false)"
             )
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
@@ -304,8 +305,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    /// Gives the connection up because the gateway reads nothing. Its kernel may have taken notifications that silence
-    /// accepted and its program never read.
+    /// Gives the connection up because the gateway reads nothing. The kernel of the gateway's host may have received
+    /// notifications that silence accepted and the gateway never read.
     private func giveUp(_ silence: Silence, _ reason: String) {
         self.silence = silence
         let presumed = session.presumedInBuffers

@@ -28,7 +28,7 @@ struct BinaryFrames: ~Copyable {
     private var head = 0
     private var tail = 0
 
-    /// The most bytes that any format adds to the token and the payload.
+    /// The maximum number of bytes that a format adds to the token and the payload.
     private static let overhead = 64
 
     init() { memory = .allocate(byteCount: 64 << 10, alignment: 1) }

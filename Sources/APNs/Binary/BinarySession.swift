@@ -1,7 +1,7 @@
 package import PushTransport
 
-/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. Its
-/// completions lack the credential and texts, which only the connection knows.
+/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. The
+/// connection adds the credential's state and the texts to its completions.
 package struct BinarySession: Sendable {
     /// The meaning of an answer. The caller first receives the completions of the notifications that the answer settled
     /// or discarded.
@@ -18,7 +18,7 @@ package struct BinarySession: Sendable {
     }
 
     private(set) var window = BinaryWindow()
-    /// The size of all frames so far, which is the position of the next one.
+    /// The size of all frames so far, which is the position of the next frame.
     private var framedBytes: Int64 = 0
     /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
     package let hasIdentifiers: Bool
@@ -34,14 +34,15 @@ package struct BinarySession: Sendable {
     package private(set) var settledCount = 0
     package private(set) var isAnswered = false
 
-    /// The wait for an acknowledgment after which the peer is considered not to read.
+    /// The time without an acknowledgement of a frame after which the peer counts as not reading.
     private static let stuckNs: Int64 = 1_000_000_000
 
     package init(hasIdentifiers: Bool = true) { self.hasIdentifiers = hasIdentifiers }
 
     /// The number of notifications without an outcome, not counting the fence.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// Returns when silence has lasted long enough to accept the first frame, or `nil` if there is no such time.
+    /// Returns when silence accepts the first frame or, after a fence, when the wait for the fence's answer ends.
+    /// Returns `nil` if the frame is not acknowledged yet.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
         return window.firstLeftNs.map { $0 + windowNs }
@@ -50,8 +51,8 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence could settle or prove something. If the gateway has sent an error for a notification that
-    /// silence accepted, that error arrives before the answer to the fence.
+    /// Whether a fence is useful: notifications are open, or silence has accepted some. In the second case, an error
+    /// that the gateway has sent for one of them arrives before the answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
@@ -110,8 +111,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Accepts by silence the notifications that were written at least one window ago, and returns their number. To be
-    /// called at most once a turn.
+    /// Accepts by silence the notifications that were acknowledged at least one window ago, and returns their number.
+    /// Call this at most once a turn.
     ///
     /// Silence is known only up to the previous call, because only the bytes that arrived until then have been read.
     /// After a pause of the process, an error may still wait in the socket. The silence of a peer that does not read

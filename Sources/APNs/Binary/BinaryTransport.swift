@@ -9,7 +9,7 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// The time after a notification's write at which the gateway's silence counts as acceptance.
+    /// How long after the peer's kernel acknowledged a notification the gateway's silence counts as acceptance.
     private(set) var windowNs: Int64
 
     /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
@@ -45,8 +45,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     override func willClose() { for connection in allConnections { connection.fence() } }
 
-    /// Replaces all connections by ones with this configuration. The old ones finish their requests. The backoff keeps
-    /// the limits of the first configuration.
+    /// Replaces all connections with new ones that use this configuration. The old connections finish their requests.
+    /// The limits of the backoff do not change.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -76,7 +76,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         for connection in ready where !queue.isEmpty { connection.fill(from: &queue, most: share, bytes: bytes) }
     }
 
-    /// Hands suspects to their own connection, one at a time. If the connection ends, the cause is known.
+    /// Hands suspects to the quarantine connection, one at a time. If that connection ends, the suspect is the cause.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         if mustProve { return giveBackSuspects() }
@@ -93,8 +93,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// a fence. Bytes in the gateway's kernel do not show that its program reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// Demands an answer on all connections, now and on the next one. Called after several connections ended without
-    /// use, or after a peer stopped reading.
+    /// Sends a fence on all ready connections, and on the next one, to get an answer. Called after several connections
+    /// ended without an answer, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -134,7 +134,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`. Called when an error
-    /// named a notification that had been accepted by silence. `ageNs` is the time from its write to the error.
+    /// named a notification that silence had accepted. `ageNs` is the time from the notification's write to the error.
     func windowWasTooShort(ageNs: Int64?) {
         let longestNs = configuration.window.longestNs
         guard windowNs < longestNs else { return }
@@ -163,7 +163,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         updateReach()
         let capacity = capacity
         if capacity == 0 { giveBackQueue() }
-        // The peers of all connections read too slowly.
+        // More connections help if the gateway reads too slowly on all ready connections.
         noticeSaturation(
             isFull: !queue.isEmpty && isAnyReady && connections.allSatisfy { $0.phase != .ready || $0.isBlocked })
         report(capacity: capacity, streams: takenAtOnce)

@@ -2,8 +2,8 @@ package import PushTransport
 
 /// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
-/// A value type without I/O and clock. The protocol answers only errors, so an entry is accepted by time: when it was
-/// sent and no error arrived within the window's duration. An error answer names one entry. The entries before it were
+/// A value type without I/O and clock. The gateway answers only errors, so an entry counts as accepted if no error
+/// arrives within the window's duration after it was sent. An error answer names one entry. The entries before it were
 /// accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
@@ -37,7 +37,7 @@ package struct BinaryWindow: Sendable {
     private var leftCount = 0
     /// The identifier of the first open entry. Identifiers count from 1 on each connection.
     private var firstIdentifier: UInt32 = 1
-    /// The number of closed entries, as far as identifiers distinguish them.
+    /// The number of closed entries, up to `Int32.max`, because identifiers distinguish no more.
     package private(set) var closedCount = 0
 
     package var isEmpty: Bool { count == 0 }
@@ -72,10 +72,10 @@ package struct BinaryWindow: Sendable {
     /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// The time at which the last entry was acknowledged, or `nil` if it was not.
+    /// The time at which the peer's kernel acknowledged the last entry, or `nil` if it did not yet.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// The time at which the first entry was acknowledged, or `nil` if it was not.
+    /// The time at which the peer's kernel acknowledged the first entry, or `nil` if it did not yet.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing
@@ -104,8 +104,8 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// Returns when a closed entry was acknowledged. `after` is the number of entries closed after that entry. Returns
-    /// `nil` if the entry's place in the ring was reused.
+    /// Returns when the peer's kernel acknowledged a closed entry. `after` is the number of entries closed after that
+    /// entry. Returns `nil` if the entry's place in the ring buffer was reused.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

@@ -4,8 +4,8 @@ package import TLS
 
 /// One read of the feedback service. Used on the loop's thread only.
 ///
-/// The server deletes items that it has sent, so the connection passes on every received item. While reading is paused,
-/// TCP flow control stops the server.
+/// The server deletes items that it has sent, so the connection passes every received item to `onItem`. While reading
+/// is paused, TCP flow control stops the server.
 package final class FeedbackConnection: ByteChannelDelegate {
     /// The longest time without a byte during a read.
     package static let silenceNs: Int64 = 30_000_000_000
@@ -48,8 +48,8 @@ package final class FeedbackConnection: ByteChannelDelegate {
         watchSilence()
     }
 
-    /// Ends the read soon because the reader stops. Items that still arrive are read, but a silent server ends the read
-    /// after two seconds.
+    /// Ends the read soon because the worker stops. Items that still arrive are read, but two seconds of silence end
+    /// the read.
     package func hurry() {
         silenceNs = Self.hurrySilenceNs
         if !isOpen { return giveUp("\(name): the worker stopped before the connection was open") }
@@ -86,7 +86,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
         // Some servers close without a TLS close_notify. An end between two items is complete.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
-        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed inside an item" }
+        if failure == nil, parser.isInsideItem { failure = "\(name): the server closed before an item was complete" }
         onEnd(parser.skipped, failure)
     }
 }

@@ -14,7 +14,8 @@ package struct ErrorBody: Equatable, Sendable {
     package var timestampMs: Int64 = 0
     package var isTimestampUnusable = false
 
-    /// Skips unknown members. If the body is not a JSON object, all members are empty and the status decides.
+    /// Parses a body, and skips its unknown members. If the body is not a JSON object, all properties are empty, and
+    /// the status determines the verdict.
     package init(parsing body: UnsafeRawBufferPointer) {
         guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
         while let name = reader.nextMember() {

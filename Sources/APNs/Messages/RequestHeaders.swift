@@ -5,10 +5,10 @@ package import PushTransport
 
 /// Writes the header fields of each request into one reused list. Used on the loop's thread only.
 ///
-/// The fields are those of Apple's "Sending notification requests to APNs". HPACK indexes the fields that repeat; of a
-/// field that changes with each request it indexes only the name (`HeaderIndexing`).
+/// The fields are those of Apple's "Sending notification requests to APNs". HPACK indexes fields that repeat. For a
+/// field that changes with each request, HPACK indexes only the name (`HeaderIndexing`).
 package struct RequestHeaders: ~Copyable {
-    /// The names that HPACK indexes once a connection.
+    /// The slots of the field names that HPACK indexes once per connection, without their values.
     private enum NameSlot {
         static let apnsID: UInt8 = 0
         static let expiration: UInt8 = 1
@@ -23,7 +23,7 @@ package struct RequestHeaders: ~Copyable {
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
     private static let pathField = 2
-    /// The longest path. A device token has at most 100 bytes (200 digits), and a bundle id 255.
+    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 255 bytes.
     private static let pathLimit = 512
 
     package private(set) var list = HeaderList()
@@ -64,7 +64,7 @@ package struct RequestHeaders: ~Copyable {
         list.replaceValue(at: baseCount - 1, value)
     }
 
-    /// Fills `list` with the fields of `request`, whose bytes must stay valid until the list was submitted.
+    /// Fills `list` with the fields of `request`. The request's bytes must stay valid until the list is submitted.
     package mutating func write(_ request: borrowing OutgoingRequest) {
         list.truncate(to: baseCount)
         if request.isBroadcast {
@@ -106,15 +106,15 @@ package struct RequestHeaders: ~Copyable {
         }
     }
 
-    /// Returns the response headers to store: `apns-id` (`apns-request-id` of a broadcast) only if Apple creates it,
-    /// and `apns-unique-id` only in development.
+    /// Returns which of `wantedHeaders` to store from the response, as a bit mask: `apns-id` (`apns-request-id` of a
+    /// broadcast) only if Apple creates the id, and `apns-unique-id` always, which APNs sends only in development.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
         request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }
 
     private func joined(_ prefix: StaticString, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let count = prefix.utf8CodeUnitCount
-        precondition(count + rest.count <= Self.pathLimit, "a device token or bundle id that was not validated")
+        precondition(count + rest.count <= Self.pathLimit, "Device tokens and bundle ids must fit into the path")
         memcpy(path.baseAddress!, prefix.utf8Start, count)
         if let base = rest.baseAddress { memcpy(path.baseAddress! + count, base, rest.count) }
         return UnsafeRawBufferPointer(rebasing: path[0..<(count + rest.count)])

@@ -1,6 +1,6 @@
-/// The answers on one connection so far. A value type.
+/// The answers of APNs on one connection so far. A value type.
 struct AnswerRecord {
-    /// Whether any response arrived that was not the connection's fault.
+    /// Whether any response arrived that did not require a new connection.
     private(set) var isAnswered = false
     /// The number of streams that the peer refused before its first answer.
     private var refusals = 0
@@ -24,7 +24,7 @@ struct AnswerRecord {
 
     mutating func wasGood() { hasGood = true }
 
-    /// Records a response that was not the connection's fault, and returns whether it is the first.
+    /// Records a response that did not require a new connection, and returns whether it is the first such response.
     mutating func answered() -> Bool {
         defer { isAnswered = true }
         return !isAnswered

@@ -5,8 +5,8 @@ internal import HTTP2
 /// An answer is a response with a status. A host is unanswering if a request has been in flight for `limitNs` without
 /// an answer (the host is silent). A host is also unanswering if it ended three streams in a row without an answer, the
 /// first of them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle
-/// host is not unanswering, except for a while after ended streams, because their notifications may wait in a retry
-/// tier.
+/// host is not unanswering, except for 20 minutes after it ended such streams, because their notifications may wait in
+/// a retry tier.
 struct AnswerWatch: Sendable, Equatable {
     /// The number of consecutive streams ended by the peer without an answer.
     static let endsLimit = 3
@@ -16,7 +16,7 @@ struct AnswerWatch: Sendable, Equatable {
     static let endsPauseNs: Int64 = 1_200_000_000_000
 
     private let limitNs: Int64
-    /// The start of the wait for an answer, including short pauses.
+    /// When the wait for an answer began (monotonic). Short pauses without requests do not end the wait.
     private var askedNs: Int64?
     /// The time at which the last request completed, or `nil` while a request is in flight.
     private var idleNs: Int64? = 0
@@ -29,10 +29,10 @@ struct AnswerWatch: Sendable, Equatable {
 
     private var hasEnded: Bool { ends >= Self.endsLimit }
 
-    /// The error code of the stream that reached the limit, or `nil` below it.
+    /// The error code of the stream with which the host reached `endsLimit`, or `nil` before that.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// The time at which `update` may change the state, or `Int64.max`.
+    /// The monotonic time at which `update` may change the state, or `Int64.max` if only an event can change it.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {
@@ -50,7 +50,7 @@ struct AnswerWatch: Sendable, Equatable {
         isUnanswering = false
     }
 
-    /// Records that the peer ended a stream without an answer on a living connection.
+    /// Records that the peer ended a stream without an answer, while the connection stays open.
     mutating func ended(_ code: ErrorCode, nowNs: Int64) {
         guard !hasEnded else { return }
         if ends == 0 { endedNs = nowNs }

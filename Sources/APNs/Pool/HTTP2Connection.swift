@@ -7,8 +7,8 @@ internal import PushTransport
 
 /// One HTTP/2 connection to APNs with its channel, session and window. Used on the loop's thread only.
 ///
-/// The object exists from the dial until `channelClosed`. Every request gets one completion before the transport learns
-/// that the connection is closed.
+/// The object exists from the dial until `channelClosed`. Every request gets one completion before the connection
+/// reports its end to the transport.
 package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let transport: APNsTransport
     private let configuration: APNsConfiguration
@@ -24,8 +24,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
-    /// The limit of concurrent requests besides the peer's own limit. A quarantine connection starts with 1 and doubles
-    /// it with each answer.
+    /// A limit of concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
+    /// doubles with each answer.
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
@@ -145,7 +145,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         // The session ends when all streams are answered after a GOAWAY, or when the peer violates the protocol.
         let isFinished = session.isFinished
         if isFinished, !window.isEmpty || session.errorText != nil {
-            giveUp(session.errorText ?? "the HTTP/2 session ended")
+            giveUp(session.errorText ?? "the HTTP/2 session ended with unanswered requests")
         } else if window.isEmpty, isFinished || phase == .draining {
             disconnectReason.isExpected = true
             try? session.goAway()
@@ -171,7 +171,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives the connection up if the session has failed.
+    /// Runs `body`, and gives the connection up if the session fails.
     @inline(__always)
     private func attempt(_ body: () throws(HTTP2Error) -> Void) {
         do throws(HTTP2Error) {
@@ -206,7 +206,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelOpened(applicationProtocol: String?) {
         guard phase == .dialing else { return }
         guard applicationProtocol == "h2" else {
-            return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
+            return giveUp("\(address): the server did not select HTTP/2 in the TLS handshake (ALPN h2)")
         }
         var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
@@ -248,7 +248,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         completeClosedEntries()
         let text =
             disconnectReason.isExpected && unanswered == 0
-            ? "closed, all requests were answered" : disconnectReason.fault
+            ? "closed after all requests were answered" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
         close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
@@ -339,11 +339,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
         else { return }
-        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): refused every stream" }
+        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): the peer refused every stream" }
         transport.retired(self, isFault: true)
     }
 
-    /// Applies what an answer says about the connection or the token.
+    /// Retires the connection or renews the provider token, if the reason of an answer requires it.
     private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
@@ -442,7 +442,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
-                    // The peer is alive but leaves a request unanswered. Count the attempt, so that retries terminate.
+                    // The peer is alive but leaves a request unanswered. Count a connection loss for each request, so
+                    // that none is resent forever.
                     return giveUp(
                         "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
                     )

@@ -9,7 +9,7 @@ final class Outbox {
     let app: AppIndex
     private let loop: Loop
     private let emit: ([TransportEvent]) -> Void
-    /// The transport whose turn must end after something was written here.
+    /// The transport whose `turnEnded` is requested after a write to the outbox.
     unowned var transport: (any TurnEnder)?
     /// Unchecked: accesses cannot overlap, because the batch is only appended to and taken. A run-time check would cost
     /// time on each completion.
@@ -35,7 +35,7 @@ final class Outbox {
         for id in ids { complete(Completion(id: id, kind: .notProcessed)) }
     }
 
-    /// Stores a rare text beside this turn's completions, and returns its index.
+    /// Stores a text for a completion of this turn, and returns the text's index in `CompletionBatch.texts`.
     func text(_ text: String) -> Int32 {
         batch.texts.append(text)
         return Int32(batch.texts.count - 1)

@@ -1,8 +1,8 @@
 internal import PushTransport
 
-/// Decides when to dial a connection and when to retire one. A value type. The transport performs its actions.
+/// Decides when to dial a connection and when to retire one. A value type. The transport performs the actions.
 ///
-/// At most one dial is under way. After a failure the next one waits (`BackOff`). Each connection has a unique serial
+/// At most one dial is under way. After a failure the next dial waits (`BackOff`). Each connection has a unique serial
 /// number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool dials until
 /// one connection has answered, which shows that the host works.
 ///
@@ -24,8 +24,8 @@ struct PoolPlan {
         case closed(ConnectionID)
         /// All streams were in use for a while, and the thread was not busy.
         case saturated
-        /// A failing connection puts many other requests in doubt. With more connections, each failure affects fewer
-        /// requests.
+        /// A connection failed with many open requests, or an error discarded many. With more connections, each failure
+        /// affects fewer requests.
         case crowded
         /// The host is on probation: the pool adds no connection until one has answered.
         case onProbation
@@ -34,7 +34,7 @@ struct PoolPlan {
         case aged(ConnectionID)
         /// The time of a `wake` action has come, or the pool starts.
         case due
-        /// Replace all connections by ones with these limits and the current configuration.
+        /// Replace all connections. The new ones use these limits and the current configuration.
         case replace(minimum: Int, maximum: Int)
         /// Open no more connections, and drain the existing ones.
         case close
@@ -63,7 +63,7 @@ struct PoolPlan {
     private var minimum: Int
     private var maximum: Int
     private let isOfQuarantine: Bool
-    /// The longest wait after a connection that was open, regardless of the backoff.
+    /// The maximum wait for the next dial after an open connection was lost, regardless of the backoff.
     var longestWaitNs = Int64.max
     private var wanted: Int
     private var connections: [Connection] = []
@@ -86,7 +86,8 @@ struct PoolPlan {
         growthBackOff = backOff
     }
 
-    /// - Returns: the actions to perform, in order. Actions are rare, so each call may allocate an array.
+    /// Handles an event, and returns the actions to perform, in order. Actions are rare, so each call may allocate an
+    /// array.
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .wanted: wanted = max(1, wanted)
@@ -125,7 +126,7 @@ struct PoolPlan {
             guard let index = index(id), connections[index].phase == .open, live > minimum,
                 live > 1 || backOff.failures == 0 || connections[index].wasAnswered || isOfQuarantine
             else { return [] }
-            // A pool that fell asleep must dial without backoff when it is wanted again.
+            // A pool without connections must dial without backoff when requests arrive again.
             if live == 1, !isOfQuarantine { backOff.succeeded() }
             connections[index].phase = .draining
             wanted = max(minimum, live)
@@ -184,11 +185,11 @@ struct PoolPlan {
         _ id: ConnectionID, isFault: Bool, using random: inout some RandomNumberGenerator
     ) -> [Action] {
         guard let index = index(id), connections[index].phase != .draining else { return [] }
-        // A connection that never answered or ended by a fault is replaced after the backoff only.
+        // A connection that ended by a fault, or on which APNs never answered, is replaced only after the backoff.
         let mustWait = isFault || !connections[index].wasAnswered
         connections[index].phase = .draining
-        // A sleeping pool dials when the app sends again. After a failure the pool accepts no requests before it has a
-        // connection, so it must dial by itself.
+        // A pool without connections dials when the app sends again. After a failure the pool accepts no requests
+        // before a connection is ready, so it must dial without a request.
         if isOfQuarantine || minimum == 0 && live == 0 && !mustWait && backOff.failures == 0 { wanted = 0 }
         return [.drain(id)] + (mustWait ? wait(atMostNs: longestWaitNs, using: &random) : dialIfWanted())
     }

@@ -4,7 +4,7 @@ internal import PushTransport
 
 /// The base class of HTTP/2 and binary connections. Used on the loop's thread only.
 ///
-/// Completions and notes are written to the `Outbox`. For the transport's decisions, a subclass calls its transport.
+/// A subclass writes completions and notes to the `Outbox`, and reports changes of its state to its transport.
 package class PooledConnection {
     enum Phase { case dialing, opening, ready, draining, closed }
 
@@ -13,7 +13,7 @@ package class PooledConnection {
         var id: PoolPlan.ConnectionID
         /// Whether the connection is used for suspects only.
         var isQuarantine: Bool
-        /// The number of times that all connections had been replaced before.
+        /// The number of times that all connections had been replaced before this dial.
         var replacements: Int
         /// How long the connection may be open before another one takes its place, or `Int64.max`.
         var lifetimeNs: Int64
@@ -26,7 +26,7 @@ package class PooledConnection {
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
     final var wasReady = false
-    /// Whether all connections were replaced after this one was made, so that its credential is an older one.
+    /// Whether all connections were replaced after this one was made, so that it uses an older configuration.
     final var isSuperseded = false
     /// Whether the connection is closed because it is unused, which is not the host's fault.
     final var isUnused = false
@@ -82,7 +82,7 @@ package class PooledConnection {
     final func drain() {
         switch phase {
         case .dialing, .opening:
-            disconnectReason.gaveUp("closed before it was ready")
+            disconnectReason.gaveUp("the worker closed the connection before it was ready")
             phase = .draining
             channel?.abort()
         case .ready:
@@ -110,7 +110,7 @@ package class PooledConnection {
     /// Updates the host's reachability with how the connection ended.
     func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
 
-    /// Ends the connection, which had `unanswered` requests.
+    /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
         isCertificateRefused = end.kind == .certificateRefused
@@ -127,12 +127,12 @@ package class PooledConnection {
     func alarmRang() { preconditionFailure("overridden") }
 }
 
-/// The reason why a connection ended, as text: the peer's words or action, and this side's reason for giving up.
+/// The reason why a connection ended, as text: the peer's message or action, and the worker's reason for giving it up.
 struct DisconnectReason {
-    /// The peer's words or action that ended the connection. They explain more than the close itself.
+    /// The peer's message or action that ended the connection, which explains more than the close itself.
     var peerSaid: String?
     private(set) var fault: String?
-    /// Whether this side closed the connection while no request was open on it.
+    /// Whether the worker closed the connection while no request was open on it.
     var isExpected = false
 
     mutating func gaveUp(_ reason: String) { fault = fault ?? reason }

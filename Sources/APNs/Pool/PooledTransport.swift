@@ -3,12 +3,12 @@ internal import Network
 internal import PushRecords
 package import PushTransport
 
-/// The base class of both transports, which sends the notifications of one app to Apple. Used on the loop's thread
-/// only.
+/// The base class of the HTTP/2 and binary transports, which send the notifications of one app. Used on the loop's
+/// thread only.
 ///
-/// Two `PoolPlan`s decide which connections exist. `Reachability` decides from their ends whether the host works. Every
-/// request of `TransportCommand.send` gets exactly one completion. `TransportEvent.closed` answers `close`; until then
-/// the transport keeps itself alive.
+/// Two `PoolPlan`s decide which connections exist. `Reachability` decides from how connections end whether the host
+/// works. Every request of `TransportCommand.send` gets exactly one completion. `TransportEvent.closed` answers
+/// `close`. Until then the transport keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -37,8 +37,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
-    /// The longest pause after the quarantine connection was lost while the host answers other connections. The
-    /// suspects themselves cause the loss then, and each has only a few attempts.
+    /// The longest pause after the quarantine connection was lost while the host answers other connections. In this
+    /// case the suspects cause the loss, and each suspect has only a few attempts.
     private static var deathWaitNs: Int64 { 4_000_000_000 }
 
     /// The number of requests that may wait in the transport beyond the available streams. They are sent while
@@ -73,7 +73,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
     func dispatch() { preconditionFailure("overridden") }
-    /// Called when partitions move to another worker, after the waiting requests were given back.
+    /// Called when partitions are revoked, after their waiting requests were returned as not processed.
     func didRecall(_ ids: Set<NotificationID>) {}
     /// Called before all connections drain and close.
     func willClose() {}
@@ -105,7 +105,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// Replaces all connections by ones with the current configuration. Requests wait for the first of them.
+    /// Replaces all connections with new ones that use the current configuration. Waiting requests are sent on the
+    /// first new connection.
     final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
         self.host = host
         self.maxAgeNs = maxAgeNs
@@ -117,7 +118,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
-    /// Gives back the waiting suspects as not processed, because there is no usable quarantine connection.
+    /// Completes the waiting suspects as not processed, because there is no usable quarantine connection.
     final func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
 
     private final func giveBackAll() {
@@ -187,8 +188,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.answered(connection.id), of: connection)
     }
 
-    /// Records that a connection that had answered before still answers, which shows that the host works. The backoff
-    /// is not reset, because one bad address among good ones would otherwise be dialed at a high rate.
+    /// Records a later answer on a connection, which shows that the host works. The backoff is not reset, because one
+    /// bad address among good ones would otherwise be dialed at a high rate.
     final func wentOn(_ connection: Connection) {
         guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
             return
@@ -201,7 +202,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.retired(connection.id, isFault: isFault), of: connection)
     }
 
-    /// Dials a replacement for a connection at its age limit. The old one stays in use until the new one is ready.
+    /// Dials a replacement for a connection at its age limit. The old connection is used until the new one is ready.
     final func aged(_ connection: Connection) {
         if connection.isQuarantine { return retired(connection, isFault: false) }
         tell(.aged(connection.id))
@@ -217,7 +218,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         // The host must answer before the idle pool may sleep, because a sleeping pool would not notice that the host
         // works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
-        // The quarantine connection closed unused, so the marks of its suspects are outdated.
+        // The quarantine connection closes because it is idle, so no suspect has to be sent alone any more.
         if connection.isQuarantine { suspects.forget() }
         tell(.idle(connection.id), of: connection)
     }

@@ -10,14 +10,14 @@ package struct Reachability: Sendable, Equatable {
     /// The age from which a connection that ends without any request counts as idle and not as failed.
     static let shortLifeNs: Int64 = 30_000_000_000
 
-    /// Whether the host works, judged by connections and answers, without `allowsNoStream`.
+    /// Whether the host works, judged by connections and answers only, not by `allowsNoStream`.
     private var isOfUse: Bool?
     /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
     /// ready.
     private(set) var allowsNoStream = false
     /// The number of consecutive connections that ended without an answer.
     private(set) var endsInRow = 0
-    /// Whether the peer of one of these `endsInRow` connections stopped reading.
+    /// Whether the peer of one of the last `endsInRow` connections stopped reading.
     private var isUnread = false
 
     /// Whether the host is reachable, or `nil` until the first connection has succeeded or failed.
@@ -43,8 +43,8 @@ package struct Reachability: Sendable, Equatable {
     /// Records whether any ready connection allows a stream. Requests already in flight are answered in any case.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// Records that the peer closed a ready connection. `wasAnswered` is whether a request on it got an answer, other
-    /// than one that required a new connection.
+    /// Records the end of a ready connection. `wasAnswered` is whether a request on it got an answer that did not
+    /// require a new connection. `wasAsked` is whether any request was sent on it.
     package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
         guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0

@@ -65,7 +65,7 @@ struct SuspectQueue {
         }
     }
 
-    /// Marks the requests that were in flight when the connection was lost.
+    /// Marks the requests that were in flight when the connection was lost. Each is then sent alone.
     mutating func died(under ids: [NotificationID]) { marked.formUnion(ids) }
 
     mutating func forget() {
@@ -77,8 +77,8 @@ struct SuspectQueue {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands requests that may be sent now to the connection. `fill` moves the front of a queue to the connection, up
-    /// to `most` requests on it.
+    /// Hands requests that may be sent now to the connection. `fill` moves requests from the front of a queue to the
+    /// connection until the connection has `most` requests.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

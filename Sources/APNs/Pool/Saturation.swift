@@ -1,5 +1,5 @@
 /// Detects that the thread waited while every stream was in use. A value type. More connections then raise the
-/// throughput. If the thread itself is saturated, they do not.
+/// throughput. They would not if the thread were busy.
 struct Saturation: Sendable {
     private static let periodNs: Int64 = 100_000_000
 
@@ -8,8 +8,8 @@ struct Saturation: Sendable {
     private var wasFull = false
     private var waitedFullNs: Int64 = 0
 
-    /// Records a turn and whether every stream was in use after it. Returns `true` at the end of a period of which over
-    /// half was spent waiting with every stream in use.
+    /// Records a turn and whether every stream was in use after it. Returns `true` at the end of a period if the thread
+    /// waited for more than half of the period with every stream in use.
     mutating func turned(isFull: Bool, beganNs: Int64, endedNs: Int64) -> Bool {
         if periodBeganNs == 0 { periodBeganNs = max(1, beganNs) }
         if wasFull { waitedFullNs += max(0, beganNs - lastEndedNs) }

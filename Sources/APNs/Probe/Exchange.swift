@@ -25,7 +25,7 @@ package final class Exchange {
     package enum Failure: Error, Sendable {
         /// No connection accepted the request.
         case notSent(String?)
-        /// The request was sent, and its time ran out.
+        /// The request was sent, and no answer came before the timeout.
         case unanswered(String?)
         /// The connection was lost, or returned the request unprocessed.
         case lost(String?)
@@ -53,7 +53,7 @@ package final class Exchange {
     private var capacity = 0
     private var trouble: String?
 
-    /// Sends one request over its own connection. The parameters are those of `send`.
+    /// Sends one request over a separate connection. `send` documents the parameters.
     package static func sendOne(
         _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
         timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
@@ -110,7 +110,7 @@ package final class Exchange {
 
     /// Closes the connection, and waits up to a second for the close. Call it once, at the end.
     package func close() {
-        // Pending completions arrive before the end, except for requests that have timed out.
+        // The completion of an open request arrives before `closed`, unless the close itself times out.
         transport.handle(.close)
         _ = own.wait(timeoutNs: 1_000_000_000) { isClosed ? true : nil }
     }

@@ -15,8 +15,9 @@ package final class GatewayProbe: ProbeDelegate {
         package var status: UInt8?
     }
 
-    /// The time that a gateway has to close or to answer.
+    /// How long the probe waits for the gateway to close the connection, if it sends no notification.
     private static let patienceNs: Int64 = 500_000_000
+    /// How long the probe waits for the answer to its notification.
     private static let answerNs: Int64 = 5_000_000_000
 
     var channel: SecureChannel?
@@ -38,7 +39,7 @@ package final class GatewayProbe: ProbeDelegate {
             timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
     }
 
-    /// The result, which is a success if the gateway sent nothing for long enough.
+    /// The result. It is a success if the gateway answered, or if the connection stayed open for long enough.
     var result: Result<Answer, ChannelEnd>? {
         if let end { return end }
         guard let openedNs, let answer else { return nil }
@@ -67,8 +68,8 @@ package final class GatewayProbe: ProbeDelegate {
             end = .failure(
                 ChannelEnd(
                     .tlsFailed,
-                    "\(answer.address): sent a byte \(byte), which is not an answer of the binary protocol; is it "
-                        + "the feedback service's port, or a host that speaks HTTP/2?"))
+                    "\(answer.address): the host sent a byte \(byte), which is not an answer of the binary protocol; "
+                        + "check that host and port are not those of the feedback service or of HTTP/2"))
         }
     }
 

@@ -38,7 +38,7 @@ final class ProbeSession<Value>: ProbeDelegate {
     private(set) var result: Outcome?
 
     /// - Parameters:
-    /// - name: the host, for errors.
+    /// - name: the host's name for error texts.
     /// - onRead: called after each read to take the session's events. Returns the result once there is one.
     init(
         _ options: ClientSessionOptions, _ name: String,

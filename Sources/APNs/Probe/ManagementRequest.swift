@@ -3,7 +3,7 @@ internal import HTTP2
 package import Network
 internal import PushRecords
 
-/// One request to the host that manages broadcast channels, over its own connection, and the answer.
+/// Sends one request to the host that manages broadcast channels, over a separate connection, and returns the answer.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 package enum ManagementRequest {
@@ -50,7 +50,7 @@ package enum ManagementRequest {
     /// The maximum size of an answer in bytes. 10,000 channel ids take about 300 KB.
     private static let answerLimit = 4 << 20
 
-    /// - Parameter token: signs the request, or `nil` if the client certificate authenticates.
+    /// - Parameter token: the provider token, or `nil` if the client certificate authenticates.
     package static func send(
         _ operation: Operation, bundleID: String, _ configuration: APNsConfiguration, token: ProviderToken?,
         timeoutNs: Int64
@@ -75,10 +75,10 @@ package enum ManagementRequest {
                             status: status, requestID: text(session.responseHeader(0)),
                             channelID: text(session.responseHeader(1)), body: Array(session.responseBody)))
                 case .ended(_, let code, _):
-                    return .failure(ChannelEnd(.lost, "\(name): the request was ended: \(code)"))
+                    return .failure(ChannelEnd(.lost, "\(name): the host ended the request's stream with \(code)"))
                 case .goAway:
                     let said = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-                    goAway = "; it sent GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
+                    goAway = "; the host sent GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
                 case .bodySent, .settings, .pong: break
                 }
             }
@@ -86,7 +86,7 @@ package enum ManagementRequest {
             isSent = true
             let fields = fields(operation, bundleID, authority: configuration.authority, token: token, lent)
             guard try session.submit(fields, body: body, user: 0, keep: 0b11) == .refused else { return nil }
-            return .failure(ChannelEnd(.lost, "\(name): the connection accepts no requests"))
+            return .failure(ChannelEnd(.lost, "\(name): the HTTP/2 connection accepts no more requests"))
         }
         defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {

@@ -2,12 +2,12 @@ internal import EventLoop
 package import Network
 internal import TLS
 
-/// A loop on the calling thread, for a command that waits for one answer. The thread must not have another loop.
+/// An event loop on the calling thread, for a command that waits for one answer. The thread must not have another loop.
 final class ProbeLoop {
     let loop: Loop
     let dialer: Dialer
 
-    /// - Parameter name: the host, for errors.
+    /// - Parameter name: the host's name for error texts.
     init(_ name: String) throws(ChannelEnd) {
         do {
             loop = try Loop()
@@ -17,7 +17,7 @@ final class ProbeLoop {
         dialer = Dialer(loop: loop)
     }
 
-    /// Runs the loop until there is a value. Returns `nil` after the timeout.
+    /// Runs the loop until `value` returns a value, and returns that value. Returns `nil` after the timeout.
     func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while true {
@@ -42,7 +42,7 @@ final class ProbeLoop {
     }
 }
 
-/// The delegate of a probe's connection. `ProbeLoop.exchange` sets it.
+/// The delegate of a probe's connection. `ProbeLoop.exchange` sets `channel` and waits for `result`.
 protocol ProbeDelegate: ByteChannelDelegate {
     associatedtype Value
 
@@ -64,8 +64,8 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host or its proxy, and closes before TLS. After a TLS handshake, the feedback service would send its
-/// items to the client and forget them.
+/// Connects to a host or its proxy, and closes the connection before a TLS handshake. After a handshake, the feedback
+/// service would send its items and delete them.
 package enum ReachProbe {
     /// - Returns: the reached address, which is the proxy's if there is one.
     /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
@@ -73,7 +73,7 @@ package enum ReachProbe {
         let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
         own.dialer.dial(target, timeoutNs: 10_000_000_000) { result = $0.map { "\($0.address)" } }
-        // The dial always ends, by its own timeout.
+        // The loop ends, because the dial has a timeout.
         while true {
             if let result { return try result.get() }
             own.loop.runOnce(timeoutNs: 100_000_000)

@@ -4,7 +4,7 @@ internal import JSON
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
-/// loop's thread only. `TokenAge` decides its times, which are the same for all replicas.
+/// loop's thread only. `TokenAge` decides when the token is renewed, at the same times in all replicas.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -30,7 +30,7 @@ package final class ProviderToken {
     /// The header's value, valid until `refresh` or `renewIfAllowed` returns `true`.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Creates a token if there is none or a newer one is due (`TokenAge`). Returns whether the token has changed.
+    /// Creates a token if there is none, or if a renewal is due (`TokenAge`). Returns whether the token has changed.
     package func refresh(now: LoopTime) -> Bool {
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
@@ -78,15 +78,15 @@ package final class ProviderToken {
 /// Apple accepts at most one new token in 20 minutes on a connection, and refuses a token that is older than an hour.
 /// The `iat` is therefore a multiple of 40 minutes since the epoch, which all workers with the key compute
 /// independently. A token is used from one minute after this time, because APNs refuses an `iat` that is ahead of its
-/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this one. If APNs
-/// calls a token expired, a new one is created between two multiples. It stays in use for at least 20 minutes and until
-/// the next multiple.
+/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this machine's. If
+/// APNs rejects a token as expired, a new one is created between two multiples. It stays in use for at least 20 minutes
+/// and until the next multiple.
 ///
-/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if either clock says so. If
-/// the clocks disagree about its age, the wall clock was stepped, and a new token may be created at once.
+/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
+/// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
-    /// The time after a multiple of 40 minutes at which its token is first used.
+    /// How long after a multiple of 40 minutes the token with this `iat` is first used.
     private static let settledMs: Int64 = 60 * 1_000
     /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
@@ -112,13 +112,13 @@ struct TokenAge {
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
     }
 
-    /// Returns whether a token with that `iat` may follow the current one.
+    /// Returns whether a token with the `iat` `grid` may replace the current one.
     private func isNext(_ grid: Int64) -> Bool { ageNs(grid) >= Self.earliestNs }
 
-    /// Records that a token with that `iat` is now the current one.
+    /// Records that a token with the `iat` `issuedMs` is now in use.
     mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
         self.issuedMs = issuedMs
-        // The age is at most 41 minutes.
+        // A new token's `iat` is at most 41 minutes in the past.
         issuedNs = nowNs - max(0, min(ageNs(wallMs), (Self.gridMs + Self.settledMs) * 1_000_000))
         generation &+= 1
     }
@@ -138,6 +138,7 @@ struct TokenAge {
         return ageNs <= -Self.aheadNs || abs(ageNs - (nowNs - issuedNs)) >= Self.toleranceNs
     }
 
-    /// Returns the current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds.
+    /// Returns the current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds, so the
+    /// calculation does not overflow.
     private func ageNs(_ wallMs: Int64) -> Int64 { (wallMs - issuedMs) * 1_000_000 }
 }

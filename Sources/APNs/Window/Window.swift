@@ -22,7 +22,7 @@ package struct Window: Sendable {
         package var wasSilent = false
     }
 
-    /// The object that has timed out: an entry or the connection.
+    /// The result of a timeout: one entry has timed out, or the whole connection.
     package enum Expiry: Equatable, Sendable {
         /// One entry timed out while others were answered. The caller must cancel its stream.
         case entry(stream: Int32, Closed)
@@ -88,7 +88,7 @@ package struct Window: Sendable {
 
     // MARK: Opening
 
-    /// Opens an entry. `handed` or `withdraw` must follow.
+    /// Opens an entry for a request, and returns the entry's ticket. A call of `handed` or `withdraw` must follow.
     package mutating func open(_ id: NotificationID, token: UInt32, nowNs: Int64, nowMs: Int64) -> UInt32 {
         let entry = Entry(id: id, token: token, openedNs: nowNs, openedMs: nowMs, answersBefore: answers)
         let ticket: UInt32
@@ -114,7 +114,7 @@ package struct Window: Sendable {
     /// Records that the connection accepted the request on `stream`. `end` is the position after its END_STREAM, or
     /// `nil` if `bodySent` follows.
     package mutating func handed(_ ticket: UInt32, stream: Int32, end: Int64?) {
-        precondition(isOpen(ticket), "a request handed over that was not opened")
+        precondition(isOpen(ticket), "An entry must be opened before its request is handed to the connection")
         entries[Int(ticket)].stream = stream
         if let end { bodySent(ticket, end: end) }
     }
@@ -158,8 +158,8 @@ package struct Window: Sendable {
     /// Closes the entries above stream `last` after a GOAWAY as not processed. The others stay open. A second GOAWAY
     /// can only lower `last`.
     ///
-    /// - Parameter isGraceful: whether the peer ends the connection in order and answers requests. Then only the first
-    ///   stream above `last` can be the reason, and the peer discarded the others.
+    /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the first
+    ///   stream above `last` can have caused the GOAWAY, and the peer discarded the others.
     package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
         let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
         let first = isGraceful ? above.map(\.stream).min() : nil
@@ -201,13 +201,13 @@ package struct Window: Sendable {
         return .entry(stream: entry.stream, close(ticket, end))
     }
 
-    /// The monotonic time at which `expire` next has something to do, or `nil` if nothing is open.
+    /// The monotonic time at which the next entry times out, or `nil` if no timeout is running.
     package var nextDeadlineNs: Int64? {
         let deadlineNs = min(deadlineNs(of: .sent) ?? .max, deadlineNs(of: .waiting) ?? .max)
         return deadlineNs == .max ? nil : deadlineNs
     }
 
-    /// Returns when the first entry of a list times out, or `nil` if its time is not running.
+    /// Returns when the first entry of a list times out, or `nil` if no timeout is running.
     private func deadlineNs(of list: List) -> Int64? {
         let ticket = first(of: list)
         guard ticket != Self.none else { return nil }

@@ -69,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Counts a partition of the topic group as read, or as no longer read.
+    /// Records that one more partition of the topic group is read, or one fewer.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -130,7 +130,7 @@ package struct AdmissionBudget {
 
     /// Counts open notifications and their bytes. Negative numbers remove them.
     ///
-    /// - Parameter app: -1 if no app is known.
+    /// - Parameter app: The app's index, or -1 if no app is known.
     @inline(__always)
     mutating func add(notifications count: Int = 0, bytes size: Int = 0, group: Int, app: Int) {
         if count != 0 { notifications.add(count, to: group) }
@@ -138,7 +138,7 @@ package struct AdmissionBudget {
         guard app >= 0 else { return }
         apps[app].open += count
         apps[app].bytes += size
-        precondition(apps[app].open >= 0, "more was released than was counted")
+        precondition(apps[app].open >= 0, "A removed notification must have been counted for the same app")
     }
 
     /// Moves an open notification and its `size` bytes from one app to another.
@@ -177,7 +177,7 @@ package struct FairShares {
 
     package private(set) var total: Int
     package private(set) var groups: [Group] = []
-    /// The amount used beyond the reserves, over all groups.
+    /// The amount that all groups together use beyond their reserves.
     package private(set) var sharedUsed = 0
     package private(set) var used = 0
 
@@ -196,7 +196,7 @@ package struct FairShares {
         divide()
     }
 
-    /// Changes the limit. A group whose use exceeds its new share releases nothing, but gets no more.
+    /// Changes the limit. A group whose use exceeds its new share gets no more until its use has fallen.
     package mutating func setTotal(_ total: Int) {
         guard total != self.total else { return }
         self.total = total
@@ -228,7 +228,7 @@ package struct FairShares {
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)
             groups[group].used += amount
-            precondition(groups[group].used >= 0, "more was released than was counted")
+            precondition(groups[group].used >= 0, "A released amount must have been added to the same group")
             used += amount
             sharedUsed += max(0, groups[group].used - reserved) - before
         }

@@ -1,14 +1,14 @@
 import PushRecords
 
 extension AppDirectory {
-    /// Returns the app that a retry record names as the first one tried (or `RecordBody.unknownApp`), or else
-    /// `foundApp`.
+    /// Returns the app that was tried first, if a retry record names it, or else `foundApp`. Returns
+    /// `RecordBody.unknownApp` if the named app is not configured here.
     func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
         guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
         return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
     }
 
-    /// Returns the app that a request names, or else the default app of its topic group, or the failure.
+    /// Returns the app that a request names, or else the default app of its topic group. Fails if no app matches.
     mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let (environment, topic) = (request.environment, request.headers.topic)
         let pushType = request.target == .channel ? nil : request.headers.pushType
@@ -18,11 +18,11 @@ extension AppDirectory {
             return match
         }
         let match = find(name: request.app, environment: environment, topic: topic, pushType: pushType)
-        // The worker that wrote the retry record knew an app with this name. In this worker's configuration the app may
-        // have another name, permanently or during a rolling restart.
+        // The app had this name in the configuration of the worker that wrote the retry record. In this worker's
+        // configuration the app may have another name, permanently or during a rolling restart.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
         let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
-        // No configured app has the request's environment. The request belongs to the app that forwarded it.
+        // No configured app has the request's environment. Return the app that forwarded the request.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }

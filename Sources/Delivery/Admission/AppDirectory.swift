@@ -36,7 +36,7 @@ package struct AppDirectory: ~Copyable {
     /// The configured apps by the hash of a bundle id or a name. Several apps may share a bundle id.
     private var byBundleID: [UInt64: [Int]] = [:]
     private var byName: [UInt64: [Int]] = [:]
-    /// Names and bundle ids. They are never freed, because open requests borrow them even after their app was removed.
+    /// Copies of names and bundle ids. They are never freed, because open requests borrow them even after a reload.
     private var owned: [String: UnsafeRawBufferPointer] = [:]
     /// The name of each topic group's default app, for requests that name no app. Empty if the group has no default
     /// app.
@@ -61,7 +61,7 @@ package struct AppDirectory: ~Copyable {
 
     var indices: Range<Int> { apps.indices }
     var count: Int { apps.count }
-    /// Whether several apps are configured, so that one must not block another.
+    /// Whether several apps are configured. Then no app may block another.
     var areMany: Bool { order.count > 1 }
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
@@ -125,7 +125,7 @@ package struct AppDirectory: ~Copyable {
     /// Returns the app of a request. Pass an empty name or topic if the request does not have one.
     ///
     /// - Parameter pushType: `nil` for a broadcast. The topic of a broadcast is in the request's path and must be a
-    ///   bundle id without a suffix. APNs rejects others with TopicDisallowed.
+    ///   bundle id without a suffix. APNs rejects any other topic with TopicDisallowed.
     package mutating func find(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match {
@@ -181,7 +181,8 @@ package struct AppDirectory: ~Copyable {
         return Self.unknownTopic(topic)
     }
 
-    /// Returns the match for a request without a topic: the only bundle id of the named app, or of all apps that fit.
+    /// Returns the app and its bundle id for a request without a topic. Fails unless all apps that match have the same
+    /// single bundle id.
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
@@ -196,13 +197,13 @@ package struct AppDirectory: ~Copyable {
                 Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
             else {
                 return .failure(
-                    .missingTopic, Detail("several apps fit and the request names none: give push-app or apns-topic"))
+                    .missingTopic, Detail("several apps match and the request names none: set push-app or apns-topic"))
             }
         }
         guard let found else { return Self.unknownApp(name) }
         guard apps[found].bundleIDs.count == 1 else {
             return .failure(
-                .missingTopic, Detail("the app has several bundle ids and the request names none: give apns-topic"))
+                .missingTopic, Detail("the app has several bundle ids and the request names none: set apns-topic"))
         }
         let topic = pushType.map { apps[found].defaultTopics[Int($0.rawValue)] } ?? apps[found].bundleIDs[0]
         return .app(AppIndex(found), defaultTopic: topic)
@@ -260,7 +261,7 @@ package struct AppDirectory: ~Copyable {
     private static func unknownApp(_ name: UnsafeRawBufferPointer) -> Match {
         let text: StaticString =
             name.isEmpty
-            ? "no app of this worker's configuration is of that environment (all workers of a group need the same apps)"
+            ? "no app of this worker's configuration has that environment (all workers of a group need the same apps)"
             : "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)"
         return .failure(.badTopic, Detail(text, name))
     }

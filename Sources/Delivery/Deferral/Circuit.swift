@@ -20,7 +20,7 @@ struct Circuit {
         nextProbeNs = nowNs + delayNs
     }
 
-    /// Notes that another send met the fault.
+    /// Records that another send met the same fault.
     mutating func fault(handedNs: Int64) { faultHandedNs = max(faultHandedNs, handedNs) }
 
     /// Makes this notification the probe if a probe may be sent now. Returns whether the notification is the probe.
@@ -35,7 +35,7 @@ struct Circuit {
     /// therefore defers only the notifications that are waiting at that moment, to the shortest tier.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
-    /// Ends a probe that met the fault, and doubles the delay of the next probe.
+    /// Ends a probe that met the same fault, and doubles the delay before the next probe.
     mutating func probeFailed(nowNs: Int64) {
         delayNs = min(delayNs * 2, Self.longestDelayNs)
         probePostponed(nowNs: nowNs)

@@ -7,7 +7,7 @@ import PushRecords
 /// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
 /// notifications may have to be deferred.
 struct CircuitBreakers: ~Copyable {
-    /// The minimum time between two log events about the same app.
+    /// The minimum time between two log events about deferrals of the same app for the same reason.
     static let eventPauseNs: Int64 = 10_000_000_000
     /// How long an app may be without a usable connection before the circuit of its host opens.
     static let cutOffNs: Int64 = 5_000_000_000
@@ -114,7 +114,7 @@ struct CircuitBreakers: ~Copyable {
         refreshGate(of: apps.count - 1)
     }
 
-    /// Applies the app's route from a reloaded configuration.
+    /// Applies the reloaded configuration of an app.
     mutating func replace(_ app: Int, by route: AppRoute) {
         if apps[app].isPaused, !route.isPaused { endDeferral(.paused, of: app) }
         apps[app].isPaused = route.isPaused
@@ -127,7 +127,7 @@ struct CircuitBreakers: ~Copyable {
         apps[app].isConnected = false
     }
 
-    /// Ends a reload, after `addApp`, `replace` and `remove`.
+    /// Updates all circuits at the end of a reload, after the calls of `addApp`, `replace` and `remove`.
     mutating func finishReload(journal: inout Journal) {
         for app in apps.indices {
             refreshHost(of: app, journal: &journal)
@@ -143,8 +143,8 @@ struct CircuitBreakers: ~Copyable {
     /// Records that Apple refused the credential of the app in an answer to this notification.
     ///
     /// - Parameter handedNs: When the refused send was handed to the transport.
-    /// - Returns: Whether the answer concerns the credential. An answer does not if its send was handed out before the
-    ///   circuit last closed.
+    /// - Returns: Whether the answer concerns the current credential. It does not if the send was handed out before the
+    ///   credential's circuit last closed.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
@@ -188,7 +188,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
-        // The former probe may be blocked by another circuit.
+        // Another open circuit may now block the former probe.
         if apps[app][name]?.probe != nil { mustCheck = true }
         apps[app][name] = nil
         if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
@@ -230,7 +230,7 @@ struct CircuitBreakers: ~Copyable {
         return apps[app].topics.first { $0.value.probe == id }.map { .topic($0.key, of: AppIndex(app)) }
     }
 
-    /// Evaluates an answer of APNs for an app with an open circuit, and closes the circuits that it disproves.
+    /// Evaluates an answer of APNs for an app with open circuits, and closes the circuits whose fault it disproves.
     ///
     /// - Parameter handedNs: When the answered send was handed to the transport.
     mutating func note(
@@ -270,7 +270,7 @@ struct CircuitBreakers: ~Copyable {
     /// Handles the answer to a probe. The probed circuit closes, or the next probe waits longer.
     private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
         if case .connection = name {
-            // Any answer shows that the host is reachable. The transport will report the same.
+            // Any answer shows that the host is reachable. The transport will report this too.
             setReachable(app, true, journal: &journal)
         } else if fault == nil || name == .credential(of: AppIndex(app)) && fault?.subject == .topic {
             // A refused topic shows that the credential is accepted.
@@ -307,7 +307,7 @@ struct CircuitBreakers: ~Copyable {
         refreshHost(of: app, journal: &journal)
     }
 
-    /// Whether there are several apps. With one app, there is no other to protect.
+    /// Whether several apps are configured, so that an app without a connection must not use the budget of the others.
     private var protectsOthers: Bool { apps.count { !$0.isRemoved } > 1 }
 
     private mutating func refreshHost(of app: Int, journal: inout Journal) {
@@ -329,7 +329,7 @@ struct CircuitBreakers: ~Copyable {
     /// Returns when the circuit of an app's host opens, or `nil` if the circuit is open or the host is reachable.
     private func cutOffDueNs(_ app: Int) -> Int64? {
         guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
-        // The time starts again with each new connection.
+        // The wait of `cutOffNs` starts again with each new connection.
         return (apps[app].isConnected ? max(unreachableNs, apps[app].connectedNs) : unreachableNs) + Self.cutOffNs
     }
 
@@ -354,8 +354,8 @@ struct CircuitBreakers: ~Copyable {
     /// Counts a notification that is deferred now.
     ///
     /// - Parameters:
-    ///   - pauseNs: The time without a deferral after which the count of a sporadic reason starts anew.
-    ///   - roundNs: How long a deferred notification takes to return.
+    ///   - pauseNs: The time without a deferral after which a sporadic reason counts as ended.
+    ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
     /// - Returns: How long the reason has lasted, and how many notifications were deferred before in this round.
     mutating func note(
         _ reason: DeferralReason, of app: Int, pauseNs: Int64, roundNs: Int64, journal: inout Journal
@@ -366,6 +366,6 @@ struct CircuitBreakers: ~Copyable {
         return (noted.forNs, noted.before)
     }
 
-    /// Notes that a reason has ended.
+    /// Notes that notifications of this app are no longer deferred for this reason.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
 }

@@ -2,7 +2,7 @@
 package enum DeferralReason: Int8, CaseIterable, Sendable {
     /// The queue of the notification's device is full.
     case device
-    /// The app uses its whole share of the budget, and the app's oldest notification has waited for too long.
+    /// The app uses its whole share of the budget, and its oldest unsent notification has waited for 5 s.
     case share
     /// The app is paused, or was removed from the configuration.
     case paused
@@ -12,7 +12,7 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     case unreachable
     /// APNs repeatedly refuses to process the notification.
     case unprocessed
-    /// The device token is dead, and the topic of dead tokens cannot be written now.
+    /// The device token is dead, and the worker cannot write to the topic of dead tokens now.
     case unwritable
     /// The commit map is nearly full, because many records above the notification's record are settled.
     case span
@@ -43,8 +43,8 @@ struct DeferredCounts {
     /// Counts a notification that is deferred now.
     ///
     /// - Parameters:
-    ///   - pauseNs: The time without a deferral after which a new series begins, or `nil` if only `end` ends it.
-    ///   - roundNs: How long a deferred notification takes to return.
+    ///   - pauseNs: The time without a deferral after which a series ends, or `nil` if only `end` ends a series.
+    ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
     /// - Returns: How long the reason has lasted, whether to log it, and how many notifications were deferred before in
     ///   this round.
     mutating func note(_ nowNs: Int64, pauseNs: Int64?, roundNs: Int64) -> (forNs: Int64, isNews: Bool, before: Int) {

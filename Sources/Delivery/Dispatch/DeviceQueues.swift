@@ -1,7 +1,7 @@
 import PushRecords
 
-/// The queues of devices, with `ordering: device`. One notification of a device is sent at a time, and the next one
-/// follows when the previous one has ended. The queues only determine the order.
+/// The queue of each device, used with `ordering: device`. One notification of a device is sent at a time, and the next
+/// one follows when the previous one has ended. The queues determine only the order of sends.
 ///
 /// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
@@ -11,20 +11,21 @@ struct DeviceQueues: ~Copyable {
         case first
         /// The notification waits for the notifications before it in the queue.
         case behind
-        /// The queue is full, and has rejected `turnedAway` other notifications since it formed.
+        /// The queue is full, so the notification must be deferred. `turnedAway` is the number of notifications that
+        /// were deferred before for this reason, since the queue formed.
         case full(turnedAway: UInt16)
     }
 
     private(set) var heads = DeviceTable()
-    /// For each app, the app whose queues it uses: the first one with the same name and environment. An app that was
-    /// removed and added again then waits for notifications that are still in flight.
+    /// For each app, the app whose queues it uses: the first app with the same name and environment. If an app was
+    /// removed and added again, its notifications therefore wait for those still in flight.
     private var queueApps: [Int32] = []
     private let seed: UInt64
     private let limit: Int
 
     /// - Parameters:
     ///   - seed: The seed of the hash of devices.
-    ///   - limit: The maximum number of notifications of one device.
+    ///   - limit: The maximum number of notifications in one queue.
     init(seed: UInt64, limit: Int) {
         self.seed = seed
         self.limit = min(limit, Int(UInt16.max))
@@ -101,7 +102,7 @@ struct DeviceQueues: ~Copyable {
     ) {
         let queueApp = queueApps[Int(store[slot].app)]
         guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
-            preconditionFailure("a device queue has a head")
+            preconditionFailure("A device queue must have a head in the table")
         }
         var previous = head
         while store[previous].queue.next != slot { previous = store[previous].queue.next }
@@ -126,7 +127,7 @@ package struct DeviceTable: ~Copyable {
     package private(set) var count = 0
 
     package init(capacity: Int = 1_024) {
-        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a table's capacity is a power of two")
+        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "The capacity must be a power of two")
         entries = .allocate(capacity: capacity)
         entries.initialize(repeating: Entry(hash: 0, head: .none), count: capacity)
         mask = UInt32(capacity - 1)
@@ -152,7 +153,7 @@ package struct DeviceTable: ~Copyable {
         count += 1
     }
 
-    /// Replaces the head of a device queue by its next notification.
+    /// Replaces the head of a device queue with the next notification of that queue.
     package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
         entries[Int(index(hash: hash, head: head))].head = next
     }
@@ -178,7 +179,7 @@ package struct DeviceTable: ~Copyable {
     private func index(hash: UInt32, head: NotificationSlot) -> UInt32 {
         var index = hash & mask
         while entries[Int(index)].head != head {
-            precondition(entries[Int(index)].head != .none, "a device queue's head is in the table")
+            precondition(entries[Int(index)].head != .none, "The head of a device queue must be in the table")
             index = (index + 1) & mask
         }
         return index

@@ -8,7 +8,7 @@ struct Dispatch: ~Copyable {
     /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// The pause after too many immediate resends.
+    /// The pause before a resend, after too many immediate resends.
     static let backOffNs: Int64 = 1_000_000_000
 
     // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
@@ -62,7 +62,7 @@ struct Dispatch: ~Copyable {
         for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
     }
 
-    /// Applies the app's route from a reloaded configuration.
+    /// Applies the reloaded configuration of an app.
     mutating func replace(_ app: Int, by route: AppRoute) {
         breakers.replace(app, by: route)
         apps[app].environmentGuard.isOff = route.guardPolicy == .off
@@ -120,7 +120,7 @@ struct Dispatch: ~Copyable {
         watchTry(app, isFailure: AnswerOrigin.isHostFailure(status, reason))
     }
 
-    /// Passes the validity of a token to the environment guard.
+    /// Reports to the environment guard whether a device token was bad.
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
         let wasTripped = apps[app].environmentGuard.isTripped
@@ -135,7 +135,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Passes the end of a send to the throttle: an answer, or a lost connection.
+    /// Reports the end of a send to the throttle: an answer, or a lost connection.
     @inline(__always)
     mutating func watchTry(_ app: Int, isFailure: Bool) {
         let isChanged = apps[app].throttle.answered(
@@ -148,7 +148,8 @@ struct Dispatch: ~Copyable {
 
     // MARK: Waiting
 
-    /// Queues a notification for a free stream. With `first`, it is sent before the others of its topic group.
+    /// Queues a notification for a free stream. If `first` is true, it is sent before the others of its app and topic
+    /// group.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
@@ -162,8 +163,8 @@ struct Dispatch: ~Copyable {
     }
 
     /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
-    /// refused to process is appended instead: if the next refusal closes the connection, APNs has answered the others
-    /// by then.
+    /// refused to process is queued last instead. If the next refusal closes the connection, APNs has then already
+    /// answered the others.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }
@@ -187,7 +188,7 @@ struct Dispatch: ~Copyable {
         return untilNs
     }
 
-    /// Removes a notification from the queue for a stream or the list of pauses.
+    /// Removes a notification that waits for a stream or for the end of its pause.
     mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
         if store[slot].state == .ready {
             let group = Int(store[recordOf: slot].group)
@@ -197,7 +198,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Returns the approximate time since when the app's oldest ready notification has been waiting.
+    /// Returns about when the app's oldest ready notification began to wait (monotonic), or `nil` if none is ready.
     func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
     // MARK: Sending
@@ -237,7 +238,7 @@ struct Dispatch: ~Copyable {
     @inline(__always)
     mutating func cameBack(_ app: Int, isSuspect: Bool) {
         if isSuspect { apps[app].quarantined -= 1 } else { apps[app].outstanding -= 1 }
-        precondition(apps[app].quarantined | apps[app].outstanding >= 0, "more completions than sends")
+        precondition(apps[app].quarantined | apps[app].outstanding >= 0, "A send must have exactly one completion")
     }
 
     // MARK: Recalls

@@ -1,6 +1,6 @@
 /// Detects that an app is probably configured for the wrong environment: Apple rejects more than half of its last 1,000
 /// device tokens, or all of its first 20. The app is then slowed down, because Apple disconnects providers that
-/// continue. The guard releases when fewer than half of the last 100 tokens were bad. A value type.
+/// continue. Full speed resumes when fewer than half of the last 100 tokens were bad. A value type.
 struct EnvironmentGuard {
     /// The maximum number of requests in flight before the app's first 200 or 410.
     static let unprovenLimit = 20
@@ -14,7 +14,7 @@ struct EnvironmentGuard {
     /// Whether APNs has recognized a token (200 or 410).
     private(set) var isProven = false
     private(set) var isTripped = false
-    /// Whether each of the last answers was a bad token. Empty before the first bad one.
+    /// For each of the last 1,000 answers, whether the token was bad. Empty before the first bad token.
     private var window: [Bool] = []
     /// The number of answers since the window began.
     private var count = 0

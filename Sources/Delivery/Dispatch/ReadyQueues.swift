@@ -10,7 +10,7 @@ struct ReadyQueues {
     private static let unit: UInt64 = 1 << 20
 
     private(set) var queues: [Queue] = []
-    /// A bit for each queue that is not empty, 64 per word. Only queues with a set bit are searched.
+    /// A bit for each queue, 64 per word, set if the queue is not empty. Only queues with a set bit are searched.
     private(set) var occupied: [UInt64] = []
     /// The clock of the queue from which the last notification was taken.
     private var clock: UInt64 = 0
@@ -70,8 +70,8 @@ struct ReadyQueues {
         return slot
     }
 
-    /// Returns since when the longest-waiting head of a queue has been waiting, or `nil` if all queues are empty. A
-    /// notification behind a head may have been waiting for longer.
+    /// Returns when the longest-waiting head of a queue began to wait, or `nil` if all queues are empty. A notification
+    /// behind a head may have begun to wait earlier.
     func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
         for queue in queues where !queue.list.isEmpty { oldest = min(oldest ?? .max, store[queue.list.head].sinceNs) }

@@ -2,12 +2,12 @@
 ///
 /// The throttle evaluates rounds of about as many answers as there are requests in flight. A round with failures
 /// reduces the limit by half of the failed fraction (by half if all failed, by a twentieth if one in ten failed). A
-/// round without failures raises the limit by a sixty-fourth of the transport's capacity. A few failures in a hundred
-/// answers have no effect.
+/// round without failures raises the limit by a sixty-fourth of the transport's capacity. Less than one failure in 64
+/// answers counts as none.
 struct Throttle {
     /// The minimum number of answers per round, unless fewer requests may be in flight.
     private static let leastRound = 16
-    /// Failures below one in this number of answers are ignored.
+    /// A round with fewer than one failure per this number of answers counts as a round without failures.
     private static let tolerance = 64
 
     /// The limit of requests in flight, or `Int.max` for none.
@@ -17,9 +17,9 @@ struct Throttle {
     private var round = 0
 
     /// - Parameters:
-    ///   - isFailure: Whether the answer is a 5xx, is probably not from APNs, or the connection was lost.
+    ///   - isFailure: Whether the connection was lost, or the answer is a 5xx or probably not from APNs.
     ///   - outstanding: The number of requests in flight now.
-    ///   - capacity: The capacity of the transport, or its last one while it is not connected.
+    ///   - capacity: The capacity of the transport, or its last capacity above 0 while it is not connected.
     /// - Returns: Whether `limit` changed.
     @inline(__always)
     mutating func answered(isFailure: Bool, outstanding: Int, capacity: Int) -> Bool {

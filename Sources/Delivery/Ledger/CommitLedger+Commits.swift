@@ -45,15 +45,15 @@ extension CommitLedger {
         let flight = group.rawValue
         guard commits[flight].isInFlight else { return [] }
         let entries = commits[flight].entries
-        precondition(outcomes == nil || outcomes?.count == entries.count, "a reply has one outcome per entry")
+        precondition(outcomes == nil || outcomes?.count == entries.count, "A reply must have one outcome per entry")
         commits[flight].isInFlight = false
         if !commits[flight].isAlone {
             let replyNs = journal.now.ns - commits[flight].sentNs
             commits[flight].nextNs = max(
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
-        // A broker refuses all entries because of one entry. Metadata of less than half the longest length is not the
-        // cause.
+        // If the metadata of one entry is too large, a broker refuses all entries. Metadata that is at most half as
+        // long as the longest is not the cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
@@ -111,7 +111,7 @@ struct CommitWriter: ~Copyable {
         of partition: inout Partition, in store: borrowing NotificationStore, journal: inout Journal
     ) -> PartitionCommit {
         guard let base = partition.ledger.committable else {
-            preconditionFailure("a partition that is ready to commit has a watermark")
+            preconditionFailure("A partition must have an offset to commit before its commit is written")
         }
         let isLast = partition.mayLeave
         // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
@@ -140,8 +140,8 @@ struct CommitWriter: ~Copyable {
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
     }
 
-    /// Returns a number that identifies the assignment. With it, a worker that regains the partition distinguishes
-    /// another worker's commit from its own.
+    /// Returns a number that identifies the assignment. A worker that regains the partition uses the number to
+    /// distinguish another worker's commit from its own commit.
     private func owner(of id: PartitionID) -> Int64 {
         withUnsafeBytes(of: id.generation) {
             Int64(BytesHash.hash($0, seed: hashSeed) % UInt64(CommitMap.ownerLimit))

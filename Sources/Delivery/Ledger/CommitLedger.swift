@@ -4,7 +4,7 @@ import PushRecords
 ///
 /// The ledger makes no decisions about notifications. The machine acts on the values that the ledger returns.
 struct CommitLedger: ~Copyable {
-    /// The maximum pause after a reply to a commit.
+    /// The maximum pause between the reply to a commit and the next commit of the group.
     static let widestPauseNs: Int64 = 1_000_000_000
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
@@ -79,7 +79,7 @@ struct CommitLedger: ~Copyable {
     private mutating func insert(_ partition: consuming Partition) {
         let slot = Int(partition.id.slot.number)
         if slot == places.count { places.append(nil) }
-        precondition(places[slot] == nil, "the slot of a new assignment is free")
+        precondition(places[slot] == nil, "The slot of a new assignment must be free")
         let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
         pointer.initialize(to: partition)
         places[slot] = pointer
@@ -116,14 +116,14 @@ struct CommitLedger: ~Copyable {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
         self[partition].horizon.withdraw()
-        // The group may have received the commit in flight, although its reply will not arrive.
+        // The group coordinator may have stored the commit in flight, although its reply will not arrive.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
     }
 
     /// Resumes a suspended partition with a new id.
     ///
-    /// - Parameter mark: The group's current commit, which this assignment has sent.
+    /// - Parameter mark: The group's current commit, which must be a commit of this assignment.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
         let id = nextID(at: partition)
         self[partition].id = id
@@ -171,7 +171,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Adds a record with one notification to the ledger.
+    /// Adds a record to the ledger. The number of its notifications is 1 until the caller sets another number.
     ///
     /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
     mutating func receive(
@@ -265,7 +265,7 @@ struct CommitLedger: ~Copyable {
     /// Checks the leases, and returns the partitions whose lease ended or began again.
     ///
     /// A worker that was disconnected from its group without noticing must not send while its successor does. Without a
-    /// recent acknowledged commit, notifications therefore wait for the next one.
+    /// recent acknowledged commit, notifications therefore wait until a commit is acknowledged.
     mutating func renewLeases(nowNs: Int64) -> [PartitionSlot] {
         guard settings.leaseNs != .max else { return [] }
         var changed: [PartitionSlot] = []

@@ -15,10 +15,10 @@ internal import Bytes
 ///
 /// The check covers the base and all bytes after the check. Metadata of another offset is therefore rejected.
 ///
-/// Versions without the owner number reject the whole metadata. They resend the records that were settled above the
-/// committed offset, all marked in doubt. To avoid these repeats, stop all workers of such versions first.
+/// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
+/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
 package struct CommitMap: Equatable {
-    /// A record with some settled indexes.
+    /// A fan-out of which some notifications are settled, with their indexes.
     package struct Partial: Equatable {
         package var offset: Int64
         package var indexes: [Range<Int64>]
@@ -41,9 +41,9 @@ package struct CommitMap: Equatable {
     static let spanLimit: Int64 = 1 << 40
     /// The maximum distance of the horizon from the committed offset.
     static let longestHorizon = spanLimit - 2
-    /// The upper bound of owner numbers. They have three bytes at most.
+    /// The exclusive upper bound of owner numbers, which have at most three bytes as varints.
     static let ownerLimit: Int64 = 1 << 21
-    /// The upper bound of a record's indexes.
+    /// The exclusive upper bound of the notification indexes in a record.
     static let indexLimit: Int64 = 1 << 14
 
     package init(horizon: Int64 = 0, settled: [Range<Int64>] = [], partials: [Partial] = []) {
@@ -52,8 +52,8 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// Creates the map for a replaced log. All records below the offset that was reached in the old log are in doubt,
-    /// although they may not have been sent.
+    /// Creates the map for a recreated or truncated log. All records below `sent`, the offset that was reached in the
+    /// old log, are in doubt, although they may not have been sent.
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)

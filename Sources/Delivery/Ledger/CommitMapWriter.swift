@@ -3,18 +3,19 @@ internal import Bytes
 /// Writes commit metadata (`CommitMap`) into reused buffers. Add the settled offsets above the committed one in
 /// ascending order, then call `finish`. Offsets that do not fit are omitted, and so are all offsets after them.
 package struct CommitMapWriter {
-    /// The maximum size of the version, check, horizon (below 2^40), leading run and header of the main set, number of
-    /// partials, and owner. A header has at most three bytes if the map has fewer than 2^17 bytes.
+    /// The maximum size in bytes of a map's fixed parts, in this order: version, check, horizon (below 2^40), first
+    /// number and header of the set of settled offsets, number of partly settled records, and owner. The header has at
+    /// most three bytes if the map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
-    /// The maximum length of a map without settled offsets. Its main set and number of partials have three bytes.
+    /// The maximum length in characters of a map without settled offsets.
     static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
     private var budget = 0
-    /// Ranges relative to `base`.
+    /// The added settled offsets as ranges, relative to `base`.
     private var runs: [Range<Int64>] = []
-    /// The size of `runs` as varints.
+    /// The size in bytes of `runs`, encoded as varints.
     private var runBytes = 0
     private var partialCount: Int64 = 0
     private var lastPartial: Int64 = 0
@@ -52,7 +53,7 @@ package struct CommitMapWriter {
         isFull = false
     }
 
-    /// The size of the set of settled offsets, in the shorter of the two forms.
+    /// The size in bytes of the set of settled offsets, as runs or as a bitmap, whichever is smaller.
     private var mainSize: Int {
         guard let first = runs.first, let last = runs.last else { return 0 }
         return min(runBytes, Int(last.upperBound - first.lowerBound + 7) / 8)
@@ -61,7 +62,7 @@ package struct CommitMapWriter {
     /// Adds settled offsets, which must be above all offsets added before.
     package mutating func settled(_ range: Range<Int64>) {
         var run = range.lowerBound - base..<range.upperBound - base
-        precondition(run.lowerBound >= 0, "offsets below the committed one are not in the map")
+        precondition(run.lowerBound >= 0, "Settled offsets must not be below the offset to commit")
         var runBytes = self.runBytes
         if let last = runs.last, last.upperBound == run.lowerBound {
             run = last.lowerBound..<run.upperBound
@@ -71,7 +72,7 @@ package struct CommitMapWriter {
         }
         runBytes += Self.size(Int64(run.count))
         let bitmapBytes = Int(run.upperBound - (runs.first ?? run).lowerBound + 7) / 8
-        // A reader rejects offsets from `spanLimit` on.
+        // `CommitMap` rejects metadata with offsets that are `spanLimit` or more above the base.
         guard !isFull, run.upperBound < CommitMap.spanLimit,
             partialBytes.count + min(runBytes, bitmapBytes) <= budget
         else {
@@ -118,7 +119,7 @@ package struct CommitMapWriter {
         lastPartial = offset
     }
 
-    /// Completes `text`.
+    /// Completes the metadata in `text`.
     ///
     /// - Parameters:
     ///   - horizon: The send horizon. A horizon at or below the base means that no record can have been sent.
@@ -151,7 +152,7 @@ package struct CommitMapWriter {
         bytes.append(UInt8(rest))
     }
 
-    /// Appends a set of offsets in the shorter form.
+    /// Appends a set of offsets as runs or as a bitmap, whichever is shorter.
     private static func append(set runs: [Range<Int64>], to bytes: inout [UInt8]) {
         var end = runs.first?.lowerBound ?? 0
         let start = end

@@ -1,4 +1,4 @@
-/// The commit of one consumer group. At most one is in flight.
+/// The latest commit of one consumer group. At most one commit of a group is in flight.
 struct InFlightCommit {
     /// The entries of the commit in flight, or of the last commit.
     private(set) var entries: [PartitionCommit] = []
@@ -12,7 +12,8 @@ struct InFlightCommit {
     /// Whether the commit in flight, or the last one, is a separate commit of one partition.
     private(set) var isAlone = false
 
-    /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit, which delays no other.
+    /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit of one partition, which
+    ///   does not delay the next commit.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         entries.removeAll(keepingCapacity: true)
         isInFlight = true
@@ -24,7 +25,8 @@ struct InFlightCommit {
     mutating func append(_ entry: PartitionCommit) { entries.append(entry) }
 }
 
-/// Identifies a commit of a partition when its metadata is read back.
+/// The offset and metadata hash of a commit. A worker compares them with the group's commit at a later assignment, to
+/// recognize its own commit.
 struct LastCommit: Equatable {
     /// The maximum number of unconfirmed commits of a partition that are remembered.
     static let unconfirmedLimit = 64
@@ -43,7 +45,7 @@ struct LastCommit: Equatable {
 }
 
 /// The backoff after refused commits of one partition. Each refusal doubles the pause of this partition only. If the
-/// whole group is refused, the partition pauses for a second at most.
+/// coordinator refuses the commits of the whole group, the pause is a second at most.
 struct CommitBackoff {
     static let firstPauseNs: Int64 = 100_000_000
     static let longestPauseNs: Int64 = 10_000_000_000
@@ -52,12 +54,12 @@ struct CommitBackoff {
     static let groupPauseNs: Int64 = 1_000_000_000
     /// The maximum pause while the partition is given up, because the drain has a time limit.
     static let leavingPauseNs: Int64 = 1_000_000_000
-    /// The minimum time between two log events.
+    /// The minimum time between two log events about refused commits of the partition.
     static let eventPauseNs: Int64 = 10_000_000_000
-    /// The number of consecutive refusals after which an event is logged. A rebalance usually causes one refusal.
+    /// The number of consecutive refused commits at which an event is logged. A rebalance usually causes one refusal.
     static let refusalsToReport = 2
 
-    /// The number of consecutive refusals.
+    /// The number of consecutive refused commits.
     private(set) var refusals = 0
     /// The time before which no commit of the partition is sent.
     private(set) var untilNs: Int64 = 0
@@ -75,7 +77,7 @@ struct CommitBackoff {
     /// Notes that a commit of the partition was sent.
     mutating func sent() { isAskedAgain = false }
 
-    /// Requests a separate commit, because the error may concern another partition.
+    /// Requests a separate commit of this partition, because the last error may concern another partition.
     mutating func askAlone() {
         isAlone = true
         isAskedAgain = true

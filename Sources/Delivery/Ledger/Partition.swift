@@ -10,7 +10,7 @@ struct Partition: ~Copyable {
         case draining
         /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
-        /// The last commit was acknowledged, is impossible, or is not needed.
+        /// The last commit was acknowledged, is impossible, or is not needed. The partition may be released.
         case left
         /// The group's session was lost. Notifications on connections are completed. All others wait in case the
         /// partition is assigned again.
@@ -34,7 +34,7 @@ struct Partition: ~Copyable {
     let topic: UnsafeRawBufferPointer
     let topicHash: UInt64
     let number: Int32
-    /// The place of the partition's records for crash reports, with offset 0.
+    /// The topic and partition for crash reports, with offset 0.
     let place: CrashPlace
     var group: Int
     /// The delay of the retry tier, or 0 for a request topic.
@@ -48,7 +48,7 @@ struct Partition: ~Copyable {
     /// Whether records settled, or were found to be settled, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
-    /// The group's current commit: the one read at the assignment, later the last acknowledged one.
+    /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
     var lastCommit: LastCommit?
     /// The latest unacknowledged commits after `lastCommit`. The group may have stored any of them.
     var unconfirmed: [LastCommit] = []
@@ -103,7 +103,7 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Returns the commit of this assignment that was read back, or `nil` if another worker wrote it.
+    /// Returns the commit of this assignment with this offset and metadata, or `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.matches(offset, metadata) }
@@ -127,7 +127,7 @@ struct Partition: ~Copyable {
     /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
     /// upper bound, because a commit may contain a lower horizon than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
-        // Every offset then has at most one notification, and no waiting notification was below the horizon before.
+        // Now every offset has at most one notification, and no waiting notification was below the horizon before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
@@ -192,7 +192,9 @@ extension Partition {
         return true
     }
 
-    /// - Parameter longestPauseNs: The maximum pause. The pause doubles with each refusal.
+    /// Handles a refused commit.
+    ///
+    /// - Parameter longestPauseNs: The maximum pause before the next commit. The pause doubles with each refusal.
     mutating func refuse(
         isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
     ) {
@@ -206,7 +208,7 @@ extension Partition {
         if isImpossible, isLeaving { phase = .left }
     }
 
-    /// Halves the length of the next metadata, because this one was too large.
+    /// Halves the limit of the next commit's metadata, because the metadata of `commit` was too large.
     mutating func halveMetadata(of commit: Pending, journal: inout Journal) {
         let half = min(metadataLimit, commit.characters) / 2
         // Shorter metadata could not contain the horizon and the owner.

@@ -43,11 +43,12 @@ package struct PartitionLedger: ~Copyable {
         return highestReceived >= 0 ? highestReceived + 1 : committedAtAssignment
     }
 
-    /// The highest received offset, or one below the committed offset if that is higher. Lower offsets of the same log
-    /// are not new.
+    /// The highest received offset, or one below the committed offset if that is higher. Records at or below it are not
+    /// new, unless the topic was recreated.
     package var highestKnown: Int64 { max(highestReceived, (committedAtAssignment ?? 0) - 1) }
 
-    /// Adds `offset` with the slot `record` (not `.none`) if it is open. Settle it with `settle(position)`.
+    /// Receives the record at `offset`. If the record is not settled, stores its slot `record` (not `.none`) until
+    /// `settle` is called with the record's position.
     ///
     /// - Returns: The settled indexes of the record, or `nil` if the commit map lists the record as settled, or if it
     ///   was received before.
@@ -77,7 +78,7 @@ package struct PartitionLedger: ~Copyable {
         if let merged = Self.merge(entries[last], entry) { entries[last] = merged } else { entries.append(entry) }
     }
 
-    /// Returns both entries merged, or `nil` if one is open or they are too far apart.
+    /// Returns both entries merged, or `nil` if one of the entries is open or the entries are too far apart.
     private static func merge(_ lower: Entry, _ upper: Entry) -> Entry? {
         guard lower.record == settledMark, upper.record == settledMark,
             let length = UInt32(exactly: upper.end - lower.offset)
@@ -85,8 +86,9 @@ package struct PartitionLedger: ~Copyable {
         return Entry(offset: lower.offset, record: settledMark, length: length)
     }
 
-    /// The position and the slot of the last received record. The position is needed to settle it.
+    /// The position of the last received record, to pass to `settle`.
     package var lastPosition: UInt64 { entries.tail - 1 }
+    /// The slot of the last received record.
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
     /// The send horizon of the previous owner. Records below it may have been sent.
@@ -95,21 +97,22 @@ package struct PartitionLedger: ~Copyable {
     /// One past the highest offset that a commit's map can list as settled.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
 
-    /// - Parameter moved: Called for each open record with a new position.
+    /// Settles the open record at this position.
+    ///
+    /// - Parameter moved: Called for each open record that gets a new position.
     @inline(__always)
     package mutating func settle(
         _ position: UInt64, moved: (_ record: RecordSlot, _ position: UInt64) -> Void = { _, _ in }
     ) {
-        precondition(entries[position].record != Self.settledMark, "a record settles once")
+        precondition(entries[position].record != Self.settledMark, "A record must settle only once")
         entries[position].record = Self.settledMark
         openCount -= 1
         while !entries.isEmpty, entries[entries.head].record == Self.settledMark { entries.removeFirst() }
         if entries.count > Self.entriesPerOpen * openCount + Self.slack { compact(moved) }
     }
 
-    /// Merges adjacent settled entries, from the last to the first. At most two entries per open record remain. The
-    /// next call therefore comes only after a number of records in proportion to its cost, so the amortized cost is
-    /// constant.
+    /// Merges adjacent settled entries, from the last to the first. At most two entries per open record remain, so the
+    /// amortized cost per record is constant.
     private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
         var kept = entries.tail
         var position = entries.tail
@@ -141,7 +144,7 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// Writes the settled offsets above `committable` to `writer`, which was started with that base.
+    /// Writes the settled offsets above `committable` to `writer`. The caller has started it with this base.
     ///
     /// - Parameter indexes: Returns a record's settled indexes as bits, or `nil` if none is settled.
     package func write(

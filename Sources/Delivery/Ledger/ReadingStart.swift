@@ -3,8 +3,8 @@ package enum ReadingStart: Equatable, Sendable {
     case at(Int64)
     /// The start of the log, because the group has no committed offset.
     case nothingCommitted
-    /// The start of the log, because the committed offset is beyond its end or impossible. The log was replaced or
-    /// truncated.
+    /// The start of the log, because the committed offset is beyond the log's end or impossible. The topic was
+    /// recreated, or the log was truncated.
     case logChanged
     /// The start of the log, because retention has deleted the records from the committed offset on.
     case overtaken
@@ -14,9 +14,8 @@ package enum ReadingStart: Equatable, Sendable {
     /// - Parameters:
     ///   - committed: The group's committed offset, or `nil` if there is none.
     ///   - logStart: The leader's first offset of the log, or `nil` or a negative number if unknown.
-    ///   - logEnd: The leader's last stable offset, up to which a reader of committed records can read. If the
-    ///     committed offset is higher, the high watermark, because a transaction may be open. `nil` or negative if
-    ///     unknown.
+    ///   - logEnd: The leader's last stable offset, where a `read_committed` consumer stops. If the committed offset is
+    ///     higher, pass the high watermark, because a transaction may be open. `nil` or negative if unknown.
     package init(committed: Int64?, logStart: Int64?, logEnd: Int64?) {
         guard let committed else {
             self = .nothingCommitted
@@ -39,6 +38,6 @@ package enum ReadingStart: Equatable, Sendable {
 package enum OffsetLimit {
     package static let highest: Int64 = 1 << 62
 
-    /// Whether an offset from a broker or a commit is valid.
+    /// Returns whether an offset from a broker or a commit is valid.
     package static func holds(_ offset: Int64) -> Bool { offset >= 0 && offset <= highest }
 }

@@ -3,12 +3,13 @@
 ///
 /// The horizon stays ahead of the highest record handed out by the offsets of about four commit intervals: at least as
 /// many records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is needed
-/// because `pace` counts offsets, so a large gap between two records would look like a high rate. A commit may contain
-/// a lower horizon than the one before, which then applies immediately.
+/// because `pace` counts offsets, so a large gap between two records would look like a high rate. If a commit contains
+/// a lower horizon than the commit before, the lower horizon applies immediately.
 package struct SendHorizon: Equatable {
     package static let maximum: Int64 = 100_000
 
-    /// The horizon of the last acknowledged commit, or a lower one in a later commit. `nil` if none was acknowledged.
+    /// The horizon of the last acknowledged commit, or the lower horizon of a commit in flight. `nil` if no commit was
+    /// acknowledged.
     package private(set) var acknowledged: Int64?
     /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while `isStale` is set.
     package private(set) var allowed: Int64 = 0
@@ -55,8 +56,8 @@ package struct SendHorizon: Equatable {
         return min(start + margin, base + CommitMap.longestHorizon)
     }
 
-    /// Notes that a commit with the horizon `named` is sent. A `named` below the acknowledged horizon limits sending
-    /// from now on. `named` may be higher than `next`, to cover records that were sent or settled before.
+    /// Notes that a commit with the horizon `named` is sent. If `named` is below the acknowledged horizon, it limits
+    /// sending from now on. `named` may be above the result of `next`, to cover records that were sent or settled.
     package mutating func sent(naming named: Int64) {
         guard let acknowledged, named < acknowledged else { return }
         acknowledge(named)

@@ -6,9 +6,9 @@ package struct RetryTiers: Sendable {
 
     /// - Parameter tiers: The tiers in ascending order of delay, at least one.
     package init(_ tiers: [MachineSettings.Tier]) {
-        precondition(!tiers.isEmpty, "there is at least one retry tier")
+        precondition(!tiers.isEmpty, "There must be at least one retry tier")
         precondition(
-            zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "retry tiers are sorted by delay")
+            zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "Delays of tiers must be ascending")
         self.tiers = tiers
         isWritable = Array(repeating: true, count: tiers.count)
     }
@@ -17,7 +17,7 @@ package struct RetryTiers: Sendable {
 
     /// Sets which tiers' topics are writable.
     package mutating func setWritable(_ isWritable: some Collection<Bool>) {
-        precondition(isWritable.count == tiers.count, "one value for each retry tier")
+        precondition(isWritable.count == tiers.count, "There must be one value for each retry tier")
         self.isWritable = Array(isWritable)
         isAnyWritable = self.isWritable.contains(true)
     }
@@ -29,11 +29,11 @@ package struct RetryTiers: Sendable {
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
     }
 
-    /// The tier of most deferred notifications.
+    /// The tier for most deferred notifications: the shortest one whose topic is writable.
     package var shortest: Int { writable(0) }
 
-    /// Returns the tier of a deferred notification whose turn comes after `rounds` rounds: the longest tier that does
-    /// not exceed this time, so that few notifications return too early. Ignores whether the tier is writable.
+    /// Returns the tier of a deferred notification that can be sent after about `rounds` rounds: the longest tier whose
+    /// delay does not exceed this time. Ignores whether the tier is writable.
     ///
     /// - Parameter roundMs: The duration of one round.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
@@ -44,8 +44,8 @@ package struct RetryTiers: Sendable {
     /// The assumed minimum time between the sends of two notifications of a device.
     private static let deviceQueueStepMs: Int64 = 50
 
-    /// Returns the tier of a notification that a full device queue rejected after `turnedAway` others, if the queue
-    /// accepts `limit` of them per round.
+    /// Returns the tier of a notification that is deferred because its device queue is full. `turnedAway` others were
+    /// deferred before it, and the queue accepts `limit` notifications per round.
     package func tier(turnedAway: UInt16, limit: Int) -> UInt8 {
         let limit = max(1, limit)
         let roundMs = max(patienceMs, Int64(limit) * Self.deviceQueueStepMs)
@@ -65,8 +65,8 @@ package struct RetryTiers: Sendable {
         return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier
     }
 
-    /// The minimum duration of a round: three stays in the shortest tier. Long rounds select longer tiers, which write
-    /// each notification less often.
+    /// The minimum duration of a round: three stays in the shortest tier. With longer rounds, notifications move to
+    /// longer tiers, so each one is written less often.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 
     /// The tier for notifications of an app whose deferral has lasted for minutes.
@@ -74,7 +74,7 @@ package struct RetryTiers: Sendable {
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }
 
-    /// Returns the first tier with at least this delay that is longer than the previous one, else the longest.
+    /// Returns the first tier with at least this delay that is longer than the previous tier, or else the longest tier.
     ///
     /// - Parameter previousMs: The delay of the tier that the record was read from, or 0 for a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {

@@ -51,8 +51,8 @@ struct Settlement: ~Copyable {
     }
 
     /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
-    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the time is that of
-    /// the send.
+    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the token is dead
+    /// since the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:
@@ -66,14 +66,14 @@ struct Settlement: ~Copyable {
 
     // MARK: Production
 
-    /// Queues another record of this notification to be produced.
+    /// Queues a record of this notification for production to a topic.
     mutating func produce(_ slot: NotificationSlot, to target: ProductionTarget, in store: inout NotificationStore) {
         store[slot].unproduced += 1
         store[slot].unacknowledged += 1
         productions[target].append(store.id(of: slot))
     }
 
-    /// Returns the next notification with a record for a topic. Entries that became invalid are removed.
+    /// Returns the next notification with a record for a topic. Removes queue entries of notifications that were freed.
     mutating func next(for target: ProductionTarget, in store: borrowing NotificationStore) -> NotificationID? {
         guard target != .deadLetters else { return nil }
         while !productions[target].isEmpty {
@@ -90,18 +90,19 @@ struct Settlement: ~Copyable {
     ) -> Bool {
         precondition(
             productions[target][productions[target].head] == id && store.isCurrent(id),
-            "records are produced in the order of their queue")
+            "Records must be produced in the order of their queue")
         productions[target].removeFirst()
         store[id.slot].unproduced -= 1
         return store[id.slot].unproduced == 0
     }
 
-    /// Counts an acknowledged record. Returns whether none is left to acknowledge, or `nil` if none was awaited.
+    /// Counts an acknowledged record of a notification. Returns whether all its records are acknowledged, or `nil` if
+    /// no acknowledgement was due.
     func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
         guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
         store[id.slot].unacknowledged -= 1
         guard store[id.slot].unacknowledged == 0 else { return false }
-        precondition(store[id.slot].unproduced == 0, "a record was acknowledged before it was produced")
+        precondition(store[id.slot].unproduced == 0, "A record must be produced before it is acknowledged")
         return true
     }
 
@@ -109,7 +110,7 @@ struct Settlement: ~Copyable {
 
     func isWritable(_ target: ProductionTarget) -> Bool { !unwritable.contains(target) }
 
-    /// Stores whether a topic is writable. Returns whether this is a change.
+    /// Stores whether a topic is writable. Returns whether the stored value has changed.
     mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) -> Bool {
         guard self.isWritable(target) != isWritable else { return false }
         if isWritable { unwritable.remove(target) } else { unwritable.insert(target) }
@@ -124,7 +125,7 @@ struct Settlement: ~Copyable {
                 productions[.retry(tier: tier)].removeFirst()
                 let slot = id.slot
                 guard case .concluded(.retry(_, let isAttempt)) = store[slot].state else {
-                    preconditionFailure("a notification in a tier's queue has a retry record")
+                    preconditionFailure("A notification in the queue of a tier must have a retry record")
                 }
                 let notBeforeMs = store.notBeforeMs(slot)
                 let isScheduled = isScheduled(slot, in: store)
@@ -145,16 +146,16 @@ struct Settlement: ~Copyable {
         return notBeforeMs > nowMs ? min(dueMs, notBeforeMs) : dueMs
     }
 
-    /// Returns whether a notification on its way to a tier waits for its scheduled time: it is due there by that time.
+    /// Returns whether a notification moves to a tier because of its scheduled time, so that it is due by that time.
     private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         guard case .concluded(.retry(let dueMs, _)) = store[slot].state else { return false }
         let notBeforeMs = store.notBeforeMs(slot)
         return notBeforeMs > 0 && dueMs <= notBeforeMs
     }
 
-    /// Removes and returns the notifications whose dead-token record and result both wait, so that they can be
-    /// deferred. Either both records are produced, or only the retry record. The outcome was already counted, and will
-    /// be counted again.
+    /// Removes and returns the notifications whose dead-token record and result are both not produced yet, so that they
+    /// can be deferred: their only output is then a retry record. Their outcome was already counted, and will be
+    /// counted again.
     mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count
@@ -168,8 +169,8 @@ struct Settlement: ~Copyable {
                 productions[.unregistered].append(id)
                 continue
             }
-            // Entries in the production queues refer to the old generation and become invalid. No caller has this id
-            // yet.
+            // Other entries in the production queues have the old generation, so they become invalid. No caller has the
+            // new id yet.
             store[slot].generation &+= 1
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
@@ -182,14 +183,14 @@ struct Settlement: ~Copyable {
 
     /// Implements `DeliveryMachine.withResult`.
     ///
-    /// - Parameter tried: The environment that first rejected the token as bad, if the result names the other
-    ///   environment.
+    /// - Parameter tried: The environment in which APNs first rejected the token as bad, if the notification was then
+    ///   forwarded to the other environment.
     func withResult<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
         guard case .concluded(.result(let outcome)) = store[slot].state else {
-            preconditionFailure("the notification has no outcome")
+            preconditionFailure("A notification must have an outcome before its result is written")
         }
         let answer = store[slot].answer
         var ending = Ending(
@@ -198,9 +199,9 @@ struct Settlement: ~Copyable {
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
-        // A timestamp in seconds that was meant to be in milliseconds is a time in January or February 1970.
+        // If a producer sets a timestamp in seconds instead of milliseconds, it is a time in January or February 1970.
         if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
-            ending.detail.subject = StaticString("its timestamp is in 1970: seconds instead of milliseconds?").lentBytes
+            ending.detail.subject = StaticString("its timestamp must be in milliseconds, not in seconds").lentBytes
         }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
@@ -224,13 +225,13 @@ struct Settlement: ~Copyable {
 
     /// Implements `DeliveryMachine.withRetry`.
     ///
-    /// - Parameter triedApp: The name of the app that already rejected the token as bad, or empty.
+    /// - Parameter triedApp: The name of the app for which APNs first rejected the token as bad, or empty.
     func withRetry<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
-            preconditionFailure("the notification has no retry record")
+            preconditionFailure("A notification must be moved to a tier before its retry record is written")
         }
         let content = content(slot, in: store)
         var order = RetryOrder(
@@ -266,7 +267,7 @@ struct Settlement: ~Copyable {
         guard outcome == .expired else { return .none }
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
         return store[bodyOf: record].headers.expiration == 0
-            ? Detail("apns-expiration is 0, and it could not be delivered at once")
+            ? Detail("apns-expiration is 0, and the notification could not be sent immediately")
             : Detail("apns-expiration has passed")
     }
 
@@ -286,7 +287,7 @@ struct Settlement: ~Copyable {
 }
 
 private struct AnswerTexts {
-    /// A reason without a `ReasonCode`.
+    /// The text of a reason without a `ReasonCode`.
     var reason: String?
     /// The answer's `apns-unique-id` (development only).
     var uniqueID: String?
@@ -341,9 +342,9 @@ struct ProductionQueues: ~Copyable {
         case .results: return 0
         case .unregistered: return 1
         case .retry(let tier):
-            precondition(tier >= 0 && 2 + tier < queueCount, "there is no such retry tier")
+            precondition(tier >= 0 && 2 + tier < queueCount, "The index of a retry tier must be in range")
             return 2 + tier
-        case .deadLetters: preconditionFailure("the publisher owns the dead letters")
+        case .deadLetters: preconditionFailure("Dead letters must not be queued here: the publisher owns them")
         }
     }
 }

@@ -106,8 +106,8 @@ package struct VerdictTable: Sendable {
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
-            // Resent if the request had an older token than the connection has now (`Completion.carriedOlderToken`).
-            // The transport renews the token, if allowed, before it reports the completion.
+            // The machine resends the notification if a newer token exists (`Completion.carriedOlderToken`). The
+            // transport renews the token, if allowed, before it reports the completion.
             VerdictRow(.credentialFault)
         case .unrelatedKeyIdInToken:
             VerdictRow(.resend, again: .credentialFault)

@@ -1,5 +1,5 @@
-// The machine uses the transports' types in its inputs and outputs. With this export, one import is enough for a module
-// that drives the machine.
+// The machine uses the types of `PushTransport` in its inputs and outputs. With this export, a module that uses the
+// machine imports only `Delivery`.
 @_exported public import PushTransport
 import Synchronization
 
@@ -62,7 +62,7 @@ struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     }
 }
 
-/// A member that gives the large value which contains it a fixed address.
+/// A member that gives the value that contains it a fixed address. Add it to large noncopyable structs.
 ///
 /// The compiler copies a loadable value to the stack for each call that only reads it, even a noncopyable one. (Swift
 /// 6.3 copied 1,752 bytes of the machine for each record read, measured with callgrind.) A value with an atomic member
@@ -71,7 +71,7 @@ struct InPlace: ~Copyable {
     private let atomic = Atomic(false)
 }
 
-/// A table of plain values with a free list. Taking and returning a slot takes constant time. The memory doubles when
+/// A table of trivial values with a free list. Taking and returning a slot takes constant time. The memory doubles when
 /// all slots are taken, and never shrinks. The most recently returned slot is reused first, so a small working set
 /// stays in the cache.
 ///
@@ -85,8 +85,8 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     private let empty: Element
 
     init(capacity: Int, empty: Element) {
-        precondition(_isPOD(Element.self), "a slab holds plain values only")
-        precondition(capacity > 0, "a slab has at least one slot")
+        precondition(_isPOD(Element.self), "The elements of a slab must be of a trivial type")
+        precondition(capacity > 0, "The capacity of a slab must be at least 1")
         base = .allocate(capacity: capacity)
         base.initialize(repeating: empty, count: capacity)
         free = .allocate(capacity: capacity)
@@ -115,7 +115,7 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     }
 
     mutating func giveBack(_ slot: ElementSlot) {
-        precondition(freeCount < capacity, "more slots were returned than were taken")
+        precondition(freeCount < capacity, "A returned slot must have been taken before")
         free[freeCount] = slot.number
         freeCount += 1
     }
@@ -134,9 +134,9 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     }
 }
 
-/// A queue of plain values in one block of memory. The block doubles when it is full, and never shrinks.
+/// A queue of trivial values in one block of memory. The block doubles when it is full, and never shrinks.
 ///
-/// Every element keeps its position, which is the number of elements that were appended earlier.
+/// Every element keeps its position: the number of elements that were appended before it.
 struct RingBuffer<Element>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var mask: UInt64
@@ -147,8 +147,8 @@ struct RingBuffer<Element>: ~Copyable {
 
     /// - Parameter capacity: A power of two.
     init(capacity: Int = 64) {
-        precondition(_isPOD(Element.self), "a ring holds plain values only")
-        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a ring's capacity is a power of two")
+        precondition(_isPOD(Element.self), "The elements of a ring buffer must be of a trivial type")
+        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "The capacity must be a power of two")
         base = .allocate(capacity: capacity)
         mask = UInt64(capacity - 1)
     }
@@ -160,11 +160,11 @@ struct RingBuffer<Element>: ~Copyable {
 
     subscript(position: UInt64) -> Element {
         get {
-            precondition(position &- head < tail &- head, "a position is inside the ring")
+            precondition(position &- head < tail &- head, "The position must be in the ring buffer")
             return base[Int(position & mask)]
         }
         set {
-            precondition(position &- head < tail &- head, "a position is inside the ring")
+            precondition(position &- head < tail &- head, "The position must be in the ring buffer")
             base[Int(position & mask)] = newValue
         }
     }
@@ -176,7 +176,7 @@ struct RingBuffer<Element>: ~Copyable {
     }
 
     mutating func removeFirst() {
-        precondition(head != tail, "the ring is empty")
+        precondition(head != tail, "The ring buffer must not be empty")
         head &+= 1
     }
 
@@ -195,7 +195,7 @@ struct RingBuffer<Element>: ~Copyable {
 }
 
 /// Memory blocks for the bytes of records. Blocks of up to 8 KB have size classes in steps of 64 bytes, each with a
-/// free list. Larger ones use malloc. The total size of the free lists is limited.
+/// free list. Larger blocks use malloc. The total size of the free lists is limited.
 struct BlockStore: ~Copyable {
     private static let step = 64
     private static let classCount = 128

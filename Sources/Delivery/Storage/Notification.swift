@@ -5,7 +5,7 @@ import PushRecords
 struct Notification {
     enum State: Equatable {
         case free
-        /// Admitted, and in no list. The call that sets this state replaces it by another state before returning.
+        /// Admitted, and in no list. The call that sets this state replaces it with another state before it returns.
         case admitted
         /// Waits behind another notification of its device.
         case queued
@@ -41,13 +41,14 @@ struct Notification {
         case deadLetter
     }
 
-    /// The notification's position in its device's queue. The queue's head stores `tail` and the counts for the queue.
+    /// The links of a notification in its device's queue. `tail`, `count` and `turnedAway` are valid only for the head
+    /// of the queue.
     struct DeviceLink {
         var hash: UInt32 = 0
         var next = NotificationSlot.none
         var tail = NotificationSlot.none
         var count: UInt16 = 0
-        /// The number of notifications that the device's queue has rejected as full since the queue formed.
+        /// The number of notifications that were deferred because the queue was full, since the queue formed.
         var turnedAway: UInt16 = 0
     }
 
@@ -92,13 +93,13 @@ struct Notification {
         }
     }
 
-    /// The last answer of APNs, or the worker's reason for rejecting it.
+    /// The last answer of APNs, or the worker's reason for rejecting the notification.
     struct Answer {
         enum Remark: UInt8 {
             case none
-            /// The binary protocol's gateway accepted the notification by staying silent.
+            /// The gateway of the binary protocol stayed silent, so the notification counts as accepted.
             case presumed
-            /// Both environments rejected the device token.
+            /// APNs rejected the device token in both environments.
             case badInBoth
         }
 
@@ -117,18 +118,20 @@ struct Notification {
     /// Whether the notification is in the queue of its device.
     var isInDeviceQueue = false
     var deferral: Deferral?
-    /// The number of records that the producer has not copied yet, and the number that Kafka has not acknowledged yet.
+    /// The number of output records that the producer has not copied yet.
     var unproduced: UInt8 = 0
+    /// The number of output records that Kafka has not acknowledged yet.
     var unacknowledged: UInt8 = 0
     /// The size of the token's separate block, or 0 if the token is in the record's block.
     var tokenBlockSize: Int16 = 0
 
     /// The index of the notification's token in the record's list of tokens.
     var index: Int32 = 0
-    /// The app's index, or -1. Changes when the app of `AppRoute.otherEnvironment` is tried.
+    /// The app's index, or -1. Changes when the notification is forwarded to the app of `AppRoute.otherEnvironment`.
     var app: Int32 = -1
 
-    // The neighbours in the notification's list: the app's queue, the horizon's list, or the list of pauses.
+    // The neighbours in the list that contains the notification: its app's queue for a stream, the notifications behind
+    // the send horizon, or the notifications whose resend is paused.
     var previous = NotificationSlot.none
     var next = NotificationSlot.none
     var queue = DeviceLink()
@@ -180,7 +183,7 @@ struct NotificationList {
         let next = store[slot].next
         if previous == .none { head = next } else { store[previous].next = next }
         if next == .none { tail = previous } else { store[next].previous = previous }
-        precondition(count > 0, "the list is empty")
+        precondition(count > 0, "The removed notification must be in the list")
         count -= 1
     }
 }

@@ -4,7 +4,7 @@ import PushRecords
 /// The open notifications, their records, and their bytes. All parts of the machine share the store.
 ///
 /// Notifications and records are identified by slots of different types: `store[slot]` returns a notification or a
-/// record, depending on the slot's type. No other type stores pointers to either.
+/// record, depending on the slot's type. No other type stores pointers to notifications or records.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
@@ -60,7 +60,7 @@ struct NotificationStore: ~Copyable {
         NotificationID(slot: slot, generation: self[slot].generation)
     }
 
-    /// Returns whether this notification is concluded, and its records are being produced.
+    /// Returns whether the id belongs to a notification that is concluded, and whose records are being produced.
     func isCurrent(_ id: NotificationID) -> Bool {
         self[id.slot].generation == id.generation && self[id.slot].state.isConcluded
     }
@@ -143,7 +143,7 @@ struct NotificationStore: ~Copyable {
     mutating func takeRecord() -> RecordSlot { records.take() }
 
     mutating func giveBack(_ record: RecordSlot) {
-        precondition(records[record].body == nil, "a record's bytes are freed before its slot")
+        precondition(records[record].body == nil, "The body of a record must be freed before its slot")
         records[record].settledIndexes?.deallocate()
         records[record] = Record()
         records.giveBack(record)
@@ -153,22 +153,22 @@ struct NotificationStore: ~Copyable {
 
     func hasBody(_ record: RecordSlot) -> Bool { records[record].body != nil }
 
-    /// The values that the notifications of a record share. They exist while one of them needs them (`hasBody`).
+    /// The values that the notifications of a record share. Valid only while `hasBody` is true.
     subscript(bodyOf record: RecordSlot) -> RecordBody {
         @inline(__always) unsafeAddress { UnsafePointer(records[record].body.unsafelyUnwrapped) }
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
 
-    /// Returns the record's place for crash reports, valid while the record has a body.
+    /// Returns the record's topic, partition and offset for crash reports, valid while `hasBody` is true.
     func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? {
         records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
     }
 
-    /// Stores, for crash reports, the place of the record that is being produced.
+    /// Stores the topic, partition and offset of a notification's record for crash reports, before it is produced.
     func enterPlace(of id: NotificationID) {
-        precondition(isCurrent(id), "the notification has no record to produce")
+        precondition(isCurrent(id), "The notification must be concluded before its records are produced")
         guard let place = place(of: self[id.slot].record) else {
-            preconditionFailure("a notification to produce has its bytes")
+            preconditionFailure("A notification must have its bytes until its records are produced")
         }
         crash_at(place)
     }
@@ -199,7 +199,7 @@ struct NotificationStore: ~Copyable {
     ///   - firstMs: The timestamp of the original record.
     ///   - isExpired: Whether the request is too old to be sent.
     ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
-    ///   - app: The index of its app, or -1 if no app is known.
+    ///   - app: The index of the request's app, or -1 if no app is known.
     ///   - firstApp: The app that was tried first, as in `RecordBody`.
     ///   - defaultTopic: The topic for a request that names no topic.
     mutating func makeBody(
@@ -221,9 +221,9 @@ struct NotificationStore: ~Copyable {
         case .devices:
             isList = true
         case .none:
-            preconditionFailure("a dead letter has no body")
+            preconditionFailure("A request with a body must have a device token, a list of tokens or a channel id")
         }
-        // A rejected request is never sent, and its payload may be large.
+        // The payload of a rejected request is not copied, because it is never sent and may be large.
         let payload = request.isInvalid ? UnsafeRawBufferPointer.nothing : request.payload
         let subject = UnsafeRawBufferPointer(
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
@@ -266,7 +266,7 @@ struct NotificationStore: ~Copyable {
                 attempt: request.retry?.attempt ?? 0, tierDelayMs: partition.tierDelayMs,
                 topicHash: partition.topicHash,
                 notBefore: request.notBefore))
-        precondition(writer.next == block + size, "a block has room for what is copied into it")
+        precondition(writer.next == block + size, "The copied parts of a request must fill its block exactly")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
         body.pointee.countRepeated()
         records[record].body = body
@@ -304,7 +304,7 @@ struct NotificationStore: ~Copyable {
     /// Returns the next token of a record's list, valid until the next call, and the reason if the token is invalid.
     mutating func nextToken(of record: RecordSlot) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
         guard let next = records[record].cursor.next(in: self[bodyOf: record].tokens, into: scratch) else {
-            preconditionFailure("the list has fewer tokens than the parser counted")
+            preconditionFailure("A list must contain as many tokens as the parser counted")
         }
         return (UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(scratch)[..<next.count]), next.failure)
     }
@@ -353,7 +353,7 @@ struct NotificationStore: ~Copyable {
             app: Int(notifications[slot].app))
     }
 
-    /// Returns the size of the separate block for the token.
+    /// Returns the size of the separate block for the token, or 0 if the token is in the record's block.
     func tokenBytes(_ slot: NotificationSlot) -> Int {
         let size = Int(notifications[slot].tokenBlockSize)
         return size > 0 ? BlockStore.rounded(size) : 0

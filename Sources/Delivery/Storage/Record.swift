@@ -8,8 +8,8 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// The start of the measured time to the record's settlement (`RecordTime.start`). Unknown if the record is
-    /// scheduled for later, because it then only moves to a tier.
+    /// The time from which the duration until the settlement is measured (`RecordTime.start`). Unknown if the record is
+    /// scheduled for later, because this worker then only moves it to a retry topic.
     var startMs: Int64 = 0
     /// When the record was received (monotonic).
     var receivedNs: Int64 = 0
@@ -43,7 +43,8 @@ struct Record {
 
 /// The values that the notifications of a record share, at the start of the block with the record's bytes.
 struct RecordBody {
-    /// The place from which the record was read. The first member, because `place(of:)` converts the address.
+    /// The topic, partition and offset of the record. Must stay the first member, because
+    /// `NotificationStore.place(of:)` converts the address of the body.
     var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
@@ -59,8 +60,8 @@ struct RecordBody {
     var isBroadcast: Bool
     /// The app's index, or -1 if no app is known.
     var app: Int32
-    /// The index of the app that was tried first. Differs from `app` only in a retry record whose token another app
-    /// rejected as bad, and is `unknownApp` if this worker does not know that app.
+    /// The index of the app that was tried first. Differs from `app` only in a retry record whose token APNs rejected
+    /// as bad for another app. `unknownApp` if that app is not configured here.
     var firstApp: Int32
     /// Whether each notification of the record is rejected, because of `failureReason` and `detail`.
     var isInvalid: Bool
@@ -72,8 +73,9 @@ struct RecordBody {
     var request: RequestPlace
     /// The timestamp of the original request record.
     var firstMs: Int64
-    /// The numbers of sends, and of sends in doubt, by previous workers.
+    /// The number of sends by previous workers.
     var sends: Int32
+    /// The number of sends in doubt by previous workers.
     var inDoubt: Int32
     /// Whether a crashed owner may have sent the record. Each valid token then counts one more send in doubt.
     var isInDoubt: Bool
@@ -95,7 +97,7 @@ struct RecordBody {
 
     /// The value of `firstApp` for an app that is not configured here.
     static let unknownApp: Int32 = -2
-    /// The number of bytes that every result may have uncounted, because the number of results is limited.
+    /// The number of bytes of each result that the budget does not count, because the number of results is limited.
     static let fixedResultBytes = 512
 
     /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.
