@@ -66,7 +66,7 @@ package struct SimulatorCredentials: Sendable {
     }
 }
 
-/// Functions to read and write small text files.
+/// Functions to create and lock directories, and to read and write small text files.
 enum Files {
     /// Creates a directory unless it exists. Returns its absolute path with symbolic links resolved.
     static func makeDirectory(_ path: String) throws(SimulatorError) -> String {

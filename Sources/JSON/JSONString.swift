@@ -65,8 +65,8 @@ enum JSONString {
         return unsafe skip(&p, end, &half) ? p : nil
     }
 
-    /// The position where a function stopped: after the bytes it read, or at an error. Positions are passed by value,
-    /// so that callers keep them in a register.
+    /// The result of a function that skips bytes. `next` is the position after the skipped bytes, or of an error, and
+    /// `isWhole` is `false` after an error. The result is passed by value, so that callers keep it in registers.
     @safe private struct Stop {
         var next: UnsafeRawPointer
         var isWhole: Bool

@@ -130,7 +130,7 @@ struct PEM {
         if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
             return "is DER, not PEM: convert a .cer with openssl x509 -inform der, or a .p12 with openssl pkcs12"
         }
-        if text.allSatisfy(\.isWhitespace) { return "is not PEM: it is empty" }
+        if text.allSatisfy(\.isWhitespace) { return "is empty" }
         if labels.isEmpty, text.count < 300, text.contains(/\.(p8|pem|key|cer|crt)\s*$/) {
             return "is not PEM: it is the name of a file; use the setting that ends in file"
         }

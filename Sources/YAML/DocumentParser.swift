@@ -24,7 +24,7 @@ import CYAML
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
         // yaml_parser_initialize fails only if memory runs out (yaml.h: "1 if the function succeeded, 0 on error").
-        precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml must have enough memory for a parser")
+        precondition(unsafe yaml_parser_initialize(parser) == 1, "out of memory: libyaml could not allocate a parser")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
         // Remove the byte order mark, because libyaml counts it as a column if the encoding is set.

@@ -1,4 +1,4 @@
-/// The position where a node begins. Lines and columns count from 1, columns in characters.
+/// The position where a node begins. Lines and columns are 1-based, and columns count characters.
 package struct Mark: Hashable, Comparable, Sendable {
     package var line: Int
     package var column: Int

@@ -141,8 +141,8 @@ extension EndToEnd {
             ended.expect(
                 1, "\(place("other")) is gone: the record has a different timestamp",
                 "/10000000/0 is gone: the partition has ",
-                "of 11 results that matched", "1 were additional results of these requests", "1 have expired and were skipped",
-                "2 no longer exist")
+                "of 11 results that matched", "1 were additional results of these requests",
+                "1 have expired and were skipped", "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
             #expect(
                 try run("accepted", "--outcome accepted --app shop --since 2023-01-01T00:00:00Z").1 == [place("good")])

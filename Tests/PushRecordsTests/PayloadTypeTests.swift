@@ -109,7 +109,10 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
             LiveActivityUpdate(contentState: [:], timestamp: 1_700_000_000_000),
             "timestamp must be in seconds since 1970, not milliseconds: 1700000000000"
         ),
-        (LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)), "dismissal-date must be a number of seconds"),
+        (
+            LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)),
+            "dismissal-date must be a number of seconds"
+        ),
         (LiveActivityEnd(contentState: [1], timestamp: 1), "content-state must be an object"),
         (with { $0.staleDate = 1_700_000_000_000 }, "stale-date must be a number of seconds"),
         (with { $0.relevanceScore = .infinity }, "relevance-score: JSON cannot represent inf"),

@@ -30,7 +30,8 @@ struct StartTests {
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.count == 1)
         #expect(
-            failure?.lines.first?.hasPrefix("w.yaml:3:5: kafka.producer.acks: cannot be set: the worker needs acks=all") == true)
+            failure?.lines.first?.hasPrefix("w.yaml:3:5: kafka.producer.acks: cannot be set: the worker needs acks=all")
+                == true)
     }
 
     @Test(arguments: [

@@ -75,7 +75,7 @@ struct FaultFamily: Sendable {
             tokens: (0xB, "status NNN without a body (b503: empty-503)")),
         .init(
             start: "streams-", rest: "NNN",
-            help: "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
+            help: "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS is set to NNN (0-999)",
             read: { number($0, 0...999).map { .streams(UInt32($0)) } },
             tokens: (0x1, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)")),
         .init(start: "goaway:", rest: "REASON", help: "goaway with the given reason (goaway:IdleTimeout)") {

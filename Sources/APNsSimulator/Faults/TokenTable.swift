@@ -2,8 +2,8 @@ import PushRecords
 
 /// The faults that a client can request by the first digits of the device token.
 ///
-/// `fa17` is followed by four digits for the fault and one for the number of times: `0` always, `1` to `f` for the
-/// token's first 1 to 15 requests since the books were reset.
+/// After `fa17`, four hex digits select the fault. The next digit limits it: `0` applies it to every request of the
+/// token, `1` to `f` to the token's first 1 to 15 requests since the simulator's counts were reset.
 enum TokenTable {
     /// The faults with a fixed four-digit code, in the order of the help. A reason's code consists of its status and
     /// its index on Apple's page. The codes of reasons from the broadcast pages begin with `c`.

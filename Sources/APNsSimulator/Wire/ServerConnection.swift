@@ -21,7 +21,7 @@ final class ServerConnection: AcceptedConnection {
 
     /// The pause between two pieces of a slow connection's output, in nanoseconds.
     static let pieceNs: Int64 = 2_000_000
-    /// The maximum size of pending output for a client that does not read, in bytes.
+    /// The size of pending output, in bytes, above which the simulator stops reading from the client.
     static let waitingLimit = 1 << 20
 
     init(number: Int, service: Service, loop: Loop, onClosed: @escaping () -> Void) {

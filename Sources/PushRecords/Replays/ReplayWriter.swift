@@ -39,7 +39,7 @@ package enum ReplayVerdict {
 }
 
 /// A writer of records that request notifications again. Each record has the header `push-replay-of` with the
-/// `topic/partition/offset/index` of the first request.
+/// `topic/partition/offset/index` of the original request.
 ///
 /// `push-replay-of` is the first header, so that `CopiedHeaders` always has space for it. The writer reuses its buffers
 /// and is not thread-safe.
@@ -66,7 +66,7 @@ package struct ReplayWriter: ~Copyable {
         case request
         /// A dead letter, whose `push-dlq-…` headers are omitted.
         case letter
-        /// A dead letter of a retry record, whose first request is in `push-retry-request`.
+        /// A dead letter of a retry record, whose original request is in `push-retry-request`.
         case retryLetter
         /// A dead letter of a retry record for another topic, whose `push-retry-…` headers are omitted.
         case movedRetryLetter
@@ -184,7 +184,7 @@ package struct ReplayWriter: ~Copyable {
 
     // MARK: Writing
 
-    /// Starts the list of headers with `push-replay-of`, whose value is the place of the first request.
+    /// Clears the list of headers and adds `push-replay-of` with the position of the original request.
     private mutating func begin(
         _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
     ) {

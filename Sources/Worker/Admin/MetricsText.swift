@@ -156,7 +156,10 @@ struct MetricsText {
             "held_total", "Notifications moved to a retry topic without using up an attempt, by cause.", by: "cause"
         ) { app in DeferralReason.allCases.map { ($0.word, app.counters.heldByCause[Int($0.rawValue)]) } }
         let tiers = snapshot.tiers
-        perApp("retries_total", "Notifications moved to a retry topic as an attempt, by retry topic.", by: "tier") {
+        perApp(
+            "retries_total", "Moves of notifications to a retry topic that count as an attempt, by retry topic.",
+            by: "tier"
+        ) {
             Array(zip(tiers, $0.counters.retries))
         }
         perApp("in_flight", "Unanswered requests, including those that wait for a free stream.") {

@@ -76,7 +76,7 @@ package enum DirectSend {
                         switch delay {
                         case .connection(let cause?): "still trying to reach \(place): \(cause)"
                         case .connection(nil): "still waiting for a connection to \(place)"
-                        case .answer: "still waiting for the answer of \(place)"
+                        case .answer: "still waiting for an answer from \(place)"
                         }
                     onDelay("\(text) (\(timeoutNs / 1_000_000_000) s at most)")
                 })

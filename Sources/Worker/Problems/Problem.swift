@@ -11,8 +11,8 @@ struct Problem: Sendable, Equatable {
         case topicOfApp(String, topic: String)
     }
 
-    /// The kind of a problem. A problem lasts as long as its subject has a problem of the same kind, even if the text
-    /// changes. The raw values are stable, because they appear on `/status` and in the documentation.
+    /// The kind of a problem. Subject and kind identify a problem: if only its text changes, it is still the same
+    /// problem. The raw values are stable, because they appear on `/status` and in the documentation.
     enum Kind: String, CaseIterable, Sendable {
         case kafkaUnreachable = "kafka_unreachable"
         case topicsMissing = "topics_missing"

@@ -47,7 +47,7 @@ final class OffsetCommitter {
             batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
         }
         do throws(KafkaError) {
-            // librdkafka sends no reply to an empty commit.
+            // All partitions were given up after the machine prepared the commit.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
             try send(batch, tag)
         } catch {

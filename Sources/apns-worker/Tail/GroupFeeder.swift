@@ -156,7 +156,7 @@ final class GroupFeeder {
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(
-                "the commit was not acknowledged, so the committed records may be read again: \(commitReply?.text ?? "no answer")"
+                "the commit was not acknowledged, so the records of this batch may be read again: \(commitReply?.text ?? "no answer")"
             )
         }
     }

@@ -31,7 +31,8 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// week by default) and before the `expiration`.
     public var notBefore: UnixTime?
     /// The notification's id (`apns-id`), which stays the same when the worker resends the notification. If `nil`, the
-    /// worker derives an id from the record's topic, partition and offset. It must be `nil` for several devices.
+    /// worker derives an id from the record's topic, partition and offset. It must be `nil`
+    /// if the notification is sent to several devices.
     public var apnsID: NotificationUUID?
     /// The name of an app in the worker's configuration. Needed only if the topic does not identify the app.
     public var app: String?
