@@ -107,7 +107,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         (LiveActivityUpdate(contentState: [:], timestamp: -1), "timestamp must be a number of seconds since 1970"),
         (
             LiveActivityUpdate(contentState: [:], timestamp: 1_700_000_000_000),
-            "timestamp must be in seconds since 1970, not milliseconds: 1700000000000"
+            "timestamp must be a number of seconds since 1970 (not milliseconds): 1700000000000"
         ),
         (
             LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)),
