@@ -119,6 +119,16 @@ struct CommitterTests {
         #expect(scene.problems.isEmpty)
     }
 
+    @Test func `Commit metadata that the broker finds too long is a problem until a commit is acknowledged`() throws {
+        var scene = Scene(partitions: 1)
+        scene.commit(offset: 7)
+        try scene.answer([0: .offsetMetadataTooLarge])
+        #expect(scene.problems.first?.advice.contains("offset.metadata.max.bytes") == true)
+        scene.commit()
+        try scene.answer([:])
+        #expect(scene.problems.isEmpty)
+    }
+
     @Test func `A commit is impossible once its topic has been unknown to the coordinator for a while`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)

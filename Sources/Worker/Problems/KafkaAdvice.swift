@@ -67,6 +67,7 @@ enum Advice {
         case .badCompression, .badMessage, .notImplemented:
             "check which records the producer wrote to topic \(topic); to continue, delete the partition's records up to "
                 + "and including the unreadable batch (kafka-delete-records.sh)"
+        case .offsetMetadataTooLarge: "set offset.metadata.max.bytes of the brokers to 4096, which is Kafka's default"
         case _ where code.isUnknownTopic: "create topic \(topic), or remove it from the configuration"
         default: self.group(group, code)
         }

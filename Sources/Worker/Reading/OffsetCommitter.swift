@@ -74,7 +74,10 @@ final class OffsetCommitter {
             problems[.partition(partition)] = nil
             return .acknowledged
         }
-        if code == .offsetMetadataTooLarge { return .metadataTooLarge }
+        if code == .offsetMetadataTooLarge {
+            note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
+            return .metadataTooLarge
+        }
         if code.isRebalance {
             logger.debug(.kafka, "commit refused during a rebalance", ["error": "\(code.name)"])
             return .refusedByGroup
