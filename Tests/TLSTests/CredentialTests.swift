@@ -83,10 +83,10 @@ import Testing
 
     @Test(
         arguments: [
-            ("", "is not PEM"), ("garbage", "is not PEM"),
+            ("", "is empty"), ("garbage", "is not PEM"),
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be decoded"),
             ("-----BEGIN PRIVATE KEY-----\nMIGH", "it is cut off before -----END PRIVATE KEY-----"),
-            (" \n", "it is empty"), ("/etc/keys/AuthKey_ABC123DEFG.p8\n", "it is the name of a file"),
+            (" \n", "is empty"), ("/etc/keys/AuthKey_ABC123DEFG.p8\n", "it is the name of a file"),
             (
                 "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
                 "contains no private key, only: PUBLIC KEY"
