@@ -53,12 +53,6 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a probe.
-    @inline(__always)
-    mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
-        dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
-    }
-
     /// Moves a notification to a retry tier without using up an attempt. The order of the device is lost.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)

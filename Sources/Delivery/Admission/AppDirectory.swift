@@ -276,3 +276,41 @@ package struct AppDirectory: ~Copyable {
         return isEqual(UnsafeRawBufferPointer(rebasing: bytes.suffix(suffix.utf8CodeUnitCount)), suffix.lentBytes)
     }
 }
+
+extension AppDirectory {
+    /// Returns the app that a retry record names as the first one tried (or `RecordBody.unknownApp`), or else
+    /// `foundApp`.
+    func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
+        guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
+        return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
+    }
+
+    /// Returns the app that a request names, or else the default app of its topic group, or the failure.
+    mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
+        let (environment, topic) = (request.environment, request.headers.topic)
+        let pushType = request.target == .channel ? nil : request.headers.pushType
+        if request.app.isEmpty,
+            let match = findDefault(of: group, environment: environment, topic: topic, pushType: pushType)
+        {
+            return match
+        }
+        let match = find(name: request.app, environment: environment, topic: topic, pushType: pushType)
+        // The worker that wrote the retry record knew an app with this name. In this worker's configuration the app may
+        // have another name, permanently or during a rolling restart.
+        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
+        let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
+        // No configured app has the request's environment. The request belongs to the app that forwarded it.
+        guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
+        return find(name: tried, environment: nil, topic: topic, pushType: pushType)
+    }
+}
+
+extension ParsedRequest {
+    /// Marks the request as invalid for this reason, unless it already is invalid.
+    mutating func refuse(_ reason: ReasonCode, _ detail: Detail) {
+        guard !isInvalid else { return }
+        isInvalid = true
+        failureReason = reason
+        self.detail = detail
+    }
+}
