@@ -15,7 +15,8 @@ extension DeliveryMachine {
     /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a probe.
     @inline(__always)
     mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
-        dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
+        guard dispatch.breakers.apps[Int(store[slot].app)].isGated else { return nil }
+        return dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
     /// Appends a notification to the queue of its device, or makes the notification ready if the queue is empty.

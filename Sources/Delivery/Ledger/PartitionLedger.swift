@@ -54,7 +54,7 @@ package struct PartitionLedger: ~Copyable {
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> [Range<Int64>]? {
         if offset <= highestReceived { return nil }
         highestReceived = offset
-        guard let settledIndexes = inherited.take(offset) else {
+        guard let settledIndexes = inherited.isEmpty ? [] : inherited.take(offset) else {
             // Offsets below the first open record count as settled without an entry.
             if !entries.isEmpty { appendSettled(offset) }
             return nil
