@@ -52,7 +52,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
         // The commit after the settlement contains this offset plus one.
         guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
-        guard offset > ledger[partition].ledger.highestKnown else { return .ignored }
+        guard offset > ledger[partition].offsets.highestKnown else { return .ignored }
 
         let isRetry = ledger[partition].tierDelayMs > 0
         var request =
@@ -129,7 +129,7 @@ extension DeliveryMachine {
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
-        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
+        let isInDoubt = !request.isInvalid && offset < ledger[partition].offsets.inheritedHorizon
         // A request scheduled this far ahead is probably a mistake. A worker has already accepted each retry record.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil

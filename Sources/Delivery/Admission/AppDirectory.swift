@@ -278,11 +278,11 @@ package struct AppDirectory: ~Copyable {
 }
 
 extension AppDirectory {
-    /// Returns the app that a retry record names as the first one tried (or `RecordBody.unknownApp`), or else
+    /// Returns the app that a retry record names as the first one tried (or `Record.Body.unknownApp`), or else
     /// `foundApp`.
     func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
         guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
-        return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
+        return index(named: tried).map { Int32($0.value) } ?? Record.Body.unknownApp
     }
 
     /// Returns the app that a request names, or else the default app of its topic group, or the failure.

@@ -44,7 +44,7 @@ struct Dispatch: ~Copyable {
 
     /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
-    private(set) var backingOff = NotificationList()
+    private(set) var backingOff = Notification.List()
 
     init(_ settings: MachineSettings = MachineSettings()) {
         devices = DeviceQueues(seed: settings.hashSeed, limit: settings.deviceQueueLimit)
@@ -273,7 +273,7 @@ extension Dispatch {
     /// slowly with a higher weight, and the queue with the earliest clock is next.
     struct ReadyQueues {
         struct Queue {
-            var list = NotificationList()
+            var list = Notification.List()
             var clock: UInt64 = 0
             var stride: UInt64 = ReadyQueues.unit
         }

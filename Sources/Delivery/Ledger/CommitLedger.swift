@@ -104,8 +104,8 @@ struct CommitLedger: ~Copyable {
         insert(
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
-                ledger: PartitionLedger(committed: committed, map: map),
-                horizon: SendHorizon(minimum: settings.horizonMargin),
+                offsets: Partition.Offsets(committed: committed, map: map),
+                horizon: Partition.SendHorizon(minimum: settings.horizonMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }
@@ -139,7 +139,7 @@ struct CommitLedger: ~Copyable {
 
     /// Ends an assignment. Records with unanswered sends remain in the store until their completions.
     mutating func forget(_ partition: PartitionSlot, in store: inout NotificationStore) {
-        self[partition].ledger.forEachOpen { _, record in
+        self[partition].offsets.forEachOpen { _, record in
             if store[record].handed > 0 {
                 store[record].partition = .none
             } else {
@@ -177,15 +177,15 @@ struct CommitLedger: ~Copyable {
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
     ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
-        guard let settledIndexes = self[partition].ledger.receive(offset, record: store.takeRecord()) else {
+        guard let settledIndexes = self[partition].offsets.receive(offset, record: store.takeRecord()) else {
             self[partition].isDirty = true
             return nil
         }
-        let record = self[partition].ledger.lastRecord
+        let record = self[partition].offsets.lastRecord
         store[record].partition = partition
         store[record].group = Int32(self[partition].group)
         store[record].offset = offset
-        store[record].position = self[partition].ledger.lastPosition
+        store[record].position = self[partition].offsets.lastPosition
         store[record].count = 1
         return (record, settledIndexes)
     }
@@ -221,7 +221,7 @@ struct CommitLedger: ~Copyable {
             self[partition].firstAdmitting != record
         else { return }
         if store[record].count > 1 { self[partition].fanOuts -= 1 }
-        self[partition].ledger.settle(store[record].position) { store[$0].position = $1 }
+        self[partition].offsets.settle(store[record].position) { store[$0].position = $1 }
         self[partition].isDirty = true
         store.giveBack(record)
     }
@@ -258,7 +258,7 @@ struct CommitLedger: ~Copyable {
         }
         guard !isSorted else { return }
         waiting.sort { $0 < $1 }
-        self[partition].behindHorizon = NotificationList()
+        self[partition].behindHorizon = Notification.List()
         for each in waiting { self[partition].behindHorizon.append(each.slot, in: &store) }
     }
 
