@@ -261,7 +261,7 @@ extension DeliveryMachine {
     private mutating func dropWaitingRecords(_ partition: PartitionSlot) {
         while ledger[partition].firstAdmitting != .none {
             let record = ledger[partition].firstAdmitting
-            ledger.finishAdmission(partition, in: &store)
+            ledger[partition].finishAdmission(in: &store)
             store[record].isDropped = true
             store.releaseBody(record)
         }

@@ -83,7 +83,7 @@ extension DeliveryMachine {
             journal.events.append(.startedWithoutOffset(id, offset: offset, records: records, ageMs: ageMs))
         }
 
-        guard let (record, settledIndexes) = ledger.receive(partition, offset, in: &store) else {
+        guard let (record, settledIndexes) = ledger[partition].receive(offset, in: &store) else {
             journal.counters.duplicatesSkipped &+= 1
             return .ignored
         }
@@ -111,10 +111,10 @@ extension DeliveryMachine {
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
         makeBody(of: record, &request, partition, timestampMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
-            ledger.waitForAdmission(record, partition, in: &store)
+            ledger[partition].waitForAdmission(record, in: &store)
         } else {
             // All notifications of the record may be settled already.
-            ledger.finish(record, in: &store)
+            ledger[partition].finish(record, in: &store)
         }
         return .taken
     }
@@ -170,11 +170,11 @@ extension DeliveryMachine {
     package mutating func passOver(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active,
             (0..<OffsetLimit.highest).contains(offset),
-            let (record, _) = ledger.receive(partition, offset, in: &store)
+            let (record, _) = ledger[partition].receive(offset, in: &store)
         else { return }
         // `count` is 1, so the record counts as admitted, without a notification.
         store[record].cursor.index = 1
-        ledger.finish(record, in: &store)
+        ledger[partition].finish(record, in: &store)
     }
 
     // MARK: Admitted
@@ -191,8 +191,8 @@ extension DeliveryMachine {
                 let isWhole = admit(record, limit: Self.admissionPiece)
                 // A record that settled immediately is freed, so its slot must not be read again.
                 if isWhole {
-                    ledger.finishAdmission(partition, in: &store)
-                    ledger.finish(record, in: &store)
+                    ledger[partition].finishAdmission(in: &store)
+                    ledger[partition].finish(record, in: &store)
                 }
                 if isWhole || store[record].cursor.index > before { progress = true }
             }

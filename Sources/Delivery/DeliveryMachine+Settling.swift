@@ -225,14 +225,15 @@ extension DeliveryMachine {
     private mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record
         store.noteSettled(store[slot].index, of: record)
-        if let partition = ledger.find(store[record].partition) { ledger[partition].isDirty = true }
         journal.counters.notificationsSettled &+= 1
         let startMs = store[record].startMs
         if startMs != RecordTime.unknown {
             journal.counters.settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
         }
         free(slot)
-        ledger.finish(record, in: &store)
+        guard let partition = ledger.find(store[record].partition) else { return }
+        ledger[partition].isDirty = true
+        ledger[partition].finish(record, in: &store)
     }
 
     /// Frees a notification's slot and removes the notification from all counts. It must not be in a list or a device

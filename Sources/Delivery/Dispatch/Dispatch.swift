@@ -202,9 +202,6 @@ struct Dispatch: ~Copyable {
 
     // MARK: Sending
 
-    /// The indexes of all apps.
-    var indices: Range<Int> { apps.indices }
-
     /// Returns the number of free streams of this app, and the maximum size of a batch. The batch may be larger than
     /// the number of free streams, because suspects use the quarantine connection. Returns `nil` if the app can send
     /// nothing.

@@ -168,6 +168,83 @@ package struct Partition: ~Copyable {
         case .left, .suspended: false
         }
     }
+
+    // MARK: Received
+
+    /// Adds a record with one notification to the partition.
+    ///
+    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
+    mutating func receive(
+        _ offset: Int64, in store: inout NotificationStore
+    ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
+        guard let settledIndexes = offsets.receive(offset, record: store.takeRecord()) else {
+            isDirty = true
+            return nil
+        }
+        let record = offsets.lastRecord
+        store[record].partition = id.slot
+        store[record].group = Int32(group)
+        store[record].offset = offset
+        store[record].position = offsets.lastPosition
+        store[record].count = 1
+        return (record, settledIndexes)
+    }
+
+    // MARK: Admission
+
+    /// Appends a record to the partition's list of records that wait for admission.
+    mutating func waitForAdmission(_ record: RecordSlot, in store: inout NotificationStore) {
+        if firstAdmitting == .none { firstAdmitting = record } else { store[lastAdmitting].nextAdmitting = record }
+        lastAdmitting = record
+    }
+
+    /// Removes the first record from the partition's list of records that wait for admission.
+    mutating func finishAdmission(in store: inout NotificationStore) {
+        let record = firstAdmitting
+        firstAdmitting = store[record].nextAdmitting
+        store[record].nextAdmitting = .none
+        if firstAdmitting == .none { lastAdmitting = .none }
+    }
+
+    // MARK: Settled
+
+    /// Settles and frees a record if all its notifications are settled.
+    mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
+        guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
+            store[record].nextAdmitting == .none, firstAdmitting != record
+        else { return }
+        if store[record].count > 1 { fanOuts -= 1 }
+        offsets.settle(store[record].position) { store[$0].position = $1 }
+        isDirty = true
+        store.giveBack(record)
+    }
+
+    // MARK: The horizon
+
+    /// Appends a notification to the partition's list of notifications that wait for a higher send horizon.
+    mutating func waitForHorizon(_ slot: NotificationSlot, in store: inout NotificationStore) {
+        if behindHorizon.isEmpty { horizon.advance(to: store[recordOf: slot].offset) }
+        store[slot].state = .behindHorizon
+        behindHorizon.append(slot, in: &store)
+    }
+
+    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
+    /// and were appended again because the lease ended before they were sent.
+    mutating func sortBehindHorizon(in store: inout NotificationStore) {
+        var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
+        var isSorted = true
+        var next = behindHorizon.head
+        while next != .none {
+            let place = (store[recordOf: next].offset, store[next].index, next)
+            if let last = waiting.last, place < last { isSorted = false }
+            waiting.append(place)
+            next = store[next].next
+        }
+        guard !isSorted else { return }
+        waiting.sort { $0 < $1 }
+        behindHorizon = Notification.List()
+        for each in waiting { behindHorizon.append(each.slot, in: &store) }
+    }
 }
 
 // Handles the replies to the partition's commits.
