@@ -109,7 +109,7 @@ extension DeliveryMachine {
         if count > 1 { ledger[partition].fanOuts += 1 }
         ledger[partition].horizon.received(count: count)
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
-        makeBody(of: record, &request, partition, timestampMs)
+        makeBody(of: record, &request, partition, firstMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger[partition].waitForAdmission(record, in: &store)
         } else {
@@ -120,10 +120,9 @@ extension DeliveryMachine {
     }
 
     private mutating func makeBody(
-        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
+        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ firstMs: Int64
     ) {
         let offset = store[record].offset
-        let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired =
             settlement.settings.maxAgeMs > 0

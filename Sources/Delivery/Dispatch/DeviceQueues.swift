@@ -39,7 +39,7 @@ struct DeviceQueues: ~Copyable {
         hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
     ) -> NotificationSlot? {
         heads.head(hash: hash) { head in
-            queueApps[Int(store[head].app)] == queueApp && BytesHash.isEqual(store[head].token, token)
+            queueApps[Int(store[head].app)] == queueApp && store[head].token.isEqual(to: token)
         }
     }
 
@@ -47,7 +47,7 @@ struct DeviceQueues: ~Copyable {
     mutating func enter(_ slot: NotificationSlot, in store: inout NotificationStore) -> Entry {
         let queueApp = queueApps[Int(store[slot].app)]
         let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
-        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
+        let hash = UInt32(truncatingIfNeeded: store[slot].token.hash(seed: seed) >> 16)
         store[slot].queue.hash = hash
         guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
             store[slot].isInDeviceQueue = true

@@ -143,8 +143,6 @@ struct CommitWriter: ~Copyable {
     /// Returns a number that identifies the assignment. With it, a worker that regains the partition distinguishes
     /// another worker's commit from its own.
     private func owner(of id: PartitionID) -> Int64 {
-        withUnsafeBytes(of: id.generation) {
-            Int64(BytesHash.hash($0, seed: hashSeed) % UInt64(CommitMap.ownerLimit))
-        }
+        withUnsafeBytes(of: id.generation) { Int64($0.hash(seed: hashSeed) % UInt64(CommitMap.ownerLimit)) }
     }
 }
