@@ -27,7 +27,7 @@ extension DeliveryMachine {
         if let suspended = ledger.suspended(topic: topic, number) {
             // The log ends at or below the last received offset, so it was truncated. New records reuse the offsets
             // from the log's end on.
-            isCut = logEnd.map { $0 <= ledger[suspended].ledger.highestReceived } ?? false
+            isCut = logEnd.map { $0 <= ledger[suspended].offsets.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
                 let share = enterShare(role, topic: topic)
                 ledger[suspended].group = share.group
@@ -44,7 +44,7 @@ extension DeliveryMachine {
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
         // Without a worker's metadata it is unknown which records were sent.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
-        var map = written ?? CommitMap(horizon: logEnd ?? from + SendHorizon.maximum)
+        var map = written ?? CommitMap(horizon: logEnd ?? from + Partition.SendHorizon.maximum)
         if let committed = committedOffset {
             if written == nil, OffsetLimit.holds(committed) {
                 journal.events.append(.foreignCommit(id, committed: committed, doubtedBelow: map.horizon))
@@ -89,7 +89,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
             return
         }
-        if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
+        if ledger[partition].offsets.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
     /// Handles an assignment without partitions. Suspended partitions of the group are released within ten seconds.
@@ -116,7 +116,7 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let new = ledger.nextID()
         journal.events.append(
-            .logChanged(new, committed: ledger[old].ledger.highestReceived + 1, start: start, end: logEnd))
+            .logChanged(new, committed: ledger[old].offsets.highestReceived + 1, start: start, end: logEnd))
         let map = CommitMap(doubtedBelow: ledger[old].sentEnd, logStart: start, logEnd: logEnd)
         ledger.begin(
             new, topic: ledger[old].topicText, number: ledger[old].number, group: ledger[old].group,
@@ -208,7 +208,7 @@ extension DeliveryMachine {
         let revoked = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         for id in revoked {
             // If no record was received or committed, no last commit is needed.
-            ledger[id.slot].phase = ledger[id.slot].ledger.committable == nil ? .left : .draining
+            ledger[id.slot].phase = ledger[id.slot].offsets.committable == nil ? .left : .draining
             ledger[id.slot].isDirty = true
             dropWaitingRecords(id.slot)
         }
@@ -263,7 +263,7 @@ extension DeliveryMachine {
     private mutating func dropWaitingRecords(_ partition: PartitionSlot) {
         while ledger[partition].firstAdmitting != .none {
             let record = ledger[partition].firstAdmitting
-            ledger.finishAdmission(partition, in: &store)
+            ledger[partition].finishAdmission(in: &store)
             store[record].isDropped = true
             store.releaseBody(record)
         }

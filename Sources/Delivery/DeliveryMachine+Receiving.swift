@@ -51,7 +51,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
         // After the record settles, the worker commits this offset plus one, which must be valid too.
         guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
-        guard offset > ledger[partition].ledger.highestKnown else { return .ignored }
+        guard offset > ledger[partition].offsets.highestKnown else { return .ignored }
 
         let isRetry = ledger[partition].tierDelayMs > 0
         var request =
@@ -82,7 +82,7 @@ extension DeliveryMachine {
             journal.events.append(.startedWithoutOffset(id, offset: offset, records: records, ageMs: ageMs))
         }
 
-        guard let (record, settledIndexes) = ledger.receive(partition, offset, in: &store) else {
+        guard let (record, settledIndexes) = ledger[partition].receive(offset, in: &store) else {
             journal.counters.duplicatesSkipped &+= 1
             return .ignored
         }
@@ -108,27 +108,26 @@ extension DeliveryMachine {
         if count > 1 { ledger[partition].fanOuts += 1 }
         ledger[partition].horizon.received(count: count)
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
-        makeBody(of: record, &request, partition, timestampMs)
+        makeBody(of: record, &request, partition, firstMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
-            ledger.waitForAdmission(record, partition, in: &store)
+            ledger[partition].waitForAdmission(record, in: &store)
         } else {
             // All notifications of the record may be settled already.
-            ledger.finish(record, in: &store)
+            ledger[partition].finish(record, in: &store)
         }
         return .taken
     }
 
     private mutating func makeBody(
-        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
+        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ firstMs: Int64
     ) {
         let offset = store[record].offset
-        let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired =
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
-        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
+        let isInDoubt = !request.isInvalid && offset < ledger[partition].offsets.inheritedHorizon
         // A time beyond `delivery.max_ahead` is probably a mistake. In a retry record it was accepted before.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
@@ -169,11 +168,11 @@ extension DeliveryMachine {
     package mutating func passOver(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active,
             (0..<OffsetLimit.highest).contains(offset),
-            let (record, _) = ledger.receive(partition, offset, in: &store)
+            let (record, _) = ledger[partition].receive(offset, in: &store)
         else { return }
         // `count` is 1, so the record counts as admitted, without a notification.
         store[record].cursor.index = 1
-        ledger.finish(record, in: &store)
+        ledger[partition].finish(record, in: &store)
     }
 
     // MARK: Admitted
@@ -190,8 +189,8 @@ extension DeliveryMachine {
                 let isWhole = admit(record, limit: Self.admissionPiece)
                 // A record that settled immediately is freed, so its slot must not be read again.
                 if isWhole {
-                    ledger.finishAdmission(partition, in: &store)
-                    ledger.finish(record, in: &store)
+                    ledger[partition].finishAdmission(in: &store)
+                    ledger[partition].finish(record, in: &store)
                 }
                 if isWhole || store[record].cursor.index > before { progress = true }
             }

@@ -12,6 +12,13 @@ extension DeliveryMachine {
 
     // MARK: Waiting
 
+    /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a probe.
+    @inline(__always)
+    mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
+        guard dispatch.breakers.apps[Int(store[slot].app)].isGated else { return nil }
+        return dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
+    }
+
     /// Appends a notification to the queue of its device, or makes the notification ready if the queue is empty.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
@@ -52,7 +59,7 @@ extension DeliveryMachine {
     /// never succeed, so the notification leaves its device queue and does not block other partitions. Notifications of
     /// its own partition leave the queue with it, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
-        ledger.waitForHorizon(slot, partition, in: &store)
+        ledger[partition].waitForHorizon(slot, in: &store)
         // If this notification was a circuit's probe, another one may be the probe now.
         dispatch.breakers.endProbe(slot, in: store)
         guard store[slot].isInDeviceQueue else { return }
@@ -62,7 +69,7 @@ extension DeliveryMachine {
             next = store[other].queue.next
             guard store[recordOf: other].partition == partition else { continue }
             leaveDeviceQueue(other)
-            ledger.waitForHorizon(other, partition, in: &store)
+            ledger[partition].waitForHorizon(other, in: &store)
         }
         leaveDeviceQueue(slot)
     }
@@ -70,7 +77,7 @@ extension DeliveryMachine {
     /// Continues with the partition's notifications that waited for the send horizon and are now below the horizon.
     mutating func passHorizon(_ partition: PartitionSlot) {
         guard !ledger[partition].horizon.isStale else { return }
-        ledger.sortBehindHorizon(partition, in: &store)
+        ledger[partition].sortBehindHorizon(in: &store)
         var next = ledger[partition].behindHorizon.head
         while next != .none {
             let slot = next
@@ -105,7 +112,7 @@ extension DeliveryMachine {
         for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
         admitWaiting()
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
-        for app in dispatch.indices {
+        for app in apps.indices {
             guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0

@@ -54,12 +54,6 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a probe.
-    @inline(__always)
-    mutating func reasonToDefer(_ slot: NotificationSlot) -> DeferralReason? {
-        dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
-    }
-
     /// Moves a notification to a retry tier without using up an attempt. The order of the device is lost.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
@@ -232,14 +226,15 @@ extension DeliveryMachine {
     private mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record
         store.noteSettled(store[slot].index, of: record)
-        if let partition = ledger.find(store[record].partition) { ledger[partition].isDirty = true }
         journal.counters.notificationsSettled &+= 1
         let startMs = store[record].startMs
         if startMs != RecordTime.unknown {
             journal.counters.settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
         }
         free(slot)
-        ledger.finish(record, in: &store)
+        guard let partition = ledger.find(store[record].partition) else { return }
+        ledger[partition].isDirty = true
+        ledger[partition].finish(record, in: &store)
     }
 
     /// Frees a notification's slot and removes the notification from all counts. It must not be in a list or a device

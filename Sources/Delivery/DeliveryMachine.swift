@@ -175,9 +175,7 @@ package struct DeliveryMachine: ~Copyable {
     mutating func followCircuits() {
         guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {
-            if dispatch.breakers.apps[Int(store[slot].app)].isGated, let reason = reasonToDefer(slot) {
-                deferToTier(slot, reason)
-            }
+            if let reason = reasonToDefer(slot) { deferToTier(slot, reason) }
         }
     }
 }

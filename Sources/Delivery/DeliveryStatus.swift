@@ -52,12 +52,12 @@ extension DeliveryMachine {
     /// Returns the state of a partition, or `nil` if the assignment has ended. O(1).
     package func status(of id: PartitionID) -> PartitionStatus? {
         guard let partition = ledger.find(id) else { return nil }
-        let oldest = ledger[partition].ledger.firstOpenRecord
+        let oldest = ledger[partition].offsets.firstOpenRecord
         return PartitionStatus(
             topic: ledger[partition].topicText, partition: ledger[partition].number,
-            watermark: ledger[partition].ledger.committable, committed: ledger[partition].committed,
-            highestReceived: ledger[partition].ledger.highestReceived, span: ledger[partition].ledger.span,
-            openRecords: ledger[partition].ledger.openCount, openNotifications: ledger[partition].open,
+            watermark: ledger[partition].offsets.committable, committed: ledger[partition].committed,
+            highestReceived: ledger[partition].offsets.highestReceived, span: ledger[partition].offsets.span,
+            openRecords: ledger[partition].offsets.openCount, openNotifications: ledger[partition].open,
             oldestOpenMs: oldest.map { store[$0].timestampMs }, isDraining: ledger[partition].isLeaving)
     }
 

@@ -23,7 +23,7 @@ extension DeliveryMachine {
     private func checkRecords(_ census: inout Census) {
         var used = census.records
         for partition in ledger.slots {
-            ledger[partition].ledger.forEachOpen { _, record in
+            ledger[partition].offsets.forEachOpen { _, record in
                 if used[record] == nil { used[record] = Census.OfRecord() }
             }
             var next = ledger[partition].firstAdmitting
@@ -84,22 +84,22 @@ extension DeliveryMachine {
         var last: Int64 = -1
         var openRecords = 0
         var fanOuts = 0
-        ledger[partition].ledger.forEachOpen { offset, record in
+        ledger[partition].offsets.forEachOpen { offset, record in
             census.expect(offset > last && offset == store[record].offset, "open records ascend by offset")
             census.expect(store[record].partition == partition, "an open record knows its partition")
             if openRecords == 0 {
                 census.expect(
-                    ledger[partition].ledger.committable == offset, "the watermark is the oldest open record"
+                    ledger[partition].offsets.committable == offset, "the watermark is the oldest open record"
                 )
             }
             last = offset
             openRecords += 1
             if store[record].count > 1 { fanOuts += 1 }
         }
-        census.expect(ledger[partition].ledger.openCount, is: openRecords, "open records")
+        census.expect(ledger[partition].offsets.openCount, is: openRecords, "open records")
         census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
-        let watermark = ledger[partition].ledger.committable
-        census.expect(last <= ledger[partition].ledger.highestReceived, "what is open was received")
+        let watermark = ledger[partition].offsets.committable
+        census.expect(last <= ledger[partition].offsets.highestReceived, "what is open was received")
         if let committed = ledger[partition].committed {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
@@ -177,7 +177,7 @@ extension DeliveryMachine {
 
     /// Walks a list, and says how many are in it.
     private func check(
-        _ list: NotificationList, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool
+        _ list: Notification.List, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool
     ) -> Int {
         var count = 0
         var last = NotificationSlot.none

@@ -7,7 +7,7 @@ struct DeviceTableTests {
     @Test(arguments: 0..<20)
     func `The device table agrees with a dictionary, even with many hash collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
-        var table = DeviceTable(capacity: 16)
+        var table = DeviceQueues.Table(capacity: 16)
         // The head slot of each device. Devices share hashes, and hashes share table places.
         var model: [Int: NotificationSlot] = [:]
         var devices: [NotificationSlot: Int] = [:]

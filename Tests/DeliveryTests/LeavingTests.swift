@@ -124,7 +124,7 @@ struct LeavingTests {
         #expect(rig.finished("c") == ["c accepted  sends 1 doubt 0"])
         rig.machine.release([partition])
         let unknown = rig.assign(committed: 7, text: Array(metadata.utf8))
-        let end = 7 + SendHorizon.maximum
+        let end = 7 + Partition.SendHorizon.maximum
         #expect(rig.machine.takeEvents() == [.foreignCommit(unknown, committed: 7, doubtedBelow: end)])
     }
 

@@ -4,7 +4,7 @@ import Testing
 
 struct LedgerSpanTests {
     @Test func `Entries do not grow with the records settled above an open one, and positions are updated`() {
-        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        var ledger = Partition.Offsets(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
         var most = 0
         for offset in Int64(0)..<100_000 {
@@ -46,7 +46,7 @@ struct LedgerSpanTests {
             let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
             #expect(map.settled.count == 2 && map.partials.isEmpty)
         }
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         horizon.advance(to: base)
         let next = horizon.next(from: 0)
         #expect(next <= CommitMap.longestHorizon && next > 0)

@@ -13,8 +13,8 @@ struct LedgerTests {
     /// Returns a ledger that has received `offsets`, each with its offset as its name.
     static func ledger(
         _ offsets: some Sequence<Int64>, committed: Int64? = 0, map: CommitMap = CommitMap()
-    ) -> PartitionLedger {
-        var ledger = PartitionLedger(committed: committed, map: map)
+    ) -> Partition.Offsets {
+        var ledger = Partition.Offsets(committed: committed, map: map)
         for offset in offsets { _ = ledger.receive(offset, record: RecordSlot(UInt32(offset))) }
         return ledger
     }
@@ -48,7 +48,7 @@ struct LedgerTests {
 
     @Test func `A record that the map names is settled on arrival, and the watermark passes it`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
-        var ledger = PartitionLedger(committed: 7, map: map)
+        var ledger = Partition.Offsets(committed: 7, map: map)
         var standings: [String] = []
         for offset in Int64(7)...13 {
             let indexes = ledger.receive(offset, record: RecordSlot(UInt32(offset)))
@@ -61,7 +61,7 @@ struct LedgerTests {
     }
 
     /// Returns what a commit of this ledger contains after encoding and decoding.
-    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: Int64 = 0) throws
+    static func committed(_ ledger: borrowing Partition.Offsets, limit: Int = 4_000, horizon: Int64 = 0) throws
         -> CommitMap
     {
         let committable = ledger.committable

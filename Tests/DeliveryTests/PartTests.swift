@@ -9,7 +9,7 @@ struct ReadyQueuesTests {
     @Test
     func `Streams are distributed by weight between any number of topics with ready notifications`() {
         var store = NotificationStore.forTests(groups: 150)
-        var ready = ReadyQueues()
+        var ready = Dispatch.ReadyQueues()
         let groups = 150
         for group in 0..<groups { ready.addGroup(weight: group == 140 ? 2 : 1) }
         expect(ready.removeFirst(from: &store), is: nil)

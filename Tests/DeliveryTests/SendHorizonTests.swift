@@ -4,7 +4,7 @@ import Testing
 
 struct SendHorizonTests {
     @Test func `Nothing may be sent before a commit is acknowledged, then only what it named`() {
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         #expect(!horizon.allows(0))
         #expect(horizon.isShort(from: 0))
         #expect(horizon.next(from: 100) == 600)
@@ -17,7 +17,7 @@ struct SendHorizonTests {
     }
 
     @Test func `The horizon is too low when less than half of the margin is left`() {
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 249)
         #expect(!horizon.isShort(from: 0))
@@ -26,7 +26,7 @@ struct SendHorizonTests {
     }
 
     @Test func `The horizon stays ahead by four commits' worth, and decreases slowly`() {
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 299)
         #expect(horizon.next(from: 0) == 300 + 1_200)
@@ -44,16 +44,16 @@ struct SendHorizonTests {
     }
 
     @Test func `A gap in the offsets raises the horizon only up to a limit`() {
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 50_000_000)
         #expect(!horizon.allows(50_000_000))
         #expect(horizon.isShort(from: 0))
-        #expect(horizon.next(from: 0) == 50_000_001 + SendHorizon.maximum)
+        #expect(horizon.next(from: 0) == 50_000_001 + Partition.SendHorizon.maximum)
     }
 
     @Test func `With many notifications per record the horizon is fewer records ahead`() {
-        var horizon = SendHorizon(minimum: 500)
+        var horizon = Partition.SendHorizon(minimum: 500)
         for _ in 0..<100 { horizon.received(count: 100) }
         #expect(horizon.next(from: 0) == 5)
         for _ in 0..<100 { horizon.received(count: 10_000) }

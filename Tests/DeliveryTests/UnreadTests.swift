@@ -68,6 +68,6 @@ struct UnreadTests {
     }
 
     @Test func `A crash at a record finds its place, because parsing begins with it`() {
-        #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
+        #expect(MemoryLayout<Record.Body>.offset(of: \.place) == 0)
     }
 }

@@ -129,7 +129,7 @@ extension SimulatedWorld {
                 // A suspended worker's knowledge of deleted records is lost as well, if as many records were written
                 // since.
                 let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
-                let received = suspended.map { worker.machine.ledger[$0].ledger.highestReceived } ?? -1
+                let received = suspended.map { worker.machine.ledger[$0].offsets.highestReceived } ?? -1
                 let known = max(named, received + 1)
                 if known > cutAt {
                     if logs[log].nextOffset >= known { logs[log].commit = nil } else { knowsEnds = true }
@@ -238,7 +238,7 @@ extension SimulatedWorld {
             return true
         }
         guard let partition = machine.ledger.find(assignment.id) else { return false }
-        let tells = first.offset <= machine.ledger[partition].ledger.highestKnown
+        let tells = first.offset <= machine.ledger[partition].offsets.highestKnown
         // Otherwise the client has reported an invalid position.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true

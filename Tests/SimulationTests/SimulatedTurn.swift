@@ -110,7 +110,7 @@ extension SimulatedWorld {
             let record = logs[log].records[place]
             var receipt = receive(record, assignment.id, worker, &machine)
             // The topic's id has changed.
-            let known = machine.ledger.find(assignment.id).map { machine.ledger[$0].ledger.highestKnown } ?? -1
+            let known = machine.ledger.find(assignment.id).map { machine.ledger[$0].offsets.highestKnown } ?? -1
             if case .ignored = receipt, record.offset <= known, assignment.life != logs[log].life {
                 note("recognised by the topic's id")
                 beginAnew(log, &assignment, worker, &machine)

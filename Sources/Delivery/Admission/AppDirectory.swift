@@ -98,8 +98,8 @@ package struct AppDirectory: ~Copyable {
             apps[index].bundleIDs = route.bundleIDs.map { own($0) }
             apps[index].defaultTopics =
                 route.bundleIDs.count == 1 ? PushType.allCases.map { topic(of: $0, route) } : []
-            byName[Self.hash(apps[index].name), default: []].append(index)
-            for bundleID in apps[index].bundleIDs { byBundleID[Self.hash(bundleID), default: []].append(index) }
+            byName[apps[index].name.hash(seed: 0), default: []].append(index)
+            for bundleID in apps[index].bundleIDs { byBundleID[bundleID.hash(seed: 0), default: []].append(index) }
         }
         for app in before.sorted() where !order.contains(app) {
             apps[app].isRemoved = true
@@ -131,7 +131,7 @@ package struct AppDirectory: ~Copyable {
     ) -> Match {
         if topic.isEmpty { return findDefault(name: name, environment: environment, pushType: pushType) }
         if pushType == nil { return findBundle(name: name, environment: environment, topic: topic) }
-        if name.isEmpty, environment == nil, Self.isEqual(topic, lastTopic) {
+        if name.isEmpty, environment == nil, topic.isEqual(to: lastTopic) {
             return .app(lastApp, defaultTopic: .nothing)
         }
         guard let index = firstApp(name: name, environment: environment, topic: topic) else {
@@ -144,7 +144,7 @@ package struct AppDirectory: ~Copyable {
 
     /// Returns the app with this name, in any environment.
     package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
-        byName[Self.hash(name)]?.first { Self.isEqual(apps[$0].name, name) }.map { AppIndex($0) }
+        byName[name.hash(seed: 0)]?.first { apps[$0].name.isEqual(to: name) }.map { AppIndex($0) }
     }
 
     /// Returns the bytes of a name that an app has or had, which are never freed. Returns empty bytes for other names.
@@ -186,7 +186,7 @@ package struct AppDirectory: ~Copyable {
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
-        let candidates = name.isEmpty ? order : byName[Self.hash(name)] ?? []
+        let candidates = name.isEmpty ? order : byName[name.hash(seed: 0)] ?? []
         var found: Int?
         for index in candidates where fits(index, name: name, environment: environment) {
             guard let first = found else {
@@ -194,7 +194,7 @@ package struct AppDirectory: ~Copyable {
                 continue
             }
             guard apps[first].bundleIDs.count == 1, apps[index].bundleIDs.count == 1,
-                Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
+                apps[first].bundleIDs[0].isEqual(to: apps[index].bundleIDs[0])
             else {
                 return .failure(
                     .missingTopic, Detail("several apps match and the request names none: set push-app or apns-topic"))
@@ -223,19 +223,19 @@ package struct AppDirectory: ~Copyable {
     private func firstApp(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, bundleID: UnsafeRawBufferPointer
     ) -> Int? {
-        byBundleID[Self.hash(bundleID)]?.first { index in
+        byBundleID[bundleID.hash(seed: 0)]?.first { index in
             fits(index, name: name, environment: environment)
-                && apps[index].bundleIDs.contains { Self.isEqual($0, bundleID) }
+                && apps[index].bundleIDs.contains { $0.isEqual(to: bundleID) }
         }
     }
 
     private func fits(_ app: Int, name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        (name.isEmpty || Self.isEqual(apps[app].name, name))
+        (name.isEmpty || apps[app].name.isEqual(to: name))
             && (environment == nil || apps[app].route.environment == environment)
     }
 
     private func hasApp(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        byName[Self.hash(name)]?.contains { fits($0, name: name, environment: environment) } ?? false
+        byName[name.hash(seed: 0)]?.contains { fits($0, name: name, environment: environment) } ?? false
     }
 
     private mutating func remember(_ topic: UnsafeRawBufferPointer, _ index: Int) {
@@ -266,14 +266,46 @@ package struct AppDirectory: ~Copyable {
         return .failure(.badTopic, Detail(text, name))
     }
 
-    private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { BytesHash.hash(bytes, seed: 0) }
-
-    private static func isEqual(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
-        BytesHash.isEqual(left, right)
-    }
-
     private static func ends(_ bytes: UnsafeRawBufferPointer, with suffix: StaticString) -> Bool {
         guard bytes.count > suffix.utf8CodeUnitCount else { return false }
-        return isEqual(UnsafeRawBufferPointer(rebasing: bytes.suffix(suffix.utf8CodeUnitCount)), suffix.lentBytes)
+        return UnsafeRawBufferPointer(rebasing: bytes.suffix(suffix.utf8CodeUnitCount)).isEqual(to: suffix.lentBytes)
+    }
+}
+
+extension AppDirectory {
+    /// Returns the app that was tried first, if a retry record names it, or else `foundApp`. Returns
+    /// `Record.Body.unknownApp` if the named app is not configured here.
+    func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
+        guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
+        return index(named: tried).map { Int32($0.value) } ?? Record.Body.unknownApp
+    }
+
+    /// Returns the app that a request names, or else the default app of its topic group. Fails if no app matches.
+    mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
+        let (environment, topic) = (request.environment, request.headers.topic)
+        let pushType = request.target == .channel ? nil : request.headers.pushType
+        if request.app.isEmpty,
+            let match = findDefault(of: group, environment: environment, topic: topic, pushType: pushType)
+        {
+            return match
+        }
+        let match = find(name: request.app, environment: environment, topic: topic, pushType: pushType)
+        // The app had this name in the configuration of the worker that wrote the retry record. In this worker's
+        // configuration the app may have another name, permanently or during a rolling restart.
+        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
+        let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
+        // No configured app has the request's environment. Return the app that forwarded the request.
+        guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
+        return find(name: tried, environment: nil, topic: topic, pushType: pushType)
+    }
+}
+
+extension ParsedRequest {
+    /// Marks the request as invalid for this reason, unless it already is invalid.
+    mutating func refuse(_ reason: ReasonCode, _ detail: Detail) {
+        guard !isInvalid else { return }
+        isInvalid = true
+        failureReason = reason
+        self.detail = detail
     }
 }

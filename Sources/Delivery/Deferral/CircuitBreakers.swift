@@ -66,18 +66,11 @@ struct CircuitBreakers: ~Copyable {
     // MARK: Sending
 
     /// Returns why this notification may not be sent now, or `nil` if it may. The notification may become a circuit's
-    /// probe.
-    @inline(__always)
+    /// probe. Call this if the app `isGated`.
     mutating func reasonToDefer(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64
     ) -> DeferralReason? {
         let app = Int(store[slot].app)
-        return apps[app].isGated ? gatedReason(slot, app, in: store, nowNs: nowNs) : nil
-    }
-
-    private mutating func gatedReason(
-        _ slot: NotificationSlot, _ app: Int, in store: borrowing NotificationStore, nowNs: Int64
-    ) -> DeferralReason? {
         if apps[app].isRemoved || apps[app].isPaused { return .paused }
         // Without a connection no probe can be sent.
         if apps[app].host != nil, !apps[app].isConnected { return .unreachable }

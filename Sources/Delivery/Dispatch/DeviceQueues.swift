@@ -16,7 +16,7 @@ struct DeviceQueues: ~Copyable {
         case full(turnedAway: UInt16)
     }
 
-    private(set) var heads = DeviceTable()
+    private(set) var heads = Table()
     /// For each app, the app whose queues it uses: the first app with the same name and environment. If an app was
     /// removed and added again, its notifications therefore wait for those still in flight.
     private var queueApps: [Int32] = []
@@ -40,7 +40,7 @@ struct DeviceQueues: ~Copyable {
         hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
     ) -> NotificationSlot? {
         heads.head(hash: hash) { head in
-            queueApps[Int(store[head].app)] == queueApp && BytesHash.isEqual(store[head].token, token)
+            queueApps[Int(store[head].app)] == queueApp && store[head].token.isEqual(to: token)
         }
     }
 
@@ -48,7 +48,7 @@ struct DeviceQueues: ~Copyable {
     mutating func enter(_ slot: NotificationSlot, in store: inout NotificationStore) -> Entry {
         let queueApp = queueApps[Int(store[slot].app)]
         let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
-        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
+        let hash = UInt32(truncatingIfNeeded: store[slot].token.hash(seed: seed) >> 16)
         store[slot].queue.hash = hash
         guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
             store[slot].isInDeviceQueue = true
@@ -113,91 +113,94 @@ struct DeviceQueues: ~Copyable {
     }
 }
 
-/// A hash table of the heads of all device queues, with open addressing and linear probing. An entry has eight bytes,
-/// and the table is at most half full. Removing a head moves later entries up instead of leaving a tombstone.
-package struct DeviceTable: ~Copyable {
-    struct Entry {
-        var hash: UInt32
-        /// The first notification of the device's queue, or `.none` if the entry is empty.
-        var head: NotificationSlot
-    }
-
-    private var entries: UnsafeMutablePointer<Entry>
-    private var mask: UInt32
-    package private(set) var count = 0
-
-    package init(capacity: Int = 1_024) {
-        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "The capacity must be a power of two")
-        entries = .allocate(capacity: capacity)
-        entries.initialize(repeating: Entry(hash: 0, head: .none), count: capacity)
-        mask = UInt32(capacity - 1)
-    }
-
-    deinit { entries.deallocate() }
-
-    /// Returns the head of the device queue with this hash for which `isSame` returns true.
-    @inline(__always)
-    package func head(hash: UInt32, isSame: (NotificationSlot) -> Bool) -> NotificationSlot? {
-        var index = hash & mask
-        while true {
-            let entry = entries[Int(index)]
-            if entry.head == .none { return nil }
-            if entry.hash == hash, isSame(entry.head) { return entry.head }
-            index = (index + 1) & mask
+extension DeviceQueues {
+    /// A hash table of the heads of all device queues, with open addressing and linear probing. An entry has eight
+    /// bytes, and the table is at most half full. Removing a head moves later entries up instead of leaving a
+    /// tombstone.
+    struct Table: ~Copyable {
+        struct Entry {
+            var hash: UInt32
+            /// The first notification of the device's queue, or `.none` if the entry is empty.
+            var head: NotificationSlot
         }
-    }
 
-    package mutating func insert(hash: UInt32, head: NotificationSlot) {
-        if (count + 1) * 2 > Int(mask) + 1 { grow() }
-        put(Entry(hash: hash, head: head))
-        count += 1
-    }
+        private var entries: UnsafeMutablePointer<Entry>
+        private var mask: UInt32
+        private(set) var count = 0
 
-    /// Replaces the head of a device queue with the next notification of that queue.
-    package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
-        entries[Int(index(hash: hash, head: head))].head = next
-    }
+        init(capacity: Int = 1_024) {
+            precondition(capacity > 0 && capacity & (capacity - 1) == 0, "The capacity must be a power of two")
+            entries = .allocate(capacity: capacity)
+            entries.initialize(repeating: Entry(hash: 0, head: .none), count: capacity)
+            mask = UInt32(capacity - 1)
+        }
 
-    package mutating func remove(hash: UInt32, head: NotificationSlot) {
-        var hole = index(hash: hash, head: head)
-        count -= 1
-        var index = hole
-        while true {
-            index = (index + 1) & mask
-            let entry = entries[Int(index)]
-            if entry.head == .none { break }
-            // The entry may move up unless its home index lies between the hole and its current index.
-            let home = entry.hash & mask
-            if (index &- home) & mask >= (index &- hole) & mask {
-                entries[Int(hole)] = entry
-                hole = index
+        deinit { entries.deallocate() }
+
+        /// Returns the head of the device queue with this hash for which `isSame` returns true.
+        @inline(__always)
+        func head(hash: UInt32, isSame: (NotificationSlot) -> Bool) -> NotificationSlot? {
+            var index = hash & mask
+            while true {
+                let entry = entries[Int(index)]
+                if entry.head == .none { return nil }
+                if entry.hash == hash, isSame(entry.head) { return entry.head }
+                index = (index + 1) & mask
             }
         }
-        entries[Int(hole)].head = .none
-    }
 
-    private func index(hash: UInt32, head: NotificationSlot) -> UInt32 {
-        var index = hash & mask
-        while entries[Int(index)].head != head {
-            precondition(entries[Int(index)].head != .none, "The head of a device queue must be in the table")
-            index = (index + 1) & mask
+        mutating func insert(hash: UInt32, head: NotificationSlot) {
+            if (count + 1) * 2 > Int(mask) + 1 { grow() }
+            put(Entry(hash: hash, head: head))
+            count += 1
         }
-        return index
-    }
 
-    private mutating func put(_ entry: Entry) {
-        var index = entry.hash & mask
-        while entries[Int(index)].head != .none { index = (index + 1) & mask }
-        entries[Int(index)] = entry
-    }
+        /// Replaces the head of a device queue with the next notification of that queue.
+        mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
+            entries[Int(index(hash: hash, head: head))].head = next
+        }
 
-    private mutating func grow() {
-        let old = entries
-        let oldCapacity = Int(mask) + 1
-        entries = .allocate(capacity: oldCapacity * 2)
-        entries.initialize(repeating: Entry(hash: 0, head: .none), count: oldCapacity * 2)
-        mask = UInt32(oldCapacity * 2 - 1)
-        for index in 0..<oldCapacity where old[index].head != .none { put(old[index]) }
-        old.deallocate()
+        mutating func remove(hash: UInt32, head: NotificationSlot) {
+            var hole = index(hash: hash, head: head)
+            count -= 1
+            var index = hole
+            while true {
+                index = (index + 1) & mask
+                let entry = entries[Int(index)]
+                if entry.head == .none { break }
+                // The entry may move up unless its home index lies between the hole and its current index.
+                let home = entry.hash & mask
+                if (index &- home) & mask >= (index &- hole) & mask {
+                    entries[Int(hole)] = entry
+                    hole = index
+                }
+            }
+            entries[Int(hole)].head = .none
+        }
+
+        private func index(hash: UInt32, head: NotificationSlot) -> UInt32 {
+            var index = hash & mask
+            while entries[Int(index)].head != head {
+                precondition(entries[Int(index)].head != .none, "The head of a device queue must be in the table")
+                index = (index + 1) & mask
+            }
+            return index
+        }
+
+        private mutating func put(_ entry: Entry) {
+            var index = entry.hash & mask
+            while entries[Int(index)].head != .none { index = (index + 1) & mask }
+            entries[Int(index)] = entry
+        }
+
+        private mutating func grow() {
+            let old = entries
+            let oldCapacity = Int(mask) + 1
+            entries = .allocate(capacity: oldCapacity * 2)
+            entries.initialize(repeating: Entry(hash: 0, head: .none), count: oldCapacity * 2)
+            mask = UInt32(oldCapacity * 2 - 1)
+            for index in 0..<oldCapacity where old[index].head != .none { put(old[index]) }
+            old.deallocate()
+        }
     }
 }

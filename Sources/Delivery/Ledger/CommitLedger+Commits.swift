@@ -95,7 +95,7 @@ extension CommitLedger {
             nowNs >= self[partition].nextShorteningNs
         else { return nil }
         self[partition].nextShorteningNs = nowNs + Self.shorteningPauseNs
-        return self[partition].ledger.olderHalfEnd
+        return self[partition].offsets.olderHalfEnd
     }
 }
 
@@ -110,19 +110,19 @@ struct CommitWriter: ~Copyable {
     mutating func entry(
         of partition: inout Partition, in store: borrowing NotificationStore, journal: inout Journal
     ) -> PartitionCommit {
-        guard let base = partition.ledger.committable else {
+        guard let base = partition.offsets.committable else {
             preconditionFailure("A partition must have an offset to commit before its commit is written")
         }
         let isLast = partition.mayLeave
         // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
         var horizon =
             isLast
-            ? partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
-            : max(partition.horizon.next(from: base), partition.ledger.inheritedHorizon)
+            ? partition.offsets.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
+            : max(partition.horizon.next(from: base), partition.offsets.inheritedHorizon)
         map.start(base: base, limit: partition.metadataLimit)
-        partition.ledger.write(to: &map) { store.settledIndexes(of: $0) }
+        partition.offsets.write(to: &map) { store.settledIndexes(of: $0) }
         // The next owner will resend settled records that do not fit into the map, so they must be marked in doubt.
-        if map.isFull { horizon = max(horizon, partition.ledger.mapEnd) }
+        if map.isFull { horizon = max(horizon, partition.offsets.mapEnd) }
         horizon = min(horizon, base + CommitMap.longestHorizon)
         if !isLast { partition.horizon.sent(naming: horizon) }
         map.finish(horizon: horizon, owner: owner(of: partition.id))
@@ -143,8 +143,6 @@ struct CommitWriter: ~Copyable {
     /// Returns a number that identifies the assignment. A worker that regains the partition uses the number to
     /// distinguish another worker's commit from its own commit.
     private func owner(of id: PartitionID) -> Int64 {
-        withUnsafeBytes(of: id.generation) {
-            Int64(BytesHash.hash($0, seed: hashSeed) % UInt64(CommitMap.ownerLimit))
-        }
+        withUnsafeBytes(of: id.generation) { Int64($0.hash(seed: hashSeed) % UInt64(CommitMap.ownerLimit)) }
     }
 }

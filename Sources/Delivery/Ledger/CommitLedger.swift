@@ -104,8 +104,8 @@ struct CommitLedger: ~Copyable {
         insert(
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
-                ledger: PartitionLedger(committed: committed, map: map),
-                horizon: SendHorizon(minimum: settings.horizonMargin),
+                offsets: Partition.Offsets(committed: committed, map: map),
+                horizon: Partition.SendHorizon(minimum: settings.horizonMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }
@@ -139,7 +139,7 @@ struct CommitLedger: ~Copyable {
 
     /// Ends an assignment. Records with unanswered sends remain in the store until their completions.
     mutating func forget(_ partition: PartitionSlot, in store: inout NotificationStore) {
-        self[partition].ledger.forEachOpen { _, record in
+        self[partition].offsets.forEachOpen { _, record in
             if store[record].handed > 0 {
                 store[record].partition = .none
             } else {
@@ -169,98 +169,12 @@ struct CommitLedger: ~Copyable {
         slots.filter { self[$0].phase == .suspended && nowNs >= self[$0].releaseNs }.map { self[$0].id }
     }
 
-    // MARK: Received
-
-    /// Adds a record to the ledger. The number of its notifications is 1 until the caller sets another number.
-    ///
-    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
-    mutating func receive(
-        _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
-    ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
-        guard let settledIndexes = self[partition].ledger.receive(offset, record: store.takeRecord()) else {
-            self[partition].isDirty = true
-            return nil
-        }
-        let record = self[partition].ledger.lastRecord
-        store[record].partition = partition
-        store[record].group = Int32(self[partition].group)
-        store[record].offset = offset
-        store[record].position = self[partition].ledger.lastPosition
-        store[record].count = 1
-        return (record, settledIndexes)
-    }
-
-    // MARK: Admission
-
-    /// Appends a record to the partition's list of records that wait for admission.
-    mutating func waitForAdmission(_ record: RecordSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
-    {
-        if self[partition].firstAdmitting == .none {
-            self[partition].firstAdmitting = record
-        } else {
-            store[self[partition].lastAdmitting].nextAdmitting = record
-        }
-        self[partition].lastAdmitting = record
-    }
-
-    /// Removes the first record from the partition's list of records that wait for admission.
-    mutating func finishAdmission(_ partition: PartitionSlot, in store: inout NotificationStore) {
-        let record = self[partition].firstAdmitting
-        self[partition].firstAdmitting = store[record].nextAdmitting
-        store[record].nextAdmitting = .none
-        if self[partition].firstAdmitting == .none { self[partition].lastAdmitting = .none }
-    }
-
-    // MARK: Settled
-
-    /// Settles and frees a record if all its notifications are settled.
-    mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
-        guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
-            store[record].nextAdmitting == .none,
-            let partition = find(store[record].partition),
-            self[partition].firstAdmitting != record
-        else { return }
-        if store[record].count > 1 { self[partition].fanOuts -= 1 }
-        self[partition].ledger.settle(store[record].position) { store[$0].position = $1 }
-        self[partition].isDirty = true
-        store.giveBack(record)
-    }
-
     /// Returns whether the partition of a notification is assigned and not being given up.
     func isSending(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         find(store[recordOf: slot].partition).map { !self[$0].isLeaving } ?? false
     }
 
     // MARK: The horizon
-
-    /// Appends a notification to the partition's list of notifications that wait for a higher send horizon.
-    mutating func waitForHorizon(
-        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
-    ) {
-        if self[partition].behindHorizon.isEmpty {
-            self[partition].horizon.advance(to: store[recordOf: slot].offset)
-        }
-        store[slot].state = .behindHorizon
-        self[partition].behindHorizon.append(slot, in: &store)
-    }
-
-    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
-    /// and were appended again because the lease ended before they were sent.
-    mutating func sortBehindHorizon(_ partition: PartitionSlot, in store: inout NotificationStore) {
-        var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
-        var isSorted = true
-        var next = self[partition].behindHorizon.head
-        while next != .none {
-            let place = (store[recordOf: next].offset, store[next].index, next)
-            if let last = waiting.last, place < last { isSorted = false }
-            waiting.append(place)
-            next = store[next].next
-        }
-        guard !isSorted else { return }
-        waiting.sort { $0 < $1 }
-        self[partition].behindHorizon = NotificationList()
-        for each in waiting { self[partition].behindHorizon.append(each.slot, in: &store) }
-    }
 
     /// Checks the leases, and returns the partitions whose lease ended or began again.
     ///

@@ -63,6 +63,9 @@ package struct CommitMap: Equatable {
     /// One past the highest offset that is settled or partly settled, or 0 if there is none.
     package var end: Int64 { max(settled.last?.upperBound ?? 0, (partials.last?.offset ?? -1) + 1) }
 
+    /// Whether no offset is settled or partly settled.
+    var isEmpty: Bool { settled.isEmpty && partials.isEmpty }
+
     /// Removes all settled offsets, and raises the horizon above them. Call this for a log that was truncated at an
     /// unknown offset, because other records may have these offsets, and may have been sent.
     package mutating func doubt() {

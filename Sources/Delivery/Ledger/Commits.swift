@@ -36,11 +36,11 @@ struct LastCommit: Equatable {
 
     init(offset: Int64, metadata: UnsafeRawBufferPointer) {
         self.offset = offset
-        hash = BytesHash.hash(metadata, seed: 0)
+        hash = metadata.hash(seed: 0)
     }
 
     func matches(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
-        self.offset == offset && hash == BytesHash.hash(metadata, seed: 0)
+        self.offset == offset && hash == metadata.hash(seed: 0)
     }
 }
 

@@ -2,7 +2,7 @@ internal import CLinux
 import PushRecords
 
 /// One assignment of a partition.
-struct Partition: ~Copyable {
+package struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
         case active
@@ -43,7 +43,7 @@ struct Partition: ~Copyable {
     let flight: Int
 
     var phase = Phase.active
-    var ledger: PartitionLedger
+    var offsets: Offsets
     var horizon: SendHorizon
     /// Whether records settled, or were found to be settled, since the last commit was sent.
     var isDirty = false
@@ -70,7 +70,7 @@ struct Partition: ~Copyable {
     /// The number of the partition's open dead letters.
     var deadLetters = 0
     /// The partition's notifications that wait for the send horizon.
-    var behindHorizon = NotificationList()
+    var behindHorizon = Notification.List()
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
     var unsetRecords: Int64?
@@ -81,7 +81,7 @@ struct Partition: ~Copyable {
 
     init(
         id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64,
-        ledger: consuming PartitionLedger,
+        offsets: consuming Offsets,
         horizon: SendHorizon, metadataLimit: Int
     ) {
         self.id = id
@@ -96,7 +96,7 @@ struct Partition: ~Copyable {
         self.group = group
         self.tierDelayMs = tierDelayMs
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue
-        self.ledger = ledger
+        self.offsets = offsets
         self.horizon = horizon
         self.metadataLimit = metadataLimit
     }
@@ -116,13 +116,13 @@ struct Partition: ~Copyable {
 
     /// Whether the map of the partition's last commit is nearly full, because many records above an open one are
     /// settled. Without open records, only further reading makes the map shorter.
-    var isSpanFull: Bool { mapEighths >= 7 && ledger.openCount > 0 }
+    var isSpanFull: Bool { mapEighths >= 7 && offsets.openCount > 0 }
 
     /// Whether more records of the partition may be read.
     var takesRecords: Bool { phase == .active && firstAdmitting == .none && !isSpanFull }
 
     /// A lower bound of the next offset to be read.
-    var nextOffset: Int64 { max(ledger.highestReceived + 1, ledger.committable ?? 0) }
+    var nextOffset: Int64 { max(offsets.highestReceived + 1, offsets.committable ?? 0) }
 
     /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
     /// upper bound, because a commit may contain a lower horizon than the one before.
@@ -135,8 +135,8 @@ struct Partition: ~Copyable {
     /// One past the last offset that may have been sent or is known to be settled.
     var sentEnd: Int64 {
         max(
-            horizon.acknowledged ?? 0, ledger.inheritedHorizon, ledger.mapEnd, ledger.committable ?? 0,
-            ledger.committedAtAssignment ?? 0)
+            horizon.acknowledged ?? 0, offsets.inheritedHorizon, offsets.mapEnd, offsets.committable ?? 0,
+            offsets.committedAtAssignment ?? 0)
     }
 
     /// Whether the partition is being given up. Notifications that APNs did not process are then dropped.
@@ -152,7 +152,7 @@ struct Partition: ~Copyable {
 
     /// Whether a commit of the partition should be sent without waiting for the interval.
     var isUrgent: Bool {
-        guard pending == nil, let base = ledger.committable else { return false }
+        guard pending == nil, let base = offsets.committable else { return false }
         switch phase {
         case .active:
             return commits.isAskedAgain || horizon.isShort(from: base) || horizon.isStale && !behindHorizon.isEmpty
@@ -164,9 +164,86 @@ struct Partition: ~Copyable {
     /// Whether the partition needs a commit.
     var wantsCommit: Bool {
         switch phase {
-        case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
+        case .active, .draining, .leaving: pending == nil && offsets.committable != nil && (isDirty || isUrgent)
         case .left, .suspended: false
         }
+    }
+
+    // MARK: Received
+
+    /// Adds a record with one notification to the partition.
+    ///
+    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
+    mutating func receive(
+        _ offset: Int64, in store: inout NotificationStore
+    ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
+        guard let settledIndexes = offsets.receive(offset, record: store.takeRecord()) else {
+            isDirty = true
+            return nil
+        }
+        let record = offsets.lastRecord
+        store[record].partition = id.slot
+        store[record].group = Int32(group)
+        store[record].offset = offset
+        store[record].position = offsets.lastPosition
+        store[record].count = 1
+        return (record, settledIndexes)
+    }
+
+    // MARK: Admission
+
+    /// Appends a record to the partition's list of records that wait for admission.
+    mutating func waitForAdmission(_ record: RecordSlot, in store: inout NotificationStore) {
+        if firstAdmitting == .none { firstAdmitting = record } else { store[lastAdmitting].nextAdmitting = record }
+        lastAdmitting = record
+    }
+
+    /// Removes the first record from the partition's list of records that wait for admission.
+    mutating func finishAdmission(in store: inout NotificationStore) {
+        let record = firstAdmitting
+        firstAdmitting = store[record].nextAdmitting
+        store[record].nextAdmitting = .none
+        if firstAdmitting == .none { lastAdmitting = .none }
+    }
+
+    // MARK: Settled
+
+    /// Settles and frees a record if all its notifications are settled.
+    mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
+        guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
+            store[record].nextAdmitting == .none, firstAdmitting != record
+        else { return }
+        if store[record].count > 1 { fanOuts -= 1 }
+        offsets.settle(store[record].position) { store[$0].position = $1 }
+        isDirty = true
+        store.giveBack(record)
+    }
+
+    // MARK: The horizon
+
+    /// Appends a notification to the partition's list of notifications that wait for a higher send horizon.
+    mutating func waitForHorizon(_ slot: NotificationSlot, in store: inout NotificationStore) {
+        if behindHorizon.isEmpty { horizon.advance(to: store[recordOf: slot].offset) }
+        store[slot].state = .behindHorizon
+        behindHorizon.append(slot, in: &store)
+    }
+
+    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
+    /// and were appended again because the lease ended before they were sent.
+    mutating func sortBehindHorizon(in store: inout NotificationStore) {
+        var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
+        var isSorted = true
+        var next = behindHorizon.head
+        while next != .none {
+            let place = (store[recordOf: next].offset, store[next].index, next)
+            if let last = waiting.last, place < last { isSorted = false }
+            waiting.append(place)
+            next = store[next].next
+        }
+        guard !isSorted else { return }
+        waiting.sort { $0 < $1 }
+        behindHorizon = Notification.List()
+        for each in waiting { behindHorizon.append(each.slot, in: &store) }
     }
 }
 
@@ -177,7 +254,7 @@ extension Partition {
     /// - Returns: Whether the partition may send notifications that were waiting for a higher send horizon.
     mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
         journal.counters.commitsAcknowledged &+= 1
-        if let before = committed ?? ledger.committedAtAssignment {
+        if let before = committed ?? offsets.committedAtAssignment {
             journal.counters.offsetsCommitted &+= commit.offset - before
         }
         committed = commit.offset
@@ -214,5 +291,88 @@ extension Partition {
         // Shorter metadata could not contain the horizon and the owner.
         if half < CommitMapWriter.leastCharacters { refuse(isImpossible: false, journal: &journal) }
         metadataLimit = max(half, CommitMapWriter.leastCharacters)
+    }
+}
+
+extension Partition {
+    /// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before
+    /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
+    ///
+    /// The horizon stays ahead of the highest record handed out by the offsets of about four commit intervals: at least
+    /// as many records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is
+    /// needed because `pace` counts offsets, so a large gap between two records would look like a high rate. If a
+    /// commit contains a lower horizon than the commit before, the lower horizon applies immediately.
+    package struct SendHorizon: Equatable {
+        package static let maximum: Int64 = 100_000
+
+        /// The horizon of the last acknowledged commit, or the lower horizon of a commit in flight. `nil` if no commit
+        /// was acknowledged.
+        package private(set) var acknowledged: Int64?
+        /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while `isStale` is
+        /// set.
+        package private(set) var allowed: Int64 = 0
+        /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
+        package var isStale = false { didSet { refresh() } }
+        private let minimum: Int64
+        /// The highest record handed to a transport, or the first record that waits for the horizon.
+        private var front: Int64 = -1
+        private var startAtCommit: Int64?
+        /// The number of offsets handed out per commit. It decreases slowly.
+        private var pace: Int64 = 0
+        /// Sixteen times the mean number of notifications in recent records.
+        private var countTimes16: Int64 = 16
+
+        package init(minimum: Int64) { self.minimum = minimum }
+
+        package var margin: Int64 {
+            let least = max(1, minimum * 16 / countTimes16)
+            return min(max(least, 4 * pace), max(least, Self.maximum))
+        }
+
+        @inline(__always)
+        package func allows(_ offset: Int64) -> Bool { offset < allowed }
+
+        /// Counts the notifications of a received record.
+        @inline(__always)
+        package mutating func received(count: Int32) { countTimes16 += Int64(count) - (countTimes16 + 15) / 16 }
+
+        /// Notes that the record at `offset` (up to `OffsetLimit.highest`) is handed out, or waits for the horizon.
+        @inline(__always)
+        package mutating func advance(to offset: Int64) { if offset > front { front = offset } }
+
+        /// Returns whether less than half of the margin is left, so that a commit should be sent immediately.
+        package func isShort(from base: Int64) -> Bool {
+            guard let acknowledged else { return true }
+            return acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)
+        }
+
+        /// Returns the minimum horizon of the commit that is created now.
+        package mutating func next(from base: Int64) -> Int64 {
+            let start = max(front + 1, base)
+            if let startAtCommit { pace = max(min(start - startAtCommit, Self.maximum), pace - max(1, pace / 8)) }
+            startAtCommit = start
+            return min(start + margin, base + CommitMap.longestHorizon)
+        }
+
+        /// Notes that a commit with the horizon `named` is sent. If `named` is below the acknowledged horizon, it
+        /// limits sending from now on. `named` may be above the result of `next`, to cover records that were sent or
+        /// settled.
+        package mutating func sent(naming named: Int64) {
+            guard let acknowledged, named < acknowledged else { return }
+            acknowledge(named)
+        }
+
+        package mutating func acknowledge(_ named: Int64) {
+            acknowledged = named
+            refresh()
+        }
+
+        /// Stops sending until the next acknowledgement.
+        package mutating func withdraw() {
+            acknowledged = nil
+            refresh()
+        }
+
+        private mutating func refresh() { allowed = isStale ? 0 : acknowledged ?? 0 }
     }
 }

@@ -252,3 +252,45 @@ struct BlockStore: ~Copyable {
         idleBytes += bytes
     }
 }
+
+// Hashing and comparison of short byte strings, eight bytes at a time.
+extension UnsafeRawBufferPointer {
+    func hash(seed: UInt64) -> UInt64 {
+        var hash = seed ^ 0x9E37_79B9_7F4A_7C15 ^ UInt64(count)
+        var index = 0
+        while index + 8 <= count {
+            hash = Self.mix(hash ^ loadUnaligned(fromByteOffset: index, as: UInt64.self))
+            index += 8
+        }
+        var rest: UInt64 = 0
+        while index < count {
+            rest = rest << 8 | UInt64(self[index])
+            index += 1
+        }
+        return Self.mix(hash ^ rest ^ 0xD6E8_FEB8_6659_FD93)
+    }
+
+    @inline(__always)
+    private static func mix(_ value: UInt64) -> UInt64 {
+        let product = value.multipliedFullWidth(by: 0xA076_1D64_78BD_642F)
+        return product.high ^ product.low
+    }
+
+    func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        var index = 0
+        while index + 8 <= count {
+            if loadUnaligned(fromByteOffset: index, as: UInt64.self)
+                != other.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+            {
+                return false
+            }
+            index += 8
+        }
+        while index < count {
+            if self[index] != other[index] { return false }
+            index += 1
+        }
+        return true
+    }
+}

@@ -154,7 +154,7 @@ struct NotificationStore: ~Copyable {
     func hasBody(_ record: RecordSlot) -> Bool { records[record].body != nil }
 
     /// The values that the notifications of a record share. Valid only while `hasBody` is true.
-    subscript(bodyOf record: RecordSlot) -> RecordBody {
+    subscript(bodyOf record: RecordSlot) -> Record.Body {
         @inline(__always) unsafeAddress { UnsafePointer(records[record].body.unsafelyUnwrapped) }
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
@@ -200,7 +200,7 @@ struct NotificationStore: ~Copyable {
     ///   - isExpired: Whether the request is too old to be sent.
     ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of the request's app, or -1 if no app is known.
-    ///   - firstApp: The app that was tried first, as in `RecordBody`.
+    ///   - firstApp: The app that was tried first, as in `Record.Body`.
     ///   - defaultTopic: The topic for a request that names no topic.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
@@ -229,21 +229,21 @@ struct NotificationStore: ~Copyable {
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer.nothing
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
-        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
+        var size = MemoryLayout<Record.Body>.stride + headersSize + token.count + payload.count
         size += request.headers.byteCount + request.key.count
         size += subject.count + originalTopic.count
         for header in request.copiedHeaders { size += header.name.count + header.value.count }
 
         let block = blocks.take(size)
-        var writer = BlockWriter(next: block + MemoryLayout<RecordBody>.stride + headersSize)
-        let headers = (block + MemoryLayout<RecordBody>.stride).bindMemory(
+        var writer = BlockWriter(next: block + MemoryLayout<Record.Body>.stride + headersSize)
+        let headers = (block + MemoryLayout<Record.Body>.stride).bindMemory(
             to: RecordHeader.self, capacity: request.copiedHeaders.count)
         for (index, header) in request.copiedHeaders.enumerated() {
             let copy = RecordHeader(name: writer.copy(header.name), value: writer.copy(header.value))
             (headers + index).initialize(to: copy)
         }
 
-        let body = block.bindMemory(to: RecordBody.self, capacity: 1)
+        let body = block.bindMemory(to: Record.Body.self, capacity: 1)
         var origin = partition.place
         origin.offset = records[record].offset
         var place = RequestPlace(
@@ -253,7 +253,7 @@ struct NotificationStore: ~Copyable {
             place.topic = writer.copy(originalTopic)
         }
         body.initialize(
-            to: RecordBody(
+            to: Record.Body(
                 place: origin, blockSize: size, payload: writer.copy(payload),
                 headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,

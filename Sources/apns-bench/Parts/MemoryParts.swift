@@ -69,8 +69,8 @@ final class ResultsPart: PartRun {
 /// in the turn that receives them. The eighth settles at the beginning of the next turn.
 final class LedgerPart: PartRun {
     private(set) var count = 0
-    private var ledger = PartitionLedger(committed: 0, map: CommitMap())
-    private var horizon = SendHorizon(minimum: 500)
+    private var ledger = Partition.Offsets(committed: 0, map: CommitMap())
+    private var horizon = Partition.SendHorizon(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
     /// The records of the previous turn that have not settled yet.
