@@ -111,7 +111,7 @@ struct RecordHeaderList: ~Copyable {
     /// Appends the APNs headers of the payload form, except the target.
     ///
     /// - Parameter text: Stores the header values that are created.
-    mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
+    mutating func append(_ headers: ParsedRequest.Headers, _ text: inout HeaderText) {
         if headers.topic.count > 0 { append("apns-topic", headers.topic) }
         append("apns-push-type", headers.pushType.text.lentBytes)
         if headers.priority > 0 { append("apns-priority", text.add(Int64(headers.priority))) }
