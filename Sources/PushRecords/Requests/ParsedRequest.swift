@@ -62,6 +62,14 @@ package struct ParsedRequest {
     init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) { self.copiedHeaders = copiedHeaders }
 }
 
+/// The kind of topic that a record comes from.
+package enum RecordRole: UInt8 {
+    /// A request topic. Both forms are allowed, `push-retry-*` headers are not.
+    case request
+    /// A retry topic. Records are in payload form, with `push-retry-*` headers.
+    case retry
+}
+
 extension ParsedRequest {
     /// The APNs headers of a notification, from the parser to the connection and the retry record.
     ///
@@ -114,17 +122,7 @@ extension ParsedRequest {
             return UnsafeRawBufferPointer(start: next, count: bytes.count)
         }
     }
-}
 
-/// The kind of topic that a record comes from.
-package enum RecordRole: UInt8 {
-    /// A request topic. Both forms are allowed, `push-retry-*` headers are not.
-    case request
-    /// A retry topic. Records are in payload form, with `push-retry-*` headers.
-    case retry
-}
-
-extension ParsedRequest {
     /// Returns the dead letter of a record that is not parsed.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
