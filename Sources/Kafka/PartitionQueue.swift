@@ -1,4 +1,5 @@
 import CRdkafka
+import Glibc
 
 /// The records of one assigned partition, from its assignment until its revocation. Unread records stay in librdkafka,
 /// which stops fetching at its limits (backpressure). Used on the consumer's thread only.
@@ -7,9 +8,12 @@ import CRdkafka
     private let shared: SharedQueueState
     /// librdkafka's queue, or `nil` after `close`.
     private var queue: OpaquePointer?
-    /// The messages taken from `queue`. The messages from index `first` on are unread, and this object owns them.
-    private var taken: [UnsafeMutablePointer<rd_kafka_message_t>] = unsafe []
+    /// The messages taken from `queue`, then unused space. The messages from index `first` to `takenCount` are unread,
+    /// and this object owns them.
+    private var taken: [UnsafeMutablePointer<rd_kafka_message_t>?] = unsafe []
+    private var takenCount = 0
     private var first = 0
+    private static let mostTaken = 512
     /// The next offset to read, set when `read` reaches the log's end. The caller sets it back to `nil`.
     package var end: Int64?
 
@@ -38,7 +42,7 @@ import CRdkafka
     /// assignment). A queue wakes its reader again only after the reader has emptied it (count 0).
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
-        return unsafe taken.count - first + rd_kafka_queue_length(queue)
+        return unsafe takenCount - first + rd_kafka_queue_length(queue)
     }
 
     /// Passes up to `max` records to `body` in offset order without waiting. A record is valid only during the call of
@@ -51,7 +55,7 @@ import CRdkafka
         var count = 0
         var bytes = 0
         while count < max, hasTaken(upTo: max - count) {
-            let message = unsafe Message(adopting: taken[first])
+            let message = unsafe Message(adopting: taken[first]!)
             if message.isEnd {
                 end = message.offset
             } else if let problem = message.problem {
@@ -73,15 +77,21 @@ import CRdkafka
     /// Takes up to `limit` messages from librdkafka's queue if all taken messages have been read. Returns whether a
     /// message is ready.
     private func hasTaken(upTo limit: Int) -> Bool {
-        if unsafe first < taken.count { return true }
-        unsafe taken.removeAll(keepingCapacity: true)
+        if first < takenCount { return true }
         first = 0
-        if let queue = unsafe queue { unsafe shared.take(from: queue, atMost: limit, into: &taken) }
-        return unsafe !taken.isEmpty
+        takenCount = 0
+        guard let queue = unsafe queue else { return false }
+        // rd_kafka_consume_batch_queue waits until the array is full or the timeout ends, and even a timeout of 0 costs
+        // a timed wait.
+        let size = unsafe min(rd_kafka_queue_length(queue), limit, Self.mostTaken)
+        guard size > 0 else { return false }
+        if unsafe taken.count < size { unsafe taken += Array(repeating: nil, count: size - taken.count) }
+        takenCount = unsafe max(0, rd_kafka_consume_batch_queue(queue, 0, &taken, size))
+        return takenCount > 0
     }
 
     private func dropTaken() {
-        while unsafe first < taken.count {
+        while first < takenCount {
             unsafe rd_kafka_message_destroy(taken[first])
             first += 1
         }
@@ -97,30 +107,91 @@ import CRdkafka
     }
 }
 
+/// A consumed record. The key, value and headers are valid as long as the message exists. The message keeps
+/// librdkafka's whole fetch buffer in memory.
+@safe package struct Message: ~Copyable {
+    private let raw: UnsafeMutablePointer<rd_kafka_message_t>
+
+    init(adopting raw: UnsafeMutablePointer<rd_kafka_message_t>) { unsafe self.raw = raw }
+
+    deinit { unsafe rd_kafka_message_destroy(raw) }
+
+    consuming func release() { discard self }
+
+    /// librdkafka's error if this message is not a record.
+    var problem: KafkaError? {
+        guard unsafe raw.pointee.err != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
+        return unsafe KafkaError(KafkaCode(raw.pointee.err), String(cString: rd_kafka_message_errstr(raw)))
+    }
+
+    /// Whether this message reports the end of the partition. `offset` is then the next offset to read, above any
+    /// transaction markers.
+    var isEnd: Bool { unsafe raw.pointee.err == RD_KAFKA_RESP_ERR__PARTITION_EOF }
+
+    package var offset: Int64 { unsafe raw.pointee.offset }
+
+    package var partition: Int32 { unsafe raw.pointee.partition }
+
+    /// The topic's handle, which the message does not own.
+    var topic: OpaquePointer { unsafe raw.pointee.rkt }
+
+    /// The record's timestamp in milliseconds since the epoch, or -1 if it has none.
+    package var timestampMs: Int64 { unsafe rd_kafka_message_timestamp(raw, nil) }
+
+    /// The key. A `nil` base address means null.
+    package var key: UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len)
+    }
+
+    /// The value. A `nil` base address means null (a tombstone).
+    package var value: UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
+    }
+
+    /// Whether librdkafka cannot parse the record's headers, because the headers are corrupt or number more than
+    /// 100,000. `forEachHeader` then passes no headers.
+    package var hasUnreadableHeaders: Bool {
+        var headers: OpaquePointer?
+        let code = unsafe rd_kafka_message_headers(raw, &headers)
+        return code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__NOENT
+    }
+
+    /// Calls `body` with the name and value of each header in the record's order. The bytes are valid as long as the
+    /// message exists.
+    package func forEachHeader(_ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void) {
+        var headers: OpaquePointer?
+        // librdkafka parses and copies the headers on first access. The message owns them (rdkafka.h).
+        guard unsafe rd_kafka_message_headers(raw, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR else { return }
+        unsafe forEach(in: headers, body)
+    }
+}
+
+func forEach(
+    in headers: OpaquePointer?, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
+) {
+    guard unsafe headers != nil else { return }
+    var index = 0
+    var name: UnsafePointer<CChar>?
+    var value: UnsafeRawPointer?
+    var size = 0
+    while unsafe rd_kafka_header_get_all(headers, index, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR {
+        unsafe body(
+            UnsafeRawBufferPointer(start: name, count: name.map { unsafe strlen($0) } ?? 0),
+            UnsafeRawBufferPointer(start: value, count: value == nil ? 0 : size))
+        index += 1
+    }
+}
+
 @safe final class SharedQueueState {
     let client: ClientHandle
     let wakeUpDescriptor: Int32
     var waker: FetchWaker?
     /// Errors of partitions. The next call of `Consumer.serve` delivers them.
     var events: [ConsumerEvent] = []
-    /// The buffer for messages of rd_kafka_consume_batch_queue.
-    private var slots: [UnsafeMutablePointer<rd_kafka_message_t>?] = unsafe Array(repeating: nil, count: 512)
 
     init(_ client: ClientHandle, waker: FetchWaker?, wakeUpDescriptor: Int32) {
         self.client = client
         self.waker = waker
         self.wakeUpDescriptor = wakeUpDescriptor
-    }
-
-    /// Takes messages from a queue without waiting.
-    func take(
-        from queue: OpaquePointer, atMost limit: Int, into list: inout [UnsafeMutablePointer<rd_kafka_message_t>]
-    ) {
-        // rd_kafka_consume_batch_queue waits until the array is full or the timeout ends, and even a timeout of 0 costs
-        // a timed wait.
-        let size = unsafe min(rd_kafka_queue_length(queue), limit, slots.count)
-        guard size > 0 else { return }
-        let count = unsafe rd_kafka_consume_batch_queue(queue, 0, &slots, size)
-        for index in 0..<max(0, count) { if let message = unsafe slots[index] { unsafe list.append(message) } }
     }
 }

@@ -5,6 +5,17 @@ package struct ProducerTopic: Hashable, Sendable {
     package let index: Int
 }
 
+/// A header of a record with borrowed bytes. A `nil` base address of `value` means null.
+@unsafe package struct MessageHeader {
+    package var name: UnsafeRawBufferPointer
+    package var value: UnsafeRawBufferPointer
+
+    @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
+        unsafe self.name = name
+        unsafe self.value = value
+    }
+}
+
 /// An idempotent producer.
 ///
 /// Call `produce` and `serve` on one thread. A record counts as written only when its delivery report says so. When the
@@ -120,4 +131,16 @@ package struct ProducerTopic: Hashable, Sendable {
         former.append(client)
         client = fresh
     }
+}
+
+/// Copies headers into a new librdkafka list, which the caller owns.
+func makeHeaders(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer? {
+    let list = unsafe rd_kafka_headers_new(headers.count)
+    for index in 0..<headers.count {
+        let header = unsafe headers[index]
+        // librdkafka copies the name and the value (rdkafka.h).
+        _ = unsafe rd_kafka_header_add(
+            list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
+    }
+    return unsafe list
 }

@@ -46,7 +46,7 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// The payload, as the producer wrote it.
     package var payload: UnsafeRawBufferPointer
     /// The request headers. The topic is not empty.
-    package var headers: NotificationHeaders
+    package var headers: ParsedRequest.Headers
     package var isBroadcast: Bool
     /// Whether the notification was in flight on several lost connections, or APNs repeatedly refused to process it.
     /// The request then uses the app's quarantine connection, and does not count towards the reported capacity.
@@ -56,7 +56,7 @@ package struct OutgoingRequest: @unchecked Sendable {
 
     @inlinable package init(
         id: NotificationID, token: UnsafeRawBufferPointer, payload: UnsafeRawBufferPointer,
-        headers: NotificationHeaders, isBroadcast: Bool = false, isSuspect: Bool = false,
+        headers: ParsedRequest.Headers, isBroadcast: Bool = false, isSuspect: Bool = false,
         place: UnsafePointer<CrashPlace>? = nil
     ) {
         self.id = id

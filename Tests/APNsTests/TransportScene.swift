@@ -125,7 +125,7 @@ class TransportScene {
     func request(_ number: UInt32, token: String, payload: String) -> OutgoingRequest {
         OutgoingRequest(
             id: NotificationID(slot: NotificationSlot(number), generation: 3), token: bytes(token),
-            payload: bytes(payload), headers: NotificationHeaders(topic: bytes("com.example.shop")))
+            payload: bytes(payload), headers: ParsedRequest.Headers(topic: bytes("com.example.shop")))
     }
 
     /// Waits until each of these notifications has its final completion.

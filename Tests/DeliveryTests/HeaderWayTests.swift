@@ -33,7 +33,7 @@ struct HeaderWayTests {
     }
 
     /// Returns the headers as they are in a record.
-    private static func lines(_ headers: NotificationHeaders) -> [String: String] {
+    private static func lines(_ headers: ParsedRequest.Headers) -> [String: String] {
         [
             "apns-topic": Rig.text(headers.topic), "apns-push-type": headers.pushType.text.description,
             "apns-priority": "\(headers.priority)", "apns-expiration": headers.expiration.map { "\($0)" } ?? "",

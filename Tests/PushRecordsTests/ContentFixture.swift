@@ -20,7 +20,7 @@ struct ContentFixture {
         copied.initialize(repeating: RecordHeader(name: pieces[5], value: pieces[6]))
         content = NotificationContent(
             token: pieces[0], isBroadcast: isBroadcast,
-            headers: NotificationHeaders(
+            headers: ParsedRequest.Headers(
                 topic: pieces[2], pushType: isBroadcast ? .liveactivity : .alert, priority: 10,
                 expiration: 1_795_000_000,
                 apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10),

@@ -27,7 +27,7 @@ import Testing
         var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
-        fixture.content.headers = NotificationHeaders()
+        fixture.content.headers = ParsedRequest.Headers()
         fixture.content.requestKey = .nothing
         fixture.content.requestedAtMs = RecordTime.unknown
         fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)

@@ -113,7 +113,7 @@ import Testing
 
     @Test func `Absent values are omitted`() {
         var fixture = ContentFixture()
-        fixture.content.headers = NotificationHeaders()
+        fixture.content.headers = ParsedRequest.Headers()
         fixture.content.app = -1
         fixture.content.requestKey = fixture.content.token
         fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)

@@ -156,7 +156,7 @@ final class LinkScene {
             id: NotificationID(slot: NotificationSlot(slot), generation: 1),
             token: bytes(String(format: "%064x", slot)),
             payload: bytes(#"{"aps":{"alert":"Hi"}}"#),
-            headers: NotificationHeaders(
+            headers: ParsedRequest.Headers(
                 topic: bytes(SimulatorCredentials.bundleID), priority: 10,
                 apnsID: NotificationUUID(high: 1, low: UInt64(slot))))
     }

@@ -31,7 +31,7 @@ package enum CredentialProbe {
         defer { exchange.close() }
         var number: UInt32 = 0
         for topic in topics {
-            let headers = NotificationHeaders(topic: lent.lend(topic.utf8), expiration: 0)
+            let headers = ParsedRequest.Headers(topic: lent.lend(topic.utf8), expiration: 0)
             func send() -> Result<Exchange.Answer, Exchange.Failure> {
                 number += 1
                 let request = OutgoingRequest(

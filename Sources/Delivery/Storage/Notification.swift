@@ -239,7 +239,7 @@ extension Record {
         var blockSize: Int
         var payload: UnsafeRawBufferPointer
         /// The producer's headers, with the app's topic if the producer gave none.
-        var headers: NotificationHeaders
+        var headers: ParsedRequest.Headers
         var key: UnsafeRawBufferPointer
         /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
         var tokens: UnsafeRawBufferPointer

@@ -112,7 +112,7 @@ struct RecordHeaderList: ~Copyable {
     /// Appends the APNs headers of a record in payload form, except those that name the device or channel.
     ///
     /// - Parameter text: The buffer for header values that this function creates, such as numbers.
-    mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
+    mutating func append(_ headers: ParsedRequest.Headers, _ text: inout HeaderText) {
         if headers.topic.count > 0 { append("apns-topic", headers.topic) }
         append("apns-push-type", headers.pushType.text.lentBytes)
         if headers.priority > 0 { append("apns-priority", text.add(Int64(headers.priority))) }

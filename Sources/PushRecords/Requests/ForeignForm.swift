@@ -21,14 +21,9 @@ enum ForeignForm {
     static let quotedHeader: StaticString =
         "a value is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    @inline(__always)
-    static func isQuoted(_ text: UnsafeRawBufferPointer) -> Bool {
-        text.count >= 2 && text[0] == quote && text[text.count &- 1] == quote
-    }
-
     /// Returns whether a text is hex digits in quotes.
     static func isQuotedHex(_ text: UnsafeRawBufferPointer) -> Bool {
-        isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
+        text.isQuoted && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
     /// Returns whether a key ends with a device token, with or without quotes. A key that begins with a zero byte but
@@ -39,7 +34,7 @@ enum ForeignForm {
     }
 }
 
-extension ParserScratch {
+extension RequestParser.Scratch {
     /// Returns an explanation of a value that is not JSON, or `nil` if no known serializer wrote it.
     mutating func foreign(_ value: UnsafeRawBufferPointer) -> Detail? {
         if let id = ForeignForm.schemaID(value) {

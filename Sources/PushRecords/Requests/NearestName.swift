@@ -55,7 +55,7 @@ extension HeaderName {
     }
 }
 
-extension ParserScratch {
+extension RequestParser.Scratch {
     /// Returns `NAME (did you mean MEANT?)`, or the name alone if there is no suggestion.
     mutating func suggestion(
         _ meant: StaticString?, of member: StaticString = "", for name: UnsafeRawBufferPointer

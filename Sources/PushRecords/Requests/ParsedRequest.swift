@@ -1,3 +1,5 @@
+import JSON
+
 /// A parsed record of a request or retry topic.
 ///
 /// A parsed request is plain data whose ranges are borrowed from the record or from the parser's scratch memory. The
@@ -41,7 +43,7 @@ package struct ParsedRequest {
 
     /// The payload, which is sent to APNs unchanged.
     package var payload: UnsafeRawBufferPointer = .nothing
-    package var headers = NotificationHeaders()
+    package var headers = Headers()
     /// The earliest time to send the notification, in seconds since the epoch. With 0 or a past time, it can be sent
     /// now.
     package var notBefore: UInt32 = 0
@@ -70,6 +72,60 @@ package enum RecordRole: UInt8 {
 }
 
 extension ParsedRequest {
+    /// The APNs headers of a notification. The parser creates them, and connections and retry records contain them.
+    ///
+    /// The texts are borrowed from the request record. In the value that `copied` returns, they are borrowed from the
+    /// memory block of the stored record.
+    package struct Headers {
+        /// The `apns-topic`, or empty for the app's default. For a broadcast, it is the bundle id in the path of the
+        /// request to APNs.
+        package var topic: UnsafeRawBufferPointer
+        /// The `apns-collapse-id`, or empty for none.
+        package var collapseID: UnsafeRawBufferPointer
+        /// The `apns-expiration` in seconds since the epoch, or `nil` for none. The parser accepts past times.
+        package var expiration: UInt32?
+        /// The `apns-push-type`, which the parser sets if the request does not.
+        package var pushType: PushType
+        /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
+        package var priority: UInt8
+        /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
+        /// notification was rejected before it had an id, or that APNs did not respond.
+        package var apnsID: NotificationUUID
+
+        @inlinable package init(
+            topic: UnsafeRawBufferPointer = .nothing, pushType: PushType = .alert, priority: UInt8 = 0,
+            expiration: UInt32? = nil, apnsID: NotificationUUID = .none, collapseID: UnsafeRawBufferPointer = .nothing
+        ) {
+            self.topic = topic
+            self.collapseID = collapseID
+            self.expiration = expiration
+            self.pushType = pushType
+            self.priority = priority
+            self.apnsID = apnsID
+        }
+
+        /// The number of bytes that `copied` writes.
+        @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
+
+        /// Returns a copy whose texts are stored at `next`, and advances `next` past them. `next` must have space for
+        /// `byteCount` bytes.
+        @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> Headers {
+            var headers = self
+            headers.topic = Self.copy(topic, &next)
+            headers.collapseID = Self.copy(collapseID, &next)
+            return headers
+        }
+
+        @inlinable static func copy(
+            _ bytes: UnsafeRawBufferPointer, _ next: inout UnsafeMutableRawPointer
+        ) -> UnsafeRawBufferPointer {
+            guard let source = bytes.baseAddress else { return .nothing }
+            next.copyMemory(from: source, byteCount: bytes.count)
+            defer { next += bytes.count }
+            return UnsafeRawBufferPointer(start: next, count: bytes.count)
+        }
+    }
+
     /// Returns the request for a record that becomes a dead letter without being parsed.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
@@ -106,7 +162,7 @@ extension ParsedRequest {
     /// Marks the notifications as invalid because of a header's value. For a value in quotes, the detail explains the
     /// quotes instead.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
-        if ForeignForm.isQuoted(value) {
+        if value.isQuoted {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
         } else {
             fail(name.badValue, text, value)
@@ -127,6 +183,35 @@ extension ParsedRequest {
 
     /// Truncates the token one byte beyond the limit, so that a text that is too long does not become a valid token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
+}
+
+/// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
+///
+/// The cursor is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list.
+/// `RequestParser` must have accepted the list, and the list must be unchanged since then.
+package struct TokenCursor {
+    package var position: Int
+    /// The index of the next token.
+    package var index: Int32
+
+    @inlinable package init() {
+        position = 0
+        index = 0
+    }
+
+    /// Reads the next token into `buffer`, of at least `DeviceToken.textLimit` bytes. Returns `nil` at the end.
+    package mutating func next(
+        in list: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
+    ) -> DeviceToken.Normalized? {
+        guard let text = JSONStringList.next(in: list, after: &position) else { return nil }
+        index += 1
+        let read = DeviceToken.normalize(text, into: buffer)
+        guard read.failure != .none, JSONText(checked: text).hasEscapes else { return read }
+        return withUnsafeTemporaryAllocation(byteCount: DeviceToken.textLimit + 1, alignment: 1) { resolved in
+            guard let count = JSONText(checked: text).resolve(into: resolved) else { return read }
+            return DeviceToken.normalize(UnsafeRawBufferPointer(rebasing: resolved[..<count]), into: buffer)
+        }
+    }
 }
 
 extension UnsafeRawBufferPointer {

@@ -17,7 +17,7 @@ package struct NotificationContent {
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
     /// The APNs headers of the notification. `headers.topic` is empty if the topic is unknown.
-    package var headers: NotificationHeaders
+    package var headers: ParsedRequest.Headers
     /// The index in the writers' list of apps, or -1 if the app is unknown.
     package var app: Int
     /// The payload, which only retry records contain.
@@ -31,7 +31,7 @@ package struct NotificationContent {
     package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
 
     package init(
-        token: UnsafeRawBufferPointer, isBroadcast: Bool, headers: NotificationHeaders, app: Int,
+        token: UnsafeRawBufferPointer, isBroadcast: Bool, headers: ParsedRequest.Headers, app: Int,
         payload: UnsafeRawBufferPointer, request: RequestPlace, requestKey: UnsafeRawBufferPointer,
         requestedAtMs: Int64, copiedHeaders: UnsafeBufferPointer<RecordHeader>
     ) {
@@ -84,59 +84,5 @@ package struct Ending {
         self.inDoubt = inDoubt
         self.sentAtMs = sentAtMs
         self.settledAtMs = settledAtMs
-    }
-}
-
-/// The APNs headers of a notification. The parser creates them, and connections and retry records contain them.
-///
-/// The texts are borrowed from the request record. In the value that `copied` returns, they are borrowed from the
-/// memory block of the stored record.
-package struct NotificationHeaders {
-    /// The `apns-topic`, or empty for the app's default. For a broadcast, it is the bundle id in the path of the
-    /// request to APNs.
-    package var topic: UnsafeRawBufferPointer
-    /// The `apns-collapse-id`, or empty for none.
-    package var collapseID: UnsafeRawBufferPointer
-    /// The `apns-expiration` in seconds since the epoch, or `nil` for none. The parser accepts past times.
-    package var expiration: UInt32?
-    /// The `apns-push-type`, which the parser sets if the request does not.
-    package var pushType: PushType
-    /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
-    package var priority: UInt8
-    /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
-    /// notification was rejected before it had an id, or that APNs did not respond.
-    package var apnsID: NotificationUUID
-
-    @inlinable package init(
-        topic: UnsafeRawBufferPointer = .nothing, pushType: PushType = .alert, priority: UInt8 = 0,
-        expiration: UInt32? = nil, apnsID: NotificationUUID = .none, collapseID: UnsafeRawBufferPointer = .nothing
-    ) {
-        self.topic = topic
-        self.collapseID = collapseID
-        self.expiration = expiration
-        self.pushType = pushType
-        self.priority = priority
-        self.apnsID = apnsID
-    }
-
-    /// The number of bytes that `copied` writes.
-    @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
-
-    /// Returns a copy whose texts are stored at `next`, and advances `next` past them. `next` must have space for
-    /// `byteCount` bytes.
-    @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
-        var headers = self
-        headers.topic = Self.copy(topic, &next)
-        headers.collapseID = Self.copy(collapseID, &next)
-        return headers
-    }
-
-    @inlinable static func copy(
-        _ bytes: UnsafeRawBufferPointer, _ next: inout UnsafeMutableRawPointer
-    ) -> UnsafeRawBufferPointer {
-        guard let source = bytes.baseAddress else { return .nothing }
-        next.copyMemory(from: source, byteCount: bytes.count)
-        defer { next += bytes.count }
-        return UnsafeRawBufferPointer(start: next, count: bytes.count)
     }
 }

@@ -118,7 +118,7 @@ package struct RetryFields {
 extension RetryFields {
     /// Returns `nil` if `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, a number is invalid, or
     /// the index exceeds the limit of tokens.
-    init?(_ fields: borrowing ValueTable<HeaderName>) {
+    init?(_ fields: borrowing RequestParser.ValueTable<HeaderName>) {
         func count(_ name: HeaderName, or absent: Int32? = nil) -> Int32? {
             guard let value = fields[name] else { return absent }
             guard let number = HeaderCheck.unsigned(value) else { return nil }

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Kafka
 internal import Observability
-internal import PushRecords
 
 /// A member of one consumer group. The reader reads its assigned partitions into the machine, and drains the partitions
 /// before it gives them up. Core thread.
@@ -29,7 +28,7 @@ final class GroupReader {
     var topics: [String]
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
-    let context: ReadingContext
+    let context: PartitionReader.Context
     let committer: OffsetCommitter
     var problems: ReadingProblems
     var onAssignment: () -> Void = {}
@@ -60,7 +59,6 @@ final class GroupReader {
     /// Whether the offsets of an assignment, which may be empty, were looked up.
     var hasStarted = false
     private var nextToRead = 0
-    private var headers: [RecordHeader] = []
     var fatalError: KafkaError?
     /// The client's last error, whose cause may have ended.
     private(set) var lastError: KafkaError?
@@ -79,7 +77,7 @@ final class GroupReader {
         problems = ReadingProblems(ofGroup: name)
         committer = OffsetCommitter(group, name: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
-        context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
+        context = PartitionReader.Context(retryGroup: settings.role == .retries ? settings.groupID : nil)
         try consumer.subscribe(to: topics)
     }
 
@@ -167,14 +165,10 @@ final class GroupReader {
         var hasMore = false
         let first = nextToRead % partitions.count
         nextToRead = first + 1
-        // The array is moved into a local variable, so that no access to the property overlaps the read (exclusivity).
-        var headers = headers
-        self.headers = []
-        defer { self.headers = headers }
         let begin = ContinuousClock.now
         for step in partitions.indices {
             let one = partitions[(first + step) % partitions.count]
-            let outcome = one.read(&headers, into: &machine, now: now, deadLetters)
+            let outcome = one.read(into: &machine, now: now, deadLetters)
             if outcome.records > 0 { problems.forget(.partition(one.partition)) }
             if outcome.hasMore { hasMore = true }
             if outcome.records > 0, step + 1 < partitions.count, ContinuousClock.now - begin > Self.turnLimit {

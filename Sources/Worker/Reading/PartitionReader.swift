@@ -23,7 +23,7 @@ final class PartitionReader {
     /// The machine's identifier of the assignment.
     let id: PartitionID
     private let topic: [UInt8]
-    private let context: ReadingContext
+    private let context: Context
     /// Whether the queue may have records. librdkafka sends no further wake-up until the queue has been read until
     /// empty.
     private var mayHaveMore = true
@@ -35,9 +35,7 @@ final class PartitionReader {
     /// The longest wait before a retry record's due time is checked again.
     private static let longestWaitMs: Int64 = 3_600_000
 
-    init(
-        _ queue: PartitionQueue, id: PartitionID, readFrom: Int64, _ context: ReadingContext
-    ) {
+    init(_ queue: PartitionQueue, id: PartitionID, readFrom: Int64, _ context: Context) {
         self.queue = queue
         self.id = id
         self.readFrom = readFrom
@@ -61,11 +59,8 @@ final class PartitionReader {
 
     /// Reads as many records as the machine has room for. Returns their number, and whether more records can be read
     /// immediately.
-    ///
-    /// - Parameter headers: A buffer that is reused for each record, to avoid allocations.
     func read(
-        _ headers: inout [RecordHeader], into machine: inout DeliveryMachine, now: DeliveryTime,
-        _ deadLetters: some DeadLetterSink
+        into machine: inout DeliveryMachine, now: DeliveryTime, _ deadLetters: some DeadLetterSink
     ) -> (records: Int, hasMore: Bool) {
         guard mayHaveMore, dueNs <= now.ns else { return (0, false) }
         // Records for which the machine has no room stay in librdkafka's queue, where they need no further memory.
@@ -76,6 +71,10 @@ final class PartitionReader {
         place.pointee = machine.place(of: id)
         // Asking the machine for room once per few records is cheaper than asking for each record.
         var room = 0
+        // The array is moved into a local variable, so that no access to the property overlaps the read (exclusivity).
+        var headers = context.headers
+        context.headers = []
+        defer { context.headers = headers }
         let records = queue.read(max: most) { message in
             if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
             guard room > 0 else { return false }
@@ -111,7 +110,7 @@ final class PartitionReader {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
-        if context.isForeign(headers, topic: partition.topic, now) {
+        if let group = context.retryGroup, isForeign(headers, to: group, now) {
             machine.passOver(id, offset: message.offset)
             return true
         }
@@ -141,39 +140,42 @@ final class PartitionReader {
             return false
         }
     }
+
+    /// Returns whether the headers are those of another group's retry record. If so, remembers that group in
+    /// `context.foreign`.
+    private func isForeign(_ headers: [RecordHeader], to retryGroup: [UInt8], _ now: DeliveryTime) -> Bool {
+        guard let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else { return false }
+        context.foreign[partition.topic] = (String(decoding: group, as: UTF8.self), now.ns)
+        return true
+    }
 }
 
-/// The state that the partition readers of one group share. Core thread.
-final class ReadingContext {
-    /// The topic, partition and offset of the record that is being read, for the crash history.
-    let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
-    /// Records that become dead letters without being parsed, because the worker crashed while processing them.
-    var condemned: Set<CrashHistory.Place> = []
-    /// The group that retry records must name, or `nil` for a reader of request topics.
-    private let retryGroup: [UInt8]?
-    /// The group named in the last skipped retry record of each topic, and the time of the skip (monotonic).
-    private(set) var foreign: [String: (group: String, ns: Int64)] = [:]
+extension PartitionReader {
+    /// The state that the partition readers of one group share. Core thread.
+    final class Context {
+        /// The topic, partition and offset of the record that is being read, for the crash history.
+        let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
+        /// Records that become dead letters without being parsed, because the worker crashed while processing them.
+        var condemned: Set<CrashHistory.Place> = []
+        /// The group that retry records must name, or `nil` for a reader of request topics.
+        fileprivate let retryGroup: [UInt8]?
+        /// The group named in the last skipped retry record of each topic, and the time of the skip (monotonic).
+        fileprivate(set) var foreign: [String: (group: String, ns: Int64)] = [:]
+        /// A buffer that is reused for each record, to avoid allocations.
+        fileprivate var headers: [RecordHeader] = []
 
-    /// - Parameter retryGroup: The group id that retry records must name, or `nil` for request topics.
-    init(retryGroup: String? = nil) {
-        place.initialize(to: CrashPlace())
-        self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }
-    }
-
-    deinit { place.deallocate() }
-
-    /// Removes a partition's records from the crash history, because the recreated topic reuses their offsets.
-    func forgetOffsets(of partition: TopicPartition) {
-        condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
-        CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
-    }
-
-    /// Returns whether the headers are those of another group's retry record. If so, stores that group in `foreign`.
-    func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
-        guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
-            return false
+        /// - Parameter retryGroup: The group id that retry records must name, or `nil` for request topics.
+        init(retryGroup: String? = nil) {
+            place.initialize(to: CrashPlace())
+            self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }
         }
-        foreign[topic] = (String(decoding: group, as: UTF8.self), now.ns)
-        return true
+
+        deinit { place.deallocate() }
+
+        /// Removes a partition's records from the crash history, because the recreated topic reuses their offsets.
+        func forgetOffsets(of partition: TopicPartition) {
+            condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
+            CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
+        }
     }
 }

@@ -48,7 +48,7 @@ final class ResultsPart: PartRun {
             let offset = 1_000_000 + Int64(count)
             let content = NotificationContent(
                 token: token, isBroadcast: false,
-                headers: NotificationHeaders(
+                headers: ParsedRequest.Headers(
                     topic: topic, priority: 10,
                     apnsID: DerivedID.make(topicHash: hash, partition: 3, offset: offset, index: 0)),
                 app: 0, payload: payload,

@@ -24,7 +24,7 @@ class TransportPart {
         return PartInputs.tokens(256).enumerated().map { index, token in
             OutgoingRequest(
                 id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
-                payload: payload, headers: NotificationHeaders(topic: topic, priority: 10))
+                payload: payload, headers: ParsedRequest.Headers(topic: topic, priority: 10))
         }
     }()
 

@@ -53,7 +53,7 @@ final class WorldTry {
         var request = OutgoingRequest(
             id: id, token: UnsafeRawBufferPointer(rebasing: memory[..<Self.tokenBytes]),
             payload: UnsafeRawBufferPointer(rebasing: memory[Self.tokenBytes...]),
-            headers: NotificationHeaders(topic: Self.topic.bytes), isBroadcast: isBroadcast)
+            headers: ParsedRequest.Headers(topic: Self.topic.bytes), isBroadcast: isBroadcast)
         request.isSuspect = isSuspect
         return request
     }

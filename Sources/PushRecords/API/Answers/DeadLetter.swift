@@ -19,7 +19,7 @@ public struct DeadLetter: Hashable, Sendable {
     /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. The dead letter of an output record has
     /// `output-too-large` or `output-refused`. Later versions may add codes.
     public var reason: String
-    /// A human-readable explanation.
+    /// A human-readable explanation of the outcome.
     public var detail: String?
     /// The original record's topic.
     public var topic: String
