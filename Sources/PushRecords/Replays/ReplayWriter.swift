@@ -41,8 +41,8 @@ package enum ReplayVerdict {
 /// A writer of records that request notifications again. Each record has the header `push-replay-of` with the
 /// `topic/partition/offset/index` of the original request.
 ///
-/// `push-replay-of` is the first header, so that `RequestParser.CopiedHeaders` always has space for it. The writer reuses its buffers
-/// and is not thread-safe.
+/// `push-replay-of` is the first header, so that `RequestParser.CopiedHeaders` always has space for it. The writer
+/// reuses its buffers and is not thread-safe.
 package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
