@@ -1,7 +1,11 @@
+internal import CLinux
 internal import Delivery
 internal import EventLoop
+internal import Network
 
 /// The core thread's interface to the transports of all apps, with the last reports of each transport. Core thread.
+///
+/// The transports run on the net thread, with a mailbox in each direction.
 final class AppTransports: Transports {
     struct Standing: Sendable {
         var connections = ConnectionCounts()
@@ -52,42 +56,77 @@ final class AppTransports: Transports {
         func areMany(_ nowNs: Int64) -> Bool { connections >= Self.limit && isRecent(nowNs) }
     }
 
-    private let link: TransportLink
+    private enum Order: Sendable {
+        case command(AppIndex, TransportCommand)
+        case replace(AppIndex, LoadedApp)
+        case add(LoadedApp)
+    }
+
+    private let thread: LoopThread
+    private let orders: Mailbox<Order>
     private var standings: [Standing]
-    private let inbox = Inbox()
+    let inbox = Inbox()
     /// The indexes of apps with a failed connection attempt since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex) -> Void
 
-    /// Starts the transports of `count` apps.
+    /// Starts the net thread with one transport for each app.
     init(
-        _ count: Int, loop: Loop, onNote: @escaping (TransportNote, AppIndex) -> Void,
-        start: (Mailbox<TransportEvent>) throws -> TransportLink
+        _ apps: [LoadedApp], _ settings: TransportSettings, loop: Loop,
+        onNote: @escaping (TransportNote, AppIndex) -> Void
     ) throws {
-        standings = (0..<count).map { _ in Standing() }
+        standings = apps.map { _ in Standing() }
         self.onNote = onNote
         let events = Mailbox<TransportEvent>(loop: loop) { [inbox] batch in
             inbox.events.append(contentsOf: batch)
         }
-        link = try start(events)
+        let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
+        let shared = AppTransport.Shared(
+            settings: settings, loop: thread.loop, dialer: Dialer(loop: thread.loop), events: events)
+        // Only the net thread uses `transports`, because the mailbox's handler runs there.
+        var transports: [AppTransport] = []
+        self.thread = thread
+        orders = Mailbox(loop: thread.loop) { batch in
+            for order in batch {
+                switch order {
+                case .command(let app, let command): transports[app.value].handle(command)
+                case .replace(let app, let loaded): transports[app.value].connect(as: loaded)
+                case .add(let loaded):
+                    let transport = AppTransport(AppIndex(transports.count), shared)
+                    transports.append(transport)
+                    transport.connect(as: loaded)
+                }
+            }
+        }
+        orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    private final class Inbox {
+    final class Inbox {
         var events: [TransportEvent] = []
     }
 
     subscript(_ app: Int) -> Standing { standings[app] }
 
-    /// Starts a transport for an additional app.
+    /// Sends a command to an app's transport.
+    ///
+    /// The number of queued commands is bounded: requests by the transport's reported capacity plus a few suspects,
+    /// recalls by the requests sent, and there is one close.
+    func post(_ app: AppIndex, _ command: TransportCommand) {
+        orders.post(.command(app, command))
+    }
+
+    /// Starts a transport for an additional app, which gets the next index.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
-        link.add(app)
+        orders.post(.add(app))
         return AppIndex(standings.count - 1)
     }
 
+    /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
+    /// requests. Emits `TransportNote.certificate` for each reason why Apple will refuse the certificate.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
-        link.replace(index, with: app)
+        orders.post(.replace(index, app))
     }
 
     /// Closes the transport of a removed app, which finishes its requests, and clears the app's connection problems.
@@ -95,15 +134,18 @@ final class AppTransports: Transports {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil
         standings[app.value].isRemoved = true
-        link.post(app, .close)
+        post(app, .close)
     }
 
     func close() {
-        for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
+        for (app, standing) in standings.enumerated() where !standing.isRemoved { post(AppIndex(app), .close) }
     }
 
     /// Ends the net thread, and drops the transports' remaining requests. Any thread may call it, as the last call.
-    func stop() { link.stop() }
+    func stop() {
+        thread.stop()
+        thread.join()
+    }
 
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
 
@@ -121,11 +163,11 @@ final class AppTransports: Transports {
     }
 
     func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
-        machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
+        machine.sends(now: now) { app, requests in post(app, .send(requests)) }
     }
 
     func recall(from machine: inout DeliveryMachine) {
-        machine.recalls { app, ids in link.post(app, .recall(ids)) }
+        machine.recalls { app, ids in post(app, .recall(ids)) }
     }
 
     private func take(_ event: TransportEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
