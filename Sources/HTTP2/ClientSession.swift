@@ -1,76 +1,76 @@
 internal import CNghttp2
 
-/// An event from a client session's peer, in order. `user` is the value passed to `submit`.
-package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete response, and the last event of its stream. Its headers and body are valid until the next
-    /// `nextEvent`.
-    case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final status
-    /// arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream, or sent
-    /// a GOAWAY with a lower last stream id.
-    case ended(user: UInt32, code: ErrorCode, status: UInt16)
-    /// A body that waited for flow control is in the output, with its END_STREAM at this position.
-    case bodySent(user: UInt32, end: Int64)
-    /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
-    /// `ended(refusedStream)`.
-    case goAway(lastStreamID: Int32, code: ErrorCode)
-    /// The peer's settings changed: check `isReady` and `freeStreams`.
-    case settings
-    /// The peer's acknowledgement of this client's PING.
-    case pong
-}
-
-/// The result of submitting a request.
-package enum Submission: Sendable, Equatable {
-    /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
-    case written(stream: Int32, end: Int64)
-    /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
-    case waiting(stream: Int32)
-    /// Nothing was written, and no event follows.
-    case refused
-}
-
-package struct ClientSessionOptions: Sendable {
-    /// The maximum number of streams, even if the peer allows more.
-    static let streamLimit = 1_000
-    /// The size of pending output at which requests are refused.
-    package var outputLimit = 256 << 10
-    /// The maximum size of a response's headers and body. Further bytes are discarded.
-    package var responseLimit = 4_096
-    /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
-    package var wantedHeaders: [StaticString] = []
-    /// Whether `takeFrameHeads` records frames.
-    package var tracesFrames = false
-    /// Whether to index the `authorization` header (`AuthorizationIndexing`).
-    package var indexAuthorization = true
-
-    package init() {}
-}
-
 /// The client side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
 ///
 /// Not thread-safe. nghttp2 never queues a request: it is written or refused immediately. After `receive`, call
 /// `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
-    private let state: UnsafeMutablePointer<ClientState>
-    private let session: OpaquePointer
-    private let options: ClientSessionOptions
+    /// An event from a client session's peer, in order. `user` is the value passed to `submit`.
+    package enum Event: BitwiseCopyable, Sendable, Equatable {
+        /// A complete response, and the last event of its stream. Its headers and body are valid until the next
+        /// `nextEvent`.
+        case response(user: UInt32, status: UInt16)
+        /// The stream ended without a complete response. The last event of its stream. `status` is 0 if no final status
+        /// arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream, or
+        /// sent a GOAWAY with a lower last stream id.
+        case ended(user: UInt32, code: ErrorCode, status: UInt16)
+        /// A body that waited for flow control is in the output, with its END_STREAM at this position.
+        case bodySent(user: UInt32, end: Int64)
+        /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
+        /// `ended(refusedStream)`.
+        case goAway(lastStreamID: Int32, code: ErrorCode)
+        /// The peer's settings changed: check `isReady` and `freeStreams`.
+        case settings
+        /// The peer's acknowledgement of this client's PING.
+        case pong
+    }
 
-    package init(options: ClientSessionOptions = ClientSessionOptions()) throws(HTTP2Error) {
+    /// The result of submitting a request.
+    package enum Submission: Sendable, Equatable {
+        /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
+        case written(stream: Int32, end: Int64)
+        /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
+        case waiting(stream: Int32)
+        /// Nothing was written, and no event follows.
+        case refused
+    }
+
+    package struct Options: Sendable {
+        /// The maximum number of streams, even if the peer allows more.
+        static let streamLimit = 1_000
+        /// The size of pending output at which requests are refused.
+        package var outputLimit = 256 << 10
+        /// The maximum size of a response's headers and body. Further bytes are discarded.
+        package var responseLimit = 4_096
+        /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
+        package var wantedHeaders: [StaticString] = []
+        /// Whether `takeFrameHeads` records frames.
+        package var tracesFrames = false
+        /// Whether to index the `authorization` header (`AuthorizationIndexing`).
+        package var indexAuthorization = true
+
+        package init() {}
+    }
+
+    private let state: UnsafeMutablePointer<State>
+    private let session: OpaquePointer
+    private let options: Options
+
+    package init(options: Options = Options()) throws(HTTP2Error) {
         precondition(options.wantedHeaders.count <= 4, "at most 4 wanted headers")
         unsafe state = .allocate(capacity: 1)
-        unsafe state.initialize(to: ClientState(options: options))
+        unsafe state.initialize(to: State(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
-        // Disables checks of every byte of response headers, a tenth of a request's cost. `ClientCallbacks` validates
+        // Disables checks of every byte of response headers, a tenth of a request's cost. `header` validates
         // what is used: the status, and two headers of known form.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(
-            &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
+            &raw, options.tracesFrames ? Self.tracingCallbacks : Self.callbacks, state, option, &memory)
         precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
@@ -137,7 +137,7 @@ package final class ClientSession {
         unsafe slot.pointee.bodyLeft = body.count
         prepare(headers)
         var provider = unsafe nghttp2_data_provider(
-            source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)), read_callback: ClientCallbacks.readBody)
+            source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)), read_callback: Self.readBody)
         let stream: Int32
         if unsafe body.isEmpty {
             stream = unsafe nghttp2_submit_request(session, nil, headers.fields, headers.count, nil, slot)
@@ -210,7 +210,7 @@ package final class ClientSession {
     }
 
     /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
-    package func nextEvent() -> ClientSessionEvent? {
+    package func nextEvent() -> Event? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.current = unsafe next.slot

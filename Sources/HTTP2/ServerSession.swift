@@ -1,51 +1,51 @@
 internal import CNghttp2
 
-/// An event from a server session's peer, in order.
-package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete request, readable until the next `nextEvent`. The request may be answered at any time by its stream
-    /// id, or never.
-    case request(stream: Int32)
-    /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
-    case closed(stream: Int32, code: ErrorCode)
-    /// The client will open no more streams.
-    case goAway(code: ErrorCode)
-    /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
-    case settings(isAcknowledgement: Bool)
-}
-
-package struct ServerSessionOptions: Sendable {
-    /// The first SETTINGS to send. The default values were observed from APNs.
-    package var settings: [Setting] = [
-        .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
-        .maxHeaderListSize(8_000),
-    ]
-    /// The connection's receive window, at least 65,535 (RFC 9113).
-    package var connectionWindow: Int32 = 65_535
-    /// The maximum size of a request's stored headers and body. Further bytes are only counted.
-    package var requestLimit = 64 << 10
-    /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
-    package var canStall = false
-
-    package init() {}
-}
-
 /// The server side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out, without I/O and clock.
 ///
 /// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
 package final class ServerSession {
-    private let state: UnsafeMutablePointer<ServerState>
+    /// An event from a server session's peer, in order.
+    package enum Event: BitwiseCopyable, Sendable, Equatable {
+        /// A complete request, readable until the next `nextEvent`. The request may be answered at any time by its
+        /// stream id, or never.
+        case request(stream: Int32)
+        /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
+        case closed(stream: Int32, code: ErrorCode)
+        /// The client will open no more streams.
+        case goAway(code: ErrorCode)
+        /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
+        case settings(isAcknowledgement: Bool)
+    }
+
+    package struct Options: Sendable {
+        /// The first SETTINGS to send. The default values were observed from APNs.
+        package var settings: [Setting] = [
+            .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
+            .maxHeaderListSize(8_000),
+        ]
+        /// The connection's receive window, at least 65,535 (RFC 9113).
+        package var connectionWindow: Int32 = 65_535
+        /// The maximum size of a request's stored headers and body. Further bytes are only counted.
+        package var requestLimit = 64 << 10
+        /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
+        package var canStall = false
+
+        package init() {}
+    }
+
+    private let state: UnsafeMutablePointer<State>
     private let session: OpaquePointer
 
-    package init(options: ServerSessionOptions = ServerSessionOptions()) throws(HTTP2Error) {
+    package init(options: Options = Options()) throws(HTTP2Error) {
         unsafe state = .allocate(capacity: 1)
-        unsafe state.initialize(to: ServerState(options: options))
+        unsafe state.initialize(to: State(options: options))
         var raw: OpaquePointer?
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
         // nghttp2 copies the callbacks and the option (nghttp2.h).
-        let code = unsafe nghttp2_session_server_new2(&raw, ServerCallbacks.shared, state, option)
+        let code = unsafe nghttp2_session_server_new2(&raw, Self.callbacks, state, option)
         precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
@@ -97,7 +97,7 @@ package final class ServerSession {
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
     ) throws(HTTP2Error) -> Bool {
-        guard let slot = unsafe ServerCallbacks.slot(session, stream), unsafe !slot.pointee.isAnswered else {
+        guard let slot = unsafe Self.slot(session, stream), unsafe !slot.pointee.isAnswered else {
             return false
         }
         unsafe headers.indexNames(&state.pointee.indexedNames)
@@ -110,7 +110,7 @@ package final class ServerSession {
             unsafe slot.pointee.response.append(body)
             var provider = unsafe nghttp2_data_provider(
                 source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)),
-                read_callback: ServerCallbacks.readBody)
+                read_callback: Self.readBody)
             code = unsafe nghttp2_submit_response(session, stream, headers.fields, headers.count, &provider)
         }
         if nghttp2_is_fatal(code) != 0 { throw HTTP2Error(describe(code)) }
@@ -180,7 +180,7 @@ package final class ServerSession {
     }
 
     /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
-    package func nextEvent() -> ServerEvent? {
+    package func nextEvent() -> Event? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.current = unsafe next.slot

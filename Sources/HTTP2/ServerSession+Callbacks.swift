@@ -1,22 +1,22 @@
 internal import CNghttp2
 
-// nghttp2 calls these functions on the session's thread. They only write to the session's `ServerState` and its sink.
+// nghttp2 calls these functions on the session's thread. They only write to the session's `State` and its sink.
 
-private typealias State = UnsafeMutablePointer<ServerState>
+private typealias StatePointer = UnsafeMutablePointer<ServerSession.State>
 
 @inline(__always)
-private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
-    unsafe user!.assumingMemoryBound(to: ServerState.self)
+private func stateOf(_ user: UnsafeMutableRawPointer?) -> StatePointer {
+    unsafe user!.assumingMemoryBound(to: ServerSession.State.self)
 }
 
-enum ServerCallbacks {
+extension ServerSession {
     /// Returns the slot of a stream, or `nil` if the stream is closed.
     static func slot(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
         unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
     }
 
     /// The callbacks shared by all server sessions. Never freed.
-    nonisolated(unsafe) static let shared: OpaquePointer = {
+    nonisolated(unsafe) static let callbacks: OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
         precondition(code == 0, "nghttp2: out of memory")
@@ -97,7 +97,7 @@ enum ServerCallbacks {
     }
 
     private static func frameReceived(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
     ) -> Int32 {
         let head = unsafe frame.pointee.hd
         switch UInt32(head.type) {
