@@ -263,4 +263,70 @@ extension ClientSession {
         unsafe slot.pointee.flags.insert(.notSent)
         return 0
     }
+
+    /// The range of a value among a slot's stored bytes.
+    struct KeptRange {
+        var start: UInt32 = 0
+        var count: UInt32 = 0
+    }
+
+    /// The state of one stream in a client session.
+    @unsafe
+    struct StreamSlot {
+        struct Flags: OptionSet {
+            let rawValue: UInt8
+            /// The stream's last event is queued and borrows the slot's bytes.
+            static let eventPending = Flags(rawValue: 1)
+            static let closed = Flags(rawValue: 2)
+            /// No further event follows: the stream was answered, cancelled, or never written.
+            static let settled = Flags(rawValue: 4)
+            static let endSent = Flags(rawValue: 8)
+            /// `submit` has returned, so later progress of the body is reported by events.
+            static let submitted = Flags(rawValue: 16)
+            /// nghttp2 never wrote the HEADERS.
+            static let notSent = Flags(rawValue: 32)
+            /// Body bytes have arrived, so further headers are trailers.
+            static let bodyBegan = Flags(rawValue: 64)
+            /// HEADERS arrived after those with the final status.
+            static let trailersBegan = Flags(rawValue: 128)
+        }
+
+        var user: UInt32 = 0
+        var status: UInt16 = 0
+        var flags: Flags = []
+        /// A bit mask: bit n stores the session's n-th wanted header.
+        var keep: UInt8 = 0
+        var body: UnsafePointer<UInt8>?
+        var bodyLeft = 0
+        /// The stored headers and body of the response.
+        var kept = unsafe OutputBuffer()
+        var headers: [4 of KeptRange] = .init(repeating: KeptRange())
+        var responseBody = KeptRange()
+
+        /// Appends a copy of `bytes` to the stored bytes, up to `limit`.
+        mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
+            let start = unsafe kept.count
+            let taken = max(0, min(count, limit - start))
+            unsafe kept.append(UnsafeRawBufferPointer(start: bytes, count: taken))
+            return KeptRange(start: UInt32(start), count: UInt32(taken))
+        }
+
+        var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
+
+        /// Discards the response so far, which was an interim one (1xx).
+        mutating func forgetResponse() {
+            unsafe status = 0
+            unsafe flags.remove(.bodyBegan)
+            unsafe kept.removeAll()
+            for index in 0..<4 { unsafe headers[index] = KeptRange() }
+            unsafe responseBody = KeptRange()
+        }
+
+        mutating func reset() {
+            unsafe forgetResponse()
+            unsafe flags = []
+            unsafe body = nil
+            unsafe bodyLeft = 0
+        }
+    }
 }

@@ -115,4 +115,51 @@ extension ServerSession {
         }
         return 0
     }
+
+    /// The position of a header in a request's bytes: the name, then the value.
+    struct HeaderSpan {
+        var start: Int
+        var nameCount: Int
+        var valueCount: Int
+    }
+
+    /// The state of one stream in a server session, with the request's bytes and then the response's body.
+    @unsafe
+    struct RequestSlot {
+        var streamID: Int32 = 0
+        var isAnswered = false
+        var isClosed = false
+        /// The number of queued events that borrow this slot's bytes.
+        var pendingEvents = 0
+        var isEnd = true
+        /// The number of body bytes received while stalled, for which the stream's window was not updated yet.
+        var unconsumed = 0
+
+        var bytes = unsafe OutputBuffer()
+        var headersEnd = 0
+        var bodyLength = 0
+        private(set) var headers: [HeaderSpan] = []
+        var response = unsafe OutputBuffer()
+
+        func free() {
+            unsafe bytes.free()
+            unsafe response.free()
+        }
+
+        /// Stores a request header, unless 64 are stored already or the header does not fit.
+        mutating func addHeader(
+            _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
+        ) {
+            guard unsafe headers.count < 64, unsafe bytes.count + nameCount + valueCount <= limit else { return }
+            unsafe headers.append(HeaderSpan(start: bytes.count, nameCount: nameCount, valueCount: valueCount))
+            unsafe bytes.append(UnsafeRawBufferPointer(start: name, count: nameCount))
+            unsafe bytes.append(UnsafeRawBufferPointer(start: value, count: valueCount))
+            unsafe headersEnd = bytes.count
+        }
+
+        mutating func addBody(_ body: UnsafePointer<UInt8>, _ size: Int, limit: Int) {
+            unsafe bodyLength += size
+            unsafe bytes.append(UnsafeRawBufferPointer(start: body, count: min(size, limit - bytes.count)))
+        }
+    }
 }

@@ -210,3 +210,55 @@ package final class ServerSession {
         }
     }
 }
+
+extension ServerSession {
+    /// The state that a server session's callbacks use. It has a fixed address.
+    @unsafe
+    struct State {
+        @unsafe
+        struct Entry {
+            var event: Event
+            /// The slot whose bytes the event borrows.
+            var slot: UnsafeMutablePointer<RequestSlot>?
+        }
+
+        let options: Options
+        var output = unsafe OutputBuffer()
+        var sink = unsafe EventSink<Entry>()
+        var slots = unsafe SlotPool<RequestSlot>()
+        /// The slot whose bytes the current event borrows.
+        var current: UnsafeMutablePointer<RequestSlot>?
+        var indexedNames: UInt8 = 0
+        var isStalled = false
+        /// The number of body bytes received while stalled, for which the connection's window was not updated yet.
+        var unconsumed = 0
+        var errorText: String?
+
+        init(options: Options) { unsafe self.options = options }
+
+        func free() {
+            unsafe output.free()
+            unsafe slots.free { unsafe $0.pointee.free() }
+        }
+
+        mutating func append(_ event: Event, _ slot: UnsafeMutablePointer<RequestSlot>? = nil) {
+            unsafe slot?.pointee.pendingEvents += 1
+            unsafe sink.append(Entry(event: event, slot: slot))
+        }
+
+        /// Releases the bytes borrowed by the current event.
+        mutating func releaseCurrent() {
+            guard let slot = unsafe current else { return }
+            unsafe current = nil
+            unsafe slot.pointee.pendingEvents -= 1
+            unsafe giveBackIfDone(slot)
+        }
+
+        mutating func giveBackIfDone(_ slot: UnsafeMutablePointer<RequestSlot>) {
+            guard unsafe slot.pointee.isClosed && slot.pointee.pendingEvents == 0 else { return }
+            unsafe slot.pointee.free()
+            unsafe slot.pointee = unsafe RequestSlot()
+            unsafe slots.give(slot)
+        }
+    }
+}
