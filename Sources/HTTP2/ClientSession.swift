@@ -1,52 +1,5 @@
 internal import CNghttp2
 
-/// An event from a client session's peer, in order. `user` is the value passed to `submit`.
-package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete response, and the last event of its stream. Its headers and body are valid until the next
-    /// `nextEvent`.
-    case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response. This is the last event of the stream. `status` is 0 if no final
-    /// status arrived. The code `refusedStream` means that the peer never processed the request: it reset the stream,
-    /// or sent a GOAWAY with a lower last stream id.
-    case ended(user: UInt32, code: ErrorCode, status: UInt16)
-    /// A body that waited for flow control is now in the output completely. `end` is the position of its END_STREAM.
-    case bodySent(user: UInt32, end: Int64)
-    /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
-    /// `ended(refusedStream)`.
-    case goAway(lastStreamID: Int32, code: ErrorCode)
-    /// The peer's settings changed: check `isReady` and `freeStreams`.
-    case settings
-    /// The peer's acknowledgement of this client's PING.
-    case pong
-}
-
-/// The result of submitting a request.
-package enum Submission: Sendable, Equatable {
-    /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
-    case written(stream: Int32, end: Int64)
-    /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
-    case waiting(stream: Int32)
-    /// Nothing was written, and no event follows.
-    case refused
-}
-
-package struct ClientSessionOptions: Sendable {
-    /// The maximum number of concurrent streams, even if the peer allows more.
-    static let streamLimit = 1_000
-    /// The size of pending output, in bytes, at which `submit` refuses requests.
-    package var outputLimit = 256 << 10
-    /// The maximum size of a response's stored headers and body, in bytes. Further bytes are discarded.
-    package var responseLimit = 4_096
-    /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
-    package var wantedHeaders: [StaticString] = []
-    /// Whether the session records the header of every frame for `takeFrameHeads`.
-    package var tracesFrames = false
-    /// Whether to index the `authorization` header (`AuthorizationIndexing`).
-    package var indexAuthorization = true
-
-    package init() {}
-}
-
 /// The client side of one HTTP/2 connection over nghttp2. It turns received bytes into events and bytes to send,
 /// without I/O and without a clock.
 ///
@@ -54,25 +7,73 @@ package struct ClientSessionOptions: Sendable {
 /// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
-    private let state: UnsafeMutablePointer<ClientState>
-    private let session: OpaquePointer
-    private let options: ClientSessionOptions
+    /// An event from a client session's peer, in order. `user` is the value passed to `submit`.
+    package enum Event: BitwiseCopyable, Sendable, Equatable {
+        /// A complete response, and the last event of its stream. Its headers and body are valid until the next
+        /// `nextEvent`.
+        case response(user: UInt32, status: UInt16)
+        /// The stream ended without a complete response. This is the last event of the stream. `status` is 0 if no
+        /// final status arrived. The code `refusedStream` means that the peer never processed the request: it reset the
+        /// stream, or sent a GOAWAY with a lower last stream id.
+        case ended(user: UInt32, code: ErrorCode, status: UInt16)
+        /// A body that waited for flow control is now in the output completely. `end` is the position of its
+        /// END_STREAM.
+        case bodySent(user: UInt32, end: Int64)
+        /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
+        /// `ended(refusedStream)`.
+        case goAway(lastStreamID: Int32, code: ErrorCode)
+        /// The peer's settings changed: check `isReady` and `freeStreams`.
+        case settings
+        /// The peer's acknowledgement of this client's PING.
+        case pong
+    }
 
-    package init(options: ClientSessionOptions = ClientSessionOptions()) throws(HTTP2Error) {
+    /// The result of submitting a request.
+    package enum Submission: Sendable, Equatable {
+        /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
+        case written(stream: Int32, end: Int64)
+        /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
+        case waiting(stream: Int32)
+        /// Nothing was written, and no event follows.
+        case refused
+    }
+
+    package struct Options: Sendable {
+        /// The maximum number of concurrent streams, even if the peer allows more.
+        static let streamLimit = 1_000
+        /// The size of pending output, in bytes, at which `submit` refuses requests.
+        package var outputLimit = 256 << 10
+        /// The maximum size of a response's stored headers and body, in bytes. Further bytes are discarded.
+        package var responseLimit = 4_096
+        /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
+        package var wantedHeaders: [StaticString] = []
+        /// Whether the session records the header of every frame for `takeFrameHeads`.
+        package var tracesFrames = false
+        /// Whether to index the `authorization` header (`AuthorizationIndexing`).
+        package var indexAuthorization = true
+
+        package init() {}
+    }
+
+    private let state: UnsafeMutablePointer<State>
+    private let session: OpaquePointer
+    private let options: Options
+
+    package init(options: Options = Options()) throws(HTTP2Error) {
         precondition(options.wantedHeaders.count <= 4, "there must be at most 4 wanted headers")
         unsafe state = .allocate(capacity: 1)
-        unsafe state.initialize(to: ClientState(options: options))
+        unsafe state.initialize(to: State(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         // Disable nghttp2's check of every byte of response headers, which is a tenth of a request's cost. Only the
-        // status and a few headers are used, and `ClientCallbacks` validates the status.
+        // status and two headers are used, and `header` validates the status.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(
-            &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
-        precondition(code == 0, "nghttp2 must have enough memory for a session")
+            &raw, options.tracesFrames ? Self.tracingCallbacks : Self.callbacks, state, option, &memory)
+        precondition(code == 0, "out of memory: nghttp2 could not allocate a session")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         self.options = options
@@ -138,7 +139,7 @@ package final class ClientSession {
         unsafe slot.pointee.bodyLeft = body.count
         prepare(headers)
         var provider = unsafe nghttp2_data_provider(
-            source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)), read_callback: ClientCallbacks.readBody)
+            source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)), read_callback: Self.readBody)
         let stream: Int32
         if unsafe body.isEmpty {
             stream = unsafe nghttp2_submit_request(session, nil, headers.fields, headers.count, nil, slot)
@@ -211,7 +212,7 @@ package final class ClientSession {
     }
 
     /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
-    package func nextEvent() -> ClientSessionEvent? {
+    package func nextEvent() -> Event? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.current = unsafe next.slot
@@ -287,6 +288,123 @@ package final class ClientSession {
         // literal has at least 5/8 of the credential's length.
         unsafe state.pointee.credentialFrameMinimum =
             options.indexAuthorization ? field.pointee.valuelen * 5 / 8 : .max
+    }
+}
+
+extension ClientSession {
+    /// The state that a client session's callbacks use. It has a fixed address, so that callbacks access no Swift
+    /// object.
+    @unsafe
+    struct State {
+        @unsafe
+        struct Entry {
+            var event: Event
+            /// The slot whose bytes the event borrows.
+            var slot: UnsafeMutablePointer<StreamSlot>?
+        }
+
+        /// A response header that a request can select for storing. The name is a static string.
+        @safe
+        struct Wanted: BitwiseCopyable {
+            var name: UnsafePointer<UInt8>?
+            var count = 0
+        }
+
+        let responseLimit: Int
+        let wanted: [4 of Wanted]
+        /// A bit mask of the lengths of wanted names: bit n is set for a name of n bytes (modulo 64).
+        let wantedLengths: UInt64
+        let memory = unsafe MemoryPool()
+        var slots = unsafe SlotPool<StreamSlot>()
+        var output = unsafe OutputBuffer()
+        var sink = unsafe EventSink<Entry>()
+        /// Streams that the peer answered before their body was sent completely.
+        var early = EventSink<Int32>()
+        var isReady = false
+        var isClosing = false
+        var allowedStreams = 0
+        var openStreams = 0
+        var indexedNames: UInt8 = 0
+        var credentialFrameMinimum = Int.max
+        /// The full size of the connection's flow-control window: 65,535 bytes (RFC 9113, 6.9.2), or more if the peer
+        /// has raised it.
+        var wholeWindow = 65_535
+        /// The output position after the last END_STREAM.
+        var lastEnd: Int64 = 0
+        /// The slot whose bytes the current event borrows.
+        var current: UnsafeMutablePointer<StreamSlot>?
+        var goAwayData: [UInt8] = []
+        var errorText: String?
+        var frameHeads: [FrameHead] = []
+
+        /// The stream of the last lookup, cached because consecutive callbacks usually concern the same stream.
+        var foundStream: Int32 = 0
+        var foundSlot: UnsafeMutablePointer<StreamSlot>?
+
+        init(options: Options) {
+            unsafe responseLimit = options.responseLimit
+            var wanted = [4 of Wanted](repeating: Wanted())
+            var lengths: UInt64 = 0
+            for (index, name) in options.wantedHeaders.enumerated() {
+                wanted[index] = unsafe Wanted(name: name.utf8Start, count: name.utf8CodeUnitCount)
+                lengths |= 1 << UInt64(name.utf8CodeUnitCount & 63)
+            }
+            unsafe self.wanted = wanted
+            unsafe wantedLengths = lengths
+        }
+
+        func free() {
+            unsafe memory.free()
+            unsafe slots.free { unsafe $0.pointee.kept.free() }
+            unsafe output.free()
+        }
+
+        /// Returns the number of body bytes until the peer has received half of its window since its last
+        /// WINDOW_UPDATE. `window` is the remaining window.
+        ///
+        /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this at the end of a DATA frame
+        /// (nghttp2 does, and Apple's observed updates of 32,822 bytes suggest the same). A frame that crosses the half
+        /// would leave less than half of the window, too little to trigger the next WINDOW_UPDATE. Only half of the
+        /// window would then be used per round trip. Frames therefore end exactly at each half.
+        func untilHalf(window: Int) -> Int {
+            let half = unsafe wholeWindow / 2
+            return unsafe half - (wholeWindow - window) % half
+        }
+
+        /// Releases the bytes borrowed by the current event.
+        mutating func releaseCurrent() {
+            guard let slot = unsafe current else { return }
+            unsafe current = nil
+            unsafe slot.pointee.flags.remove(.eventPending)
+            if unsafe slot.pointee.flags.contains(.closed) { unsafe giveBack(slot) }
+        }
+
+        mutating func giveBack(_ slot: UnsafeMutablePointer<StreamSlot>) {
+            unsafe slot.pointee.reset()
+            unsafe slots.give(slot)
+        }
+
+        func lent(_ range: (UnsafeMutablePointer<StreamSlot>) -> KeptRange) -> UnsafeRawBufferPointer {
+            guard let slot = unsafe current else { return unsafe OutputBuffer.nothing }
+            let place = unsafe range(slot)
+            let end = Int(place.start + place.count)
+            return unsafe UnsafeRawBufferPointer(rebasing: slot.pointee.kept.bytes[Int(place.start)..<end])
+        }
+
+        mutating func note(_ head: nghttp2_frame_hd, isSent: Bool) {
+            unsafe frameHeads.append(
+                FrameHead(
+                    isSent: isSent, type: head.type, flags: head.flags, stream: head.stream_id, length: head.length))
+        }
+
+        mutating func append(_ event: Event) { unsafe sink.append(Entry(event: event)) }
+
+        /// Appends a stream's last event.
+        mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: Event) {
+            unsafe slot.pointee.flags.formUnion([.settled, .eventPending])
+            unsafe slot.pointee.body = nil
+            unsafe sink.append(Entry(event: event, slot: slot))
+        }
     }
 }
 

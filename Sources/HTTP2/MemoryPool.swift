@@ -84,3 +84,30 @@ struct MemoryPool {
         unsafe heads[index] = unsafe block
     }
 }
+
+/// Slots at fixed addresses, so that nghttp2 can store pointers to them. The most recently released slot is reused
+/// first.
+@unsafe
+struct SlotPool<Slot> {
+    private(set) var all: [UnsafeMutablePointer<Slot>] = unsafe []
+    private var idle: [UnsafeMutablePointer<Slot>] = unsafe []
+
+    mutating func take(_ make: @autoclosure () -> Slot) -> UnsafeMutablePointer<Slot> {
+        if let slot = unsafe idle.popLast() { return unsafe slot }
+        let slot = UnsafeMutablePointer<Slot>.allocate(capacity: 1)
+        unsafe slot.initialize(to: make())
+        unsafe all.append(slot)
+        return unsafe slot
+    }
+
+    mutating func give(_ slot: UnsafeMutablePointer<Slot>) { unsafe idle.append(slot) }
+
+    func free(_ freeContents: (UnsafeMutablePointer<Slot>) -> Void) {
+        for index in unsafe all.indices {
+            let slot = unsafe all[index]
+            unsafe freeContents(slot)
+            unsafe slot.deinitialize(count: 1)
+            unsafe slot.deallocate()
+        }
+    }
+}

@@ -1,53 +1,53 @@
 internal import CNghttp2
 
-/// An event from a server session's peer, in order.
-package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
-    /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this stream
-    /// id, or never.
-    case request(stream: Int32)
-    /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
-    case closed(stream: Int32, code: ErrorCode)
-    /// The client will open no more streams.
-    case goAway(code: ErrorCode)
-    /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
-    case settings(isAcknowledgement: Bool)
-}
-
-package struct ServerSessionOptions: Sendable {
-    /// The first SETTINGS to send. The default values were observed from APNs.
-    package var settings: [Setting] = [
-        .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
-        .maxHeaderListSize(8_000),
-    ]
-    /// The connection's receive window in bytes, at least 65,535 (RFC 9113).
-    package var connectionWindow: Int32 = 65_535
-    /// The maximum size of a request's stored headers and body. Further bytes are only counted.
-    package var requestLimit = 64 << 10
-    /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
-    package var canStall = false
-
-    package init() {}
-}
-
 /// The server side of one HTTP/2 connection over nghttp2. It turns received bytes into events and bytes to send,
 /// without I/O and without a clock.
 ///
 /// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
 package final class ServerSession {
-    private let state: UnsafeMutablePointer<ServerState>
+    /// An event from a server session's peer, in order.
+    package enum Event: BitwiseCopyable, Sendable, Equatable {
+        /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this
+        /// stream id, or never.
+        case request(stream: Int32)
+        /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
+        case closed(stream: Int32, code: ErrorCode)
+        /// The client will open no more streams.
+        case goAway(code: ErrorCode)
+        /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
+        case settings(isAcknowledgement: Bool)
+    }
+
+    package struct Options: Sendable {
+        /// The first SETTINGS to send. The default values were observed from APNs.
+        package var settings: [Setting] = [
+            .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
+            .maxHeaderListSize(8_000),
+        ]
+        /// The connection's receive window in bytes, at least 65,535 (RFC 9113).
+        package var connectionWindow: Int32 = 65_535
+        /// The maximum size of a request's stored headers and body. Further bytes are only counted.
+        package var requestLimit = 64 << 10
+        /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
+        package var canStall = false
+
+        package init() {}
+    }
+
+    private let state: UnsafeMutablePointer<State>
     private let session: OpaquePointer
 
-    package init(options: ServerSessionOptions = ServerSessionOptions()) throws(HTTP2Error) {
+    package init(options: Options = Options()) throws(HTTP2Error) {
         unsafe state = .allocate(capacity: 1)
-        unsafe state.initialize(to: ServerState(options: options))
+        unsafe state.initialize(to: State(options: options))
         var raw: OpaquePointer?
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
         // nghttp2 copies the callbacks and the option (nghttp2.h).
-        let code = unsafe nghttp2_session_server_new2(&raw, ServerCallbacks.shared, state, option)
-        precondition(code == 0, "nghttp2 must have enough memory for a session")
+        let code = unsafe nghttp2_session_server_new2(&raw, Self.callbacks, state, option)
+        precondition(code == 0, "out of memory: nghttp2 could not allocate a session")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!
         try changeSettings(options.settings)
@@ -98,7 +98,7 @@ package final class ServerSession {
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
     ) throws(HTTP2Error) -> Bool {
-        guard let slot = unsafe ServerCallbacks.slot(session, stream), unsafe !slot.pointee.isAnswered else {
+        guard let slot = unsafe Self.slot(session, stream), unsafe !slot.pointee.isAnswered else {
             return false
         }
         unsafe headers.indexNames(&state.pointee.indexedNames)
@@ -111,7 +111,7 @@ package final class ServerSession {
             unsafe slot.pointee.response.append(body)
             var provider = unsafe nghttp2_data_provider(
                 source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)),
-                read_callback: ServerCallbacks.readBody)
+                read_callback: Self.readBody)
             code = unsafe nghttp2_submit_response(session, stream, headers.fields, headers.count, &provider)
         }
         if nghttp2_is_fatal(code) != 0 { throw HTTP2Error(describe(code)) }
@@ -182,7 +182,7 @@ package final class ServerSession {
     }
 
     /// Returns the oldest pending event. Data borrowed from the previous event becomes invalid.
-    package func nextEvent() -> ServerEvent? {
+    package func nextEvent() -> Event? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.current = unsafe next.slot
@@ -209,6 +209,59 @@ package final class ServerSession {
             if count == 0 { return }
             guard count > 0, let bytes = unsafe bytes else { throw HTTP2Error(describe(Int32(count))) }
             unsafe state.pointee.output.append(bytes, count)
+        }
+    }
+}
+
+extension ServerSession {
+    /// The state that a server session's callbacks use. It has a fixed address.
+    @unsafe
+    struct State {
+        @unsafe
+        struct Entry {
+            var event: Event
+            /// The slot whose bytes the event borrows.
+            var slot: UnsafeMutablePointer<RequestSlot>?
+        }
+
+        let options: Options
+        var output = unsafe OutputBuffer()
+        var sink = unsafe EventSink<Entry>()
+        var slots = unsafe SlotPool<RequestSlot>()
+        /// The slot whose bytes the current event borrows.
+        var current: UnsafeMutablePointer<RequestSlot>?
+        var indexedNames: UInt8 = 0
+        var isStalled = false
+        /// The number of body bytes received while the session was stalled, for which the connection has sent no
+        /// WINDOW_UPDATE yet.
+        var unconsumed = 0
+        var errorText: String?
+
+        init(options: Options) { unsafe self.options = options }
+
+        func free() {
+            unsafe output.free()
+            unsafe slots.free { unsafe $0.pointee.free() }
+        }
+
+        mutating func append(_ event: Event, _ slot: UnsafeMutablePointer<RequestSlot>? = nil) {
+            unsafe slot?.pointee.pendingEvents += 1
+            unsafe sink.append(Entry(event: event, slot: slot))
+        }
+
+        /// Releases the bytes borrowed by the current event.
+        mutating func releaseCurrent() {
+            guard let slot = unsafe current else { return }
+            unsafe current = nil
+            unsafe slot.pointee.pendingEvents -= 1
+            unsafe giveBackIfDone(slot)
+        }
+
+        mutating func giveBackIfDone(_ slot: UnsafeMutablePointer<RequestSlot>) {
+            guard unsafe slot.pointee.isClosed && slot.pointee.pendingEvents == 0 else { return }
+            unsafe slot.pointee.free()
+            unsafe slot.pointee = unsafe RequestSlot()
+            unsafe slots.give(slot)
         }
     }
 }

@@ -39,7 +39,7 @@ package import TLS
     /// The alarm for the deadline of the handshake, of `close`, or of reading after a failed write.
     private var alarm: Alarm?
 
-    private var output: RecordOutput
+    private var output: Output
     /// Whether the kernel accepts no more bytes until the socket is writable.
     private var isBlocked = false
     private var isReadingPaused = false
@@ -97,7 +97,7 @@ package import TLS
         self.loop = loop
         self.options = options
         self.delegate = delegate
-        output = RecordOutput(limit: options.outputLimit)
+        output = Output(limit: options.outputLimit)
         lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
     }

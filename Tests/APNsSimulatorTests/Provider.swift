@@ -95,7 +95,7 @@ final class Provider: Client {
         _ simulator: Simulator, port: UInt16? = nil, identity: Identity? = nil, authorization: String? = nil,
         alpn: [String] = ["h2"]
     ) throws {
-        var options = ClientSessionOptions()
+        var options = ClientSession.Options()
         options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)
         self.authorization = authorization

@@ -105,7 +105,7 @@ final class ServerPeer: MemoryPeer {
 final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
-    var options = ServerSessionOptions()
+    var options = ServerSession.Options()
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
     /// Called for all received bytes, including parts of requests.
     var onBytes: (ServerPeer) -> Void = { _ in }

@@ -109,9 +109,9 @@ import Testing
     /// Every request arrives with its credential, through renewals, evictions and every size of the peer's table.
     @Test(arguments: [4_096, 0, 100, 250, 300, 1_000, 65_536] as [UInt32], [true, false])
     func `Credentials arrive whatever the table`(size: UInt32, isOn: Bool) throws {
-        var options = ClientSessionOptions()
+        var options = ClientSession.Options()
         options.indexAuthorization = isOn
-        var server = ServerSessionOptions()
+        var server = ServerSession.Options()
         server.settings = [.headerTableSize(size), .maxConcurrentStreams(100)]
         let peers = try Peers(client: options, server: server)
         try peers.connect()

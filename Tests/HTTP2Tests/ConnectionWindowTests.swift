@@ -27,9 +27,9 @@ import Testing
     @Test(
         arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
     func `The whole window goes round`(sizes: [Int], window: Int32) throws {
-        var options = ServerSessionOptions()
+        var options = ServerSession.Options()
         options.connectionWindow = window
-        var client = ClientSessionOptions()
+        var client = ClientSession.Options()
         client.outputLimit = 2 << 20
         let peers = try Peers(client: client, server: options)
         try peers.connect()

@@ -5,7 +5,7 @@ import Testing
 @Suite struct HostileInputTests {
     /// A server's bytes for four streams: an answer with a body, one without, a reset, then GOAWAY.
     static func recording() throws -> (
-        bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientSessionEvent]
+        bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientSession.Event]
     ) {
         let push = Push()
         let submit: (ClientSession) throws -> Void = { client in
@@ -37,7 +37,7 @@ import Testing
         for parts in cuts {
             let peers = try Peers.connected()
             try submit(peers.client)
-            var seen: [ClientSessionEvent] = []
+            var seen: [ClientSession.Event] = []
             var bodies: Set<String> = []
             for part in parts {
                 try Array(part).withUnsafeBytes { try peers.client.receive($0) }

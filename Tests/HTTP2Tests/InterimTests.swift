@@ -41,8 +41,8 @@ import Testing
         return peers.client
     }
 
-    static func events(of client: ClientSession) -> [ClientSessionEvent] {
-        var all: [ClientSessionEvent] = []
+    static func events(of client: ClientSession) -> [ClientSession.Event] {
+        var all: [ClientSession.Event] = []
         while let event = client.nextEvent() { all.append(event) }
         return all
     }

@@ -11,7 +11,9 @@ final class Peers {
     var serverBytes: [UInt8] = []
     var clientBytes: [UInt8] = []
 
-    init(client: ClientSessionOptions = ClientSessionOptions(), server: ServerSessionOptions = ServerSessionOptions())
+    init(
+        client: ClientSession.Options = ClientSession.Options(), server: ServerSession.Options = ServerSession.Options()
+    )
         throws
     {
         self.client = try ClientSession(options: client)
@@ -20,11 +22,12 @@ final class Peers {
 
     /// Two sessions that have each other's settings.
     static func connected(
-        client: (inout ClientSessionOptions) -> Void = { _ in }, server: (inout ServerSessionOptions) -> Void = { _ in }
+        client: (inout ClientSession.Options) -> Void = { _ in },
+        server: (inout ServerSession.Options) -> Void = { _ in }
     ) throws -> Peers {
-        var clientOptions = ClientSessionOptions()
+        var clientOptions = ClientSession.Options()
         client(&clientOptions)
-        var serverOptions = ServerSessionOptions()
+        var serverOptions = ServerSession.Options()
         server(&serverOptions)
         let peers = try Peers(client: clientOptions, server: serverOptions)
         try peers.connect()
@@ -62,14 +65,14 @@ final class Peers {
         _ = serverEvents()
     }
 
-    func clientEvents() -> [ClientSessionEvent] {
-        var all: [ClientSessionEvent] = []
+    func clientEvents() -> [ClientSession.Event] {
+        var all: [ClientSession.Event] = []
         while let event = client.nextEvent() { all.append(event) }
         return all
     }
 
-    func serverEvents() -> [ServerEvent] {
-        var all: [ServerEvent] = []
+    func serverEvents() -> [ServerSession.Event] {
+        var all: [ServerSession.Event] = []
         while let event = server.nextEvent() { all.append(event) }
         return all
     }
@@ -119,7 +122,7 @@ struct Push {
         return headers
     }
 
-    func submit(to client: ClientSession, user: UInt32 = 0, keep: UInt8 = 0) throws -> Submission {
+    func submit(to client: ClientSession, user: UInt32 = 0, keep: UInt8 = 0) throws -> ClientSession.Submission {
         try client.submit(list(), body: body.bytes, user: user, keep: keep)
     }
 }

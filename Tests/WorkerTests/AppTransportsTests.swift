@@ -3,13 +3,12 @@ import Delivery
 import EventLoop
 import Foundation
 import PushRecords
-import Synchronization
 import TLS
 import Testing
 
 @testable import Worker
 
-/// What the core makes of the reports of transports that are made by the test.
+/// What the core makes of the transports' reports, which the test makes in their name.
 @Suite struct AppTransportsTests {
     private let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
 
@@ -76,64 +75,70 @@ import Testing
     @Test func `An app that is added, changed and taken out; all are closed in the end`() throws {
         let scene = try Scene()
         #expect(scene.transports.add(scene.app) == AppIndex(1))
-        scene.transports.replace(AppIndex(1), with: scene.app)
-        scene.run("the change") { scene.frames.all == ["1 replaced"] }
-        scene.say([.note(app: AppIndex(1), failure), .reachable(app: AppIndex(1), false)])
+        // The change dials at once, and no server listens.
+        scene.transports.replace(AppIndex(1), with: try Scene.app(minimumConnections: 1))
         scene.run("unreachable") { scene.transports[1].unreachable != nil }
         scene.transports.remove(AppIndex(1))
         #expect(scene.transports[1].unreachable == nil && !scene.transports.isClosed)
-        scene.run("the end of the one that was taken out") { scene.frames.all.last == "1 ended" }
+        scene.run("the end of the one that was taken out") { scene.transports[1].isClosed }
         // It is given nothing that comes late.
         scene.transports.replace(AppIndex(1), with: scene.app)
         scene.transports.close()
         scene.run("closed") { scene.transports.isClosed }
-        #expect(scene.frames.all.prefix(4) == ["1 replaced", "1 closed", "1 ended", "0 closed"], "each once")
+        #expect(scene.closed == [AppIndex(1), AppIndex(0)], "each once")
     }
 }
 
-/// A machine and transports that report what the test says.
+/// A machine and transports without connections, in whose name the test reports.
 private final class Scene {
-    let frames = Reports()
     let app: LoadedApp
     private let loop: Loop
     private let inbox = Inbox()
-    private(set) var transports: AppTransports
+    let transports: AppTransports
+    private(set) var closed: [AppIndex] = []
     private var machine = DeliveryMachine(settings: MachineSettings(), apps: [])
 
-    /// What the closures given to `AppTransports` leave here.
+    /// What the closure given to `AppTransports` leaves here.
     private final class Inbox {
         var notes: [TransportNote] = []
-        var events: Mailbox<TransportEvent>?
     }
 
     var notes: [TransportNote] { inbox.notes }
 
     init() throws {
-        app = try LoadedApp(.withToken("shop", key: .text(try SelfSigned.privateKey())))
+        app = try Self.app(minimumConnections: 0)
         loop = try Loop()
         // One more, for one that is added.
         let routes = (0...1).map {
             AppRoute(name: "shop\($0)", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
         }
         _ = machine.replaceApps(routes, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
-        let (inbox, frames, apps) = (inbox, frames, [app])
         transports = try AppTransports(
-            1, loop: loop, onNote: { note, _ in inbox.notes.append(note) },
-            start: {
-                inbox.events = $0
-                return try TransportLink(apps, events: $0) { _ in frames.make }
-            })
+            [app], TransportSettings(responseTimeoutNs: 1, longestWindowNs: 1, tracesFrames: { false }), loop: loop,
+            onNote: { [inbox] note, _ in inbox.notes.append(note) })
+        // Its transport reports nothing more until it has something to send.
+        run("capacity") { transports[0].takesRequests }
     }
 
     deinit { transports.stop() }
 
+    /// An app with a host at which no server listens.
+    static func app(minimumConnections: Int) throws -> LoadedApp {
+        var settings = AppSettings.withToken("shop", key: .text(try SelfSigned.privateKey()))
+        settings.host = "127.0.0.1"
+        settings.port = 1
+        settings.connections.min = minimumConnections
+        return try LoadedApp(settings)
+    }
+
     /// Reports something as the first app's transport.
-    func say(_ events: [TransportEvent]) { inbox.events?.post(contentsOf: events) }
+    func say(_ events: [TransportEvent]) { transports.inbox.events += events }
 
     /// Turns until `condition` holds; the deadline is a failure.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
         let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
         while true {
+            for case .closed(let app) in transports.inbox.events { closed.append(app) }
             transports.deliver(
                 to: &machine, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
             if condition() { return }
@@ -143,32 +148,5 @@ private final class Scene {
             }
             loop.runOnce(timeoutNs: 10_000_000)
         }
-    }
-}
-
-/// Transports that do nothing on the net thread, and what happened to them, by the index of their app.
-private final class Reports: Sendable {
-    private let log = Mutex<[String]>([])
-
-    var all: [String] { log.withLock { $0 } }
-
-    private func note(_ what: String) { log.withLock { $0.append(what) } }
-
-    /// A transport while it exists.
-    private final class Life {
-        let onEnd: () -> Void
-        init(_ onEnd: @escaping () -> Void) { self.onEnd = onEnd }
-        deinit { onEnd() }
-    }
-
-    func make(_ app: LoadedApp, _ index: AppIndex, _ emit: @escaping AppTransport.Emit) -> AppTransport {
-        let life = Life { [self] in note("\(index.value) ended") }
-        return AppTransport(
-            isBinary: false,
-            handle: { [self] command in
-                guard case .close = command else { return }
-                note("\(index.value) closed")
-                withExtendedLifetime(life) { emit([.closed(app: index)]) }
-            }, replace: { [self] _ in note("\(index.value) replaced") })
     }
 }

@@ -17,8 +17,8 @@ import Testing
 
     private static func scene(
         _ prepare: (inout SimulatorOptions) -> Void = { _ in }
-    ) throws -> (scene: LinkScene, apps: [AppSettings]) {
-        let scene = try LinkScene {
+    ) throws -> (scene: SimulatorScene, apps: [AppSettings]) {
+        let scene = try SimulatorScene {
             $0.managementPort = 0
             prepare(&$0)
         }

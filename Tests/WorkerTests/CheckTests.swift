@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test func `Without --probe nothing is sent`() throws {
-        let scene = try LinkScene()
+        let scene = try SimulatorScene()
         let answer = check(try scene.tokenApp("shop"), probes: false)
         #expect(answer.isFine)
         let place = "127.0.0.1:\(scene.simulator.port)"
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func `BadDeviceToken proves a credential`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         for app in [try scene.tokenApp("shop"), try scene.certificateApp("shop")] {
             let answer = check(app)
             #expect(answer.isFine, "\(answer.lines)")
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func `Every bundle id is tried over one connection`() throws {
-        let scene = try LinkScene {
+        let scene = try SimulatorScene {
             $0.bundleIDs = ["com.example.app", "com.example.news"]
             $0.faults = [try! FaultRule(text: Self.noDevice)]
         }
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test func `No more are tried than are allowed, and none after a refused credential`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")
         app.bundleIDs = (0..<403).map { "com.example.app\($0)" }
         app.bundleIDs[0] = "com.example.app"
@@ -100,7 +100,7 @@ import Testing
 
     @Test(arguments: ["goaway@2", "cut-before@2"])
     func `A connection that ends between two answers is followed by another`(fault: String) throws {
-        let scene = try LinkScene {
+        let scene = try SimulatorScene {
             $0.bundleIDs = ["com.example.app", "com.example.news", "com.example.more"]
             $0.faults = [try! FaultRule(text: fault)]
         }
@@ -155,14 +155,14 @@ import Testing
     }
 
     @Test func `A simulator takes any token`() throws {
-        let scene = try LinkScene()
+        let scene = try SimulatorScene()
         let answer = check(try scene.tokenApp("shop"))
         #expect(answer.isFine)
         #expect(answer.lines.last?.contains("accepted for com.example.app (200 for a token of zeros") == true)
     }
 
     @Test func `Each fault ends with what is wrong`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         let otherKey = Secret.text(try SelfSigned.privateKey())
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
             (
@@ -194,7 +194,7 @@ import Testing
 
     @Test(arguments: [("cut-before@1", "no answer"), ("goaway-environment@1", "BadCertificateEnvironment")])
     func `A connection that ends instead of answering is said`(fault: String, words: String) throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: fault)] }
+        let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: fault)] }
         let answer = check(try scene.tokenApp("shop"))
         #expect(!answer.isFine)
         #expect(answer.lines.last?.hasPrefix("not fine: app shop: the probe: 127.0.0.1:") == true)
@@ -202,7 +202,7 @@ import Testing
     }
 
     @Test func `Authorities may stand in the configuration itself`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")
         app.authorities = .text(try String(contentsOfFile: #require(app.authorities?.path), encoding: .utf8))
         let answer = check(app)

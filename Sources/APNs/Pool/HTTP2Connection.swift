@@ -110,7 +110,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             crash_at(queue.first.place)
             headers.write(queue.first)
             let ticket = window.open(queue.first.id, token: token, nowNs: now.monotonicNs, nowMs: now.wallMs)
-            let submission: Submission
+            let submission: ClientSession.Submission
             do throws(HTTP2Error) {
                 submission = try session.submit(
                     headers.list, body: queue.first.payload, user: ticket, keep: RequestHeaders.keep(for: queue.first))
@@ -208,7 +208,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard applicationProtocol == "h2" else {
             return giveUp("\(address): the server did not select HTTP/2 in the TLS handshake (ALPN h2)")
         }
-        var options = ClientSessionOptions()
+        var options = ClientSession.Options()
         options.wantedHeaders = RequestHeaders.wantedHeaders
         options.indexAuthorization = configuration.indexAuthorization
         tracesFrames = configuration.tracesFrames()

@@ -13,7 +13,7 @@ package enum HostProbe {
     /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.
     package static func run(_ target: DialTarget, context: ClientContext) throws(ChannelEnd) -> Answer {
         let own = try ProbeLoop(target.text)
-        let probe = try ProbeSession<Answer>(ClientSessionOptions(), target.text) { session, channel in
+        let probe = try ProbeSession<Answer>(ClientSession.Options(), target.text) { session, channel in
             while session.nextEvent() != nil {}
             guard session.isReady else { return nil }
             return .success(
@@ -41,7 +41,7 @@ final class ProbeSession<Value>: ProbeDelegate {
     /// - name: the host's name for error texts.
     /// - onRead: called after each read to take the session's events. Returns the result once there is one.
     init(
-        _ options: ClientSessionOptions, _ name: String,
+        _ options: ClientSession.Options, _ name: String,
         onRead: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
     ) throws(ChannelEnd) {
         do throws(HTTP2Error) {

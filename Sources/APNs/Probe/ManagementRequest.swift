@@ -60,7 +60,7 @@ package enum ManagementRequest {
         let own = try ProbeLoop(name)
         let lent = LentBytes()
         let body = lent.lend(operation.parts.body.utf8)
-        var options = ClientSessionOptions()
+        var options = ClientSession.Options()
         options.responseLimit = answerLimit
         options.wantedHeaders = ["apns-request-id", "apns-channel-id"]
         var isSent = false

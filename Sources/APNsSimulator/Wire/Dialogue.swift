@@ -67,7 +67,7 @@ final class Dialogue {
         }
         self.check = check
         needsToken = service.options.wantsProviderToken && !hasCertificate
-        var options = ServerSessionOptions()
+        var options = ServerSession.Options()
         options.settings = [
             .headerTableSize(4_096),
             .maxConcurrentStreams(needsToken ? service.options.firstStreams : service.options.streams),

@@ -185,15 +185,12 @@ package final class PushWorker: @unchecked Sendable {
         }
         // The transports start a thread, so they are created after everything else that can fail.
         let transports = try AppTransports(
-            apps.all.count, loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
-            start: { [logger, apps, configuration] events in
-                try TransportLink(apps.all, events: events) { loop in
-                    AppTransport.maker(
-                        loop: loop, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
-                        longestWindowNs: configuration.drain.rebalance.nanoseconds,
-                        tracesFrames: { logger.writes(.trace, of: .apns) })
-                }
-            })
+            apps.all,
+            TransportSettings(
+                responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
+                longestWindowNs: configuration.drain.rebalance.nanoseconds,
+                tracesFrames: { [logger] in logger.writes(.trace, of: .apns) }),
+            loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) })
         parts = WorkerParts(
             readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
             alarm: Alarm(loop: loop) {},

@@ -1,7 +1,13 @@
+internal import APNs
+internal import CLinux
+internal import Configuration
 internal import Delivery
 internal import EventLoop
+internal import Network
 
 /// The core thread's interface to the transports of all apps, with the last reports of each transport. Core thread.
+///
+/// The transports run on the net thread, with a mailbox in each direction.
 final class AppTransports: Transports {
     struct Standing: Sendable {
         var connections = ConnectionCounts()
@@ -52,42 +58,77 @@ final class AppTransports: Transports {
         func areMany(_ nowNs: Int64) -> Bool { connections >= Self.limit && isRecent(nowNs) }
     }
 
-    private let link: TransportLink
+    private enum Order: Sendable {
+        case command(AppIndex, TransportCommand)
+        case replace(AppIndex, LoadedApp)
+        case add(LoadedApp)
+    }
+
+    private let thread: LoopThread
+    private let orders: Mailbox<Order>
     private var standings: [Standing]
-    private let inbox = Inbox()
+    let inbox = Inbox()
     /// The indexes of apps with a failed connection attempt since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex) -> Void
 
-    /// Starts the transports of `count` apps.
+    /// Starts the net thread with one transport for each app.
     init(
-        _ count: Int, loop: Loop, onNote: @escaping (TransportNote, AppIndex) -> Void,
-        start: (Mailbox<TransportEvent>) throws -> TransportLink
+        _ apps: [LoadedApp], _ settings: TransportSettings, loop: Loop,
+        onNote: @escaping (TransportNote, AppIndex) -> Void
     ) throws {
-        standings = (0..<count).map { _ in Standing() }
+        standings = apps.map { _ in Standing() }
         self.onNote = onNote
         let events = Mailbox<TransportEvent>(loop: loop) { [inbox] batch in
             inbox.events.append(contentsOf: batch)
         }
-        link = try start(events)
+        let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
+        let shared = AppTransport.Shared(
+            settings: settings, loop: thread.loop, dialer: Dialer(loop: thread.loop), events: events)
+        // Only the net thread uses `transports`, because the mailbox's handler runs there.
+        var transports: [AppTransport] = []
+        self.thread = thread
+        orders = Mailbox(loop: thread.loop) { batch in
+            for order in batch {
+                switch order {
+                case .command(let app, let command): transports[app.value].handle(command)
+                case .replace(let app, let loaded): transports[app.value].connect(as: loaded)
+                case .add(let loaded):
+                    let transport = AppTransport(AppIndex(transports.count), shared)
+                    transports.append(transport)
+                    transport.connect(as: loaded)
+                }
+            }
+        }
+        orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    private final class Inbox {
+    final class Inbox {
         var events: [TransportEvent] = []
     }
 
     subscript(_ app: Int) -> Standing { standings[app] }
 
-    /// Starts a transport for an additional app.
+    /// Sends a command to an app's transport.
+    ///
+    /// The number of queued commands is bounded: requests by the transport's reported capacity plus a few suspects,
+    /// recalls by the requests sent, and there is one close.
+    func post(_ app: AppIndex, _ command: TransportCommand) {
+        orders.post(.command(app, command))
+    }
+
+    /// Starts a transport for an additional app, which gets the next index.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
-        link.add(app)
+        orders.post(.add(app))
         return AppIndex(standings.count - 1)
     }
 
+    /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
+    /// requests. Emits `TransportNote.certificate` for each reason why Apple will refuse the certificate.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
-        link.replace(index, with: app)
+        orders.post(.replace(index, app))
     }
 
     /// Closes the transport of a removed app, which finishes its requests, and clears the app's connection problems.
@@ -95,15 +136,18 @@ final class AppTransports: Transports {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil
         standings[app.value].isRemoved = true
-        link.post(app, .close)
+        post(app, .close)
     }
 
     func close() {
-        for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
+        for (app, standing) in standings.enumerated() where !standing.isRemoved { post(AppIndex(app), .close) }
     }
 
     /// Ends the net thread, and drops the transports' remaining requests. Any thread may call it, as the last call.
-    func stop() { link.stop() }
+    func stop() {
+        thread.stop()
+        thread.join()
+    }
 
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
 
@@ -121,11 +165,11 @@ final class AppTransports: Transports {
     }
 
     func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
-        machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
+        machine.sends(now: now) { app, requests in post(app, .send(requests)) }
     }
 
     func recall(from machine: inout DeliveryMachine) {
-        machine.recalls { app, ids in link.post(app, .recall(ids)) }
+        machine.recalls { app, ids in post(app, .recall(ids)) }
     }
 
     private func take(_ event: TransportEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -164,6 +208,128 @@ final class AppTransports: Transports {
             }
             onNote(note, app)
         case .closed(let app): standings[app.value].isClosed = true
+        }
+    }
+}
+
+extension AppTransports {
+    /// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The
+    /// former transport finishes its requests, and only its completions and notes are forwarded. Net thread.
+    private final class AppTransport {
+        /// What the transports of all apps use. Apps with the same key share a provider token.
+        struct Shared {
+            let settings: TransportSettings
+            let loop: Loop
+            let dialer: Dialer
+            let tokens = ProviderTokens()
+            let events: Mailbox<TransportEvent>
+        }
+
+        private enum Transport {
+            case http2(APNsTransport)
+            case binary(BinaryTransport)
+
+            func handle(_ command: TransportCommand) {
+                switch self {
+                case .http2(let transport): transport.handle(command)
+                case .binary(let transport): transport.handle(command)
+                }
+            }
+        }
+
+        private let index: AppIndex
+        private let shared: Shared
+        /// The number of the current transport.
+        private var number = 0
+        /// The current and former transports by their numbers, until they are closed.
+        private var transports: [Int: Transport] = [:]
+        /// Whether the app's credential failed to load.
+        private var lacksCredential = false
+
+        init(_ index: AppIndex, _ shared: Shared) {
+            self.index = index
+            self.shared = shared
+        }
+
+        func handle(_ command: TransportCommand) {
+            switch command {
+            // A recall is passed to all transports, because each transport ignores requests that it does not have.
+            case .recall: for transport in transports.values { transport.handle(command) }
+            case .close where transports.isEmpty: shared.events.post(.closed(app: index))
+            case .send, .close: transports[number]?.handle(command)
+            }
+        }
+
+        func connect(as app: LoadedApp) {
+            apply(app)
+            let nowMs = shared.loop.now.wallMs
+            let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
+            shared.events.post(contentsOf: lines.map { .note(app: index, .certificate($0)) })
+        }
+
+        private func apply(_ app: LoadedApp) {
+            guard app.faults.isEmpty else {
+                lacksCredential = true
+                shared.events.post(.reachable(app: index, false))
+                return
+            }
+            if lacksCredential {
+                lacksCredential = false
+                shared.events.post(.reachable(app: index, true))
+            }
+            let former = transports[number]
+            switch former {
+            case .http2(let transport) where app.settings.binary == nil:
+                return transport.replace(configuration: http2(app), token: shared.tokens.token(of: app))
+            case .binary(let transport) where app.settings.binary != nil:
+                return transport.replace(configuration: app.binaryConfiguration(shared.settings.longestWindowNs))
+            case .http2, .binary:
+                number += 1
+                // These events replace the former transport's reports. As for a new app, the host counts as reachable
+                // until the first dial fails.
+                shared.events.post(contentsOf: [
+                    .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
+                    .unanswered(app: index, nil), .reachable(app: index, true),
+                ])
+            case nil: break
+            }
+            transports[number] = make(app)
+            former?.handle(.close)
+        }
+
+        private func make(_ app: LoadedApp) -> Transport {
+            let emit: ([TransportEvent]) -> Void = { [weak self, number] in self?.take($0, from: number) }
+            guard app.settings.binary == nil else {
+                return .binary(
+                    BinaryTransport(
+                        app: index, configuration: app.binaryConfiguration(shared.settings.longestWindowNs),
+                        loop: shared.loop, dialer: shared.dialer, emit: emit))
+            }
+            return .http2(
+                APNsTransport(
+                    app: index, configuration: http2(app), token: shared.tokens.token(of: app), loop: shared.loop,
+                    dialer: shared.dialer, emit: emit))
+        }
+
+        private func http2(_ app: LoadedApp) -> APNsConfiguration {
+            var configuration = app.transportConfiguration(shared.settings.responseTimeoutNs)
+            configuration.tracesFrames = shared.settings.tracesFrames
+            return configuration
+        }
+
+        private func take(_ said: [TransportEvent], from source: Int) {
+            var told: [TransportEvent] = []
+            for event in said {
+                switch event {
+                case .completions, .note: told.append(event)
+                case .capacity, .reachable, .credentialRefused, .unanswered, .connections:
+                    if source == number { told.append(event) }
+                case .closed:
+                    transports[source] = nil
+                    if transports.isEmpty { told.append(event) }
+                }
+            }
+            shared.events.post(contentsOf: told)
         }
     }
 }

@@ -70,7 +70,7 @@ final class EncodePart: TransportPart, PartRun {
 
     override init() throws {
         // Use a flow-control window that never limits a batch, so that all turns are alike.
-        var options = ServerSessionOptions()
+        var options = ServerSession.Options()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))

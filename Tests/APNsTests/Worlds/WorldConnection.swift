@@ -7,7 +7,7 @@ final class WorldConnection {
     let number: Int
     let dialledNs: Int64
     let isQuarantine: Bool
-    /// The number of times that all connections had been replaced before.
+    /// The number of times that all connections had been replaced before this dial.
     let replacements: Int
     private weak var client: PooledConnection?
     /// The client's channel.

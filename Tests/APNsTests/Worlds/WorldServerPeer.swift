@@ -32,7 +32,7 @@ final class WorldServerPeer: WorldPeer {
     init(_ host: WorldHost, _ connection: WorldConnection) {
         self.host = host
         self.connection = connection
-        var options = ServerSessionOptions()
+        var options = ServerSession.Options()
         let chronicle = host.chronicle
         options.canStall = true
         if !host.isWell {

@@ -21,7 +21,7 @@ func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
     let pieces = Pieces()
     defer { withExtendedLifetime(pieces) {} }
     let body = pieces.copy(Array(#"{"aps":{"alert":"Hi"}}"#.utf8))
-    var options = ClientSessionOptions()
+    var options = ClientSession.Options()
     options.wantedHeaders = ["apns-id", "apns-unique-id"]
     do throws(HTTP2Error) {
         let client = try ClientSession(options: options)
@@ -57,7 +57,7 @@ func fuzzHTTP2Server(_ bytes: UnsafeRawBufferPointer) {
     let flags = Int(reader.byte())
     let pieces = Pieces()
     defer { withExtendedLifetime(pieces) {} }
-    var options = ServerSessionOptions()
+    var options = ServerSession.Options()
     options.requestLimit = 2_048
     do throws(HTTP2Error) {
         let server = try ServerSession(options: options)

@@ -1,25 +1,25 @@
 internal import CNghttp2
 
-// nghttp2 calls these functions on the session's thread. They only write to the session's `ServerState` and its sink.
+// nghttp2 calls these functions on the session's thread. They only write to the session's `State` and its sink.
 
-private typealias State = UnsafeMutablePointer<ServerState>
+private typealias StatePointer = UnsafeMutablePointer<ServerSession.State>
 
 @inline(__always)
-private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
-    unsafe user!.assumingMemoryBound(to: ServerState.self)
+private func stateOf(_ user: UnsafeMutableRawPointer?) -> StatePointer {
+    unsafe user!.assumingMemoryBound(to: ServerSession.State.self)
 }
 
-enum ServerCallbacks {
+extension ServerSession {
     /// Returns the slot of a stream, or `nil` if the stream is closed.
     static func slot(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
         unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
     }
 
     /// The callbacks shared by all server sessions. Never freed.
-    nonisolated(unsafe) static let shared: OpaquePointer = {
+    nonisolated(unsafe) static let callbacks: OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "nghttp2 must have enough memory for its callbacks")
+        precondition(code == 0, "out of memory: nghttp2 could not allocate its callbacks")
         let callbacks = unsafe raw!
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
@@ -97,7 +97,7 @@ enum ServerCallbacks {
     }
 
     private static func frameReceived(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
     ) -> Int32 {
         let head = unsafe frame.pointee.hd
         switch UInt32(head.type) {
@@ -114,5 +114,54 @@ enum ServerCallbacks {
         default: break
         }
         return 0
+    }
+
+    /// The position of a header in a request's bytes: the name, then the value.
+    struct HeaderSpan {
+        var start: Int
+        var nameCount: Int
+        var valueCount: Int
+    }
+
+    /// The state of one stream in a server session, with the request's bytes and the unsent part of the response's
+    /// body.
+    @unsafe
+    struct RequestSlot {
+        var streamID: Int32 = 0
+        var isAnswered = false
+        var isClosed = false
+        /// The number of queued events that borrow this slot's bytes.
+        var pendingEvents = 0
+        var isEnd = true
+        /// The number of body bytes received while the session was stalled, for which the stream has sent no
+        /// WINDOW_UPDATE yet.
+        var unconsumed = 0
+
+        var bytes = unsafe OutputBuffer()
+        var headersEnd = 0
+        var bodyLength = 0
+        private(set) var headers: [HeaderSpan] = []
+        var response = unsafe OutputBuffer()
+
+        func free() {
+            unsafe bytes.free()
+            unsafe response.free()
+        }
+
+        /// Stores a request header, unless the request already has 64 or the header does not fit into `limit` bytes.
+        mutating func addHeader(
+            _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
+        ) {
+            guard unsafe headers.count < 64, unsafe bytes.count + nameCount + valueCount <= limit else { return }
+            unsafe headers.append(HeaderSpan(start: bytes.count, nameCount: nameCount, valueCount: valueCount))
+            unsafe bytes.append(UnsafeRawBufferPointer(start: name, count: nameCount))
+            unsafe bytes.append(UnsafeRawBufferPointer(start: value, count: valueCount))
+            unsafe headersEnd = bytes.count
+        }
+
+        mutating func addBody(_ body: UnsafePointer<UInt8>, _ size: Int, limit: Int) {
+            unsafe bodyLength += size
+            unsafe bytes.append(UnsafeRawBufferPointer(start: body, count: min(size, limit - bytes.count)))
+        }
     }
 }

@@ -11,59 +11,59 @@ import Testing
 @testable import Worker
 
 /// Apps with every kind of credential against the simulator, which checks them as Apple does.
-@Suite(.serialized) struct TransportLinkTests {
+@Suite(.serialized) struct AppTransportTests {
     private static func credential(_ path: String, _ keyID: String) -> AppSettings.Credential {
         .token(TokenCredential(key: .file(path), keyID: keyID, teamID: SimulatorCredentials.teamID))
     }
 
     @Test func `A token app and a certificate app side by side`() throws {
-        let scene = try LinkScene()
-        let link = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
-        try scene.expectAnswers(link, app: 0, count: 50)
-        try scene.expectAnswers(link, app: 1, count: 50)
+        let scene = try SimulatorScene()
+        let transports = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
+        try scene.expectAnswers(transports, app: 0, count: 50)
+        try scene.expectAnswers(transports, app: 1, count: 50)
         #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
         #expect(scene.renewals == 1, "only the token app has a token")
     }
 
     @Test func `An app goes over to the binary protocol and back`() throws {
-        let scene = try LinkScene { $0.gatewayPort = 0 }
+        let scene = try SimulatorScene { $0.gatewayPort = 0 }
         let http2 = try scene.certificateApp("app")
-        let link = try scene.start([http2])
+        let transports = try scene.start([http2])
         func lastAnswers() -> ArraySlice<Completion> {
             scene.completions[0, default: []].filter { $0.kind == .answered }.suffix(5)
         }
-        try scene.expectAnswers(link, app: 0, count: 5)
+        try scene.expectAnswers(transports, app: 0, count: 5)
         var binary = http2
         binary.port = Int(try #require(scene.simulator.gatewayPort))
         binary.binary = BinarySettings()
         binary.binary?.window.duration = .milliseconds(50)
-        link.replace(AppIndex(0), with: try LoadedApp(binary))
-        try scene.pump(link, app: 0, count: 5) { _ in }
+        transports.replace(AppIndex(0), with: try LoadedApp(binary))
+        try scene.pump(transports, app: 0, count: 5) { _ in }
         #expect(lastAnswers().allSatisfy { $0.status == 200 && $0.isPresumed })
-        link.replace(AppIndex(0), with: try LoadedApp(http2))
-        try scene.pump(link, app: 0, count: 5) { _ in }
+        transports.replace(AppIndex(0), with: try LoadedApp(http2))
+        try scene.pump(transports, app: 0, count: 5) { _ in }
         #expect(lastAnswers().allSatisfy { $0.status == 200 && !$0.isPresumed })
         // To a host that nobody answers at: what the one before had room for is no more.
         binary.port = 1
-        link.replace(AppIndex(0), with: try LoadedApp(binary))
+        transports.replace(AppIndex(0), with: try LoadedApp(binary))
         scene.run("no room") { scene.capacity[0] == 0 && scene.reachable.last == false }
     }
 
     @Test func `That a host cannot be reached is no more once the app speaks the other protocol`() throws {
-        let scene = try LinkScene { $0.gatewayPort = 0 }
+        let scene = try SimulatorScene { $0.gatewayPort = 0 }
         var app = try scene.certificateApp("app")
         app.port = 1
-        let link = try scene.start([app])
+        let transports = try scene.start([app])
         scene.run("refused") { scene.reachable == [false] }
         app.port = Int(try #require(scene.simulator.gatewayPort))
         app.binary = BinarySettings()
         app.binary?.window.duration = .milliseconds(50)
         app.connections.min = 0
-        link.replace(AppIndex(0), with: try LoadedApp(app))
+        transports.replace(AppIndex(0), with: try LoadedApp(app))
         // It dials once there is something to send, and has nothing to say of its host before.
         scene.run("room") { scene.capacity[0, default: 0] > 0 }
         #expect(scene.reachable == [false, true])
-        try scene.pump(link, app: 0, count: 1) { _ in }
+        try scene.pump(transports, app: 0, count: 1) { _ in }
         #expect(scene.reachable.last == true)
     }
 
@@ -71,36 +71,36 @@ import Testing
         let folder = try TestFolder()
         let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
         let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
-        let scene = try LinkScene {
+        let scene = try SimulatorScene {
             $0.keys = [("FIRSTKEY12", oldKey), ("NEXTKEY123", newKey)]
         }
         var app = try scene.tokenApp("shop")
         app.credential = Self.credential(oldKey, "FIRSTKEY12")
-        let link = try scene.start([app])
-        try scene.expectAnswers(link, app: 0, count: 10)
+        let transports = try scene.start([app])
+        try scene.expectAnswers(transports, app: 0, count: 10)
         app.credential = Self.credential(newKey, "NEXTKEY123")
-        link.replace(AppIndex(0), with: try LoadedApp(app))
-        try scene.expectAnswers(link, app: 0, count: 10)
+        transports.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(transports, app: 0, count: 10)
         // On one connection the second key would be answered by UnrelatedKeyIdInToken.
         #expect(scene.completions[0]?.count == 20 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.connected == 2)
         // Back to the first.
         app.credential = Self.credential(oldKey, "FIRSTKEY12")
-        link.replace(AppIndex(0), with: try LoadedApp(app))
-        try scene.expectAnswers(link, app: 0, count: 10)
+        transports.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(transports, app: 0, count: 10)
         #expect(scene.completions[0]?.count == 30 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.renewals == 3)
     }
 
     @Test func `Replacing credentials under load loses nothing and sends nothing twice`() throws {
-        let scene = try LinkScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
+        let scene = try SimulatorScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
         let (token, certificate) = (try scene.tokenApp("shop"), try scene.certificateApp("shop"))
-        let link = try scene.start([token])
+        let transports = try scene.start([token])
         var replaced = 0
-        try scene.pump(link, app: 0, count: 20_000) { answered in
+        try scene.pump(transports, app: 0, count: 20_000) { answered in
             guard answered / 2_000 > replaced else { return }
             replaced += 1
-            link.replace(AppIndex(0), with: try LoadedApp(replaced % 2 == 1 ? certificate : token))
+            transports.replace(AppIndex(0), with: try LoadedApp(replaced % 2 == 1 ? certificate : token))
         }
         #expect(replaced == 10)
         let totals = scene.simulator.books.totals
@@ -111,26 +111,26 @@ import Testing
     }
 
     @Test func `An app added later has the next index`() throws {
-        let scene = try LinkScene()
-        let link = try scene.start([try scene.tokenApp("first")])
-        link.add(try LoadedApp(try scene.certificateApp("second")))
-        link.add(try LoadedApp(try scene.tokenApp("third")))
-        for app in [2, 1, 0] { try scene.expectAnswers(link, app: app, count: 5) }
+        let scene = try SimulatorScene()
+        let transports = try scene.start([try scene.tokenApp("first")])
+        #expect(transports.add(try LoadedApp(try scene.certificateApp("second"))) == AppIndex(1))
+        #expect(transports.add(try LoadedApp(try scene.tokenApp("third"))) == AppIndex(2))
+        for app in [2, 1, 0] { try scene.expectAnswers(transports, app: app, count: 5) }
         #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
         #expect(Set(scene.completions.keys) == [0, 1, 2])
     }
 
     @Test func `An app without a credential is out of reach until it has one`() throws {
-        let scene = try LinkScene()
+        let scene = try SimulatorScene()
         var app = try scene.tokenApp("shop")
         let credential = app.credential
         app.credential = Self.credential("/nowhere/key.p8", SimulatorCredentials.keyID)
-        let link = try scene.start([app, try scene.certificateApp("other")], allowingFaults: true)
+        let transports = try scene.start([app, try scene.certificateApp("other")], allowingFaults: true)
         scene.run("out of reach") { scene.reachable == [false] }
-        try scene.expectAnswers(link, app: 1, count: 5)
+        try scene.expectAnswers(transports, app: 1, count: 5)
         app.credential = credential
-        link.replace(AppIndex(0), with: try LoadedApp(app))
-        try scene.expectAnswers(link, app: 0, count: 5)
+        transports.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(transports, app: 0, count: 5)
         #expect(scene.reachable.last == true)
     }
 
@@ -139,20 +139,20 @@ import Testing
             let folder = try TestFolder()
             setenv("SSL_CERT_FILE", try folder.write("", "bundle.pem"), 1)
             setenv("SSL_CERT_DIR", "/nowhere", 1)
-            let scene = try LinkScene()
+            let scene = try SimulatorScene()
             var app = try scene.tokenApp("shop")
             app.authorities = nil
-            let link = try scene.start([app])
+            let transports = try scene.start([app])
             scene.run("a warning") { scene.warnings.count == 1 && scene.reachable == [false] }
             #expect(scene.warnings[0].contains("there is no CA certificate in"))
             _ = try folder.write(scene.simulator.credentials.caPEM, "bundle.pem")
-            link.replace(AppIndex(0), with: try LoadedApp(app))
-            try scene.expectAnswers(link, app: 0, count: 1)
+            transports.replace(AppIndex(0), with: try LoadedApp(app))
+            try scene.expectAnswers(transports, app: 0, count: 1)
         }
     }
 
     @Test func `What Apple will not like about a certificate is said at the start`() throws {
-        let scene = try LinkScene()
+        let scene = try SimulatorScene()
         var app = try scene.certificateApp("shop", validForDays: 12)
         app.bundleIDs = ["com.example.other"]
         _ = try scene.start([app])
@@ -168,13 +168,13 @@ import Testing
     func `Whether APNs can be reached, by the app's proxy if it has one, is told once for each change`(edit: Edit)
         throws
     {
-        let scene = try LinkScene()
+        let scene = try SimulatorScene()
         var app = try scene.tokenApp("shop")
         edit(&app)
-        let link = try scene.start([app])
+        let transports = try scene.start([app])
         scene.run("refused") { scene.reachable == [false] }
-        link.replace(AppIndex(0), with: try LoadedApp(try scene.tokenApp("shop")))
-        try scene.expectAnswers(link, app: 0, count: 1)
+        transports.replace(AppIndex(0), with: try LoadedApp(try scene.tokenApp("shop")))
+        try scene.expectAnswers(transports, app: 0, count: 1)
         #expect(scene.reachable == [false, true])
     }
 

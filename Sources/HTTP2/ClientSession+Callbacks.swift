@@ -2,34 +2,35 @@ internal import CNghttp2
 import Glibc
 
 // nghttp2 calls these functions on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
-// session's `ClientState` and append to its sink.
+// session's `State` and append to its sink.
 
-private typealias State = UnsafeMutablePointer<ClientState>
+private typealias StatePointer = UnsafeMutablePointer<ClientSession.State>
 
 @inline(__always)
-private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
-    unsafe user!.assumingMemoryBound(to: ClientState.self)
+private func stateOf(_ user: UnsafeMutableRawPointer?) -> StatePointer {
+    unsafe user!.assumingMemoryBound(to: ClientSession.State.self)
 }
 
 /// Returns the slot of a stream, or `nil` if the client did not open the stream or the stream is closed.
 @inline(__always)
 private func slotOf(
-    _ session: OpaquePointer?, _ stream: Int32, _ state: State
-) -> UnsafeMutablePointer<StreamSlot>? {
+    _ session: OpaquePointer?, _ stream: Int32, _ state: StatePointer
+) -> UnsafeMutablePointer<ClientSession.StreamSlot>? {
     if unsafe state.pointee.foundStream == stream { return unsafe state.pointee.foundSlot }
-    let slot = unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: StreamSlot.self)
+    let slot = unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(
+        to: ClientSession.StreamSlot.self)
     unsafe state.pointee.foundStream = stream
     unsafe state.pointee.foundSlot = unsafe slot
     return unsafe slot
 }
 
-enum ClientCallbacks {
+extension ClientSession {
     /// The callbacks shared by all client sessions. Never freed.
-    nonisolated(unsafe) static let shared: OpaquePointer = unsafe make()
+    nonisolated(unsafe) static let callbacks: OpaquePointer = unsafe make()
 
-    /// The callbacks of `shared`, plus callbacks that record each frame in `ClientState.frameHeads`. The table is
-    /// separate, because unused callbacks would cost time for each frame of every connection.
-    nonisolated(unsafe) static let tracing: OpaquePointer = {
+    /// The callbacks of `callbacks`, plus callbacks that record each frame in `State.frameHeads`. The table is separate,
+    /// because unused callbacks would cost time for each frame of every connection.
+    nonisolated(unsafe) static let tracingCallbacks: OpaquePointer = {
         let callbacks = unsafe make()
         unsafe nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, head, user in
             unsafe stateOf(user).pointee.note(head!.pointee, isSent: false)
@@ -45,7 +46,7 @@ enum ClientCallbacks {
     private static let make: @Sendable () -> OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "nghttp2 must have enough memory for its callbacks")
+        precondition(code == 0, "out of memory: nghttp2 could not allocate its callbacks")
         let callbacks = unsafe raw!
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             unsafe beginHeaders(session, frame!, stateOf(user))
@@ -91,7 +92,7 @@ enum ClientCallbacks {
 
     private static func sendData(
         _ frame: UnsafeMutablePointer<nghttp2_frame>, _ head: UnsafePointer<UInt8>, _ count: Int,
-        _ source: UnsafeMutablePointer<nghttp2_data_source>, _ state: State
+        _ source: UnsafeMutablePointer<nghttp2_data_source>, _ state: StatePointer
     ) -> Int32 {
         let slot = unsafe source.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
         guard let body = unsafe slot.pointee.body else { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
@@ -105,7 +106,7 @@ enum ClientCallbacks {
             unsafe slot.pointee.flags.insert(.endSent)
             unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
             if unsafe slot.pointee.flags.contains(.submitted) {
-                let event = unsafe ClientSessionEvent.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
+                let event = unsafe Event.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
                 unsafe state.pointee.append(event)
             }
         }
@@ -113,7 +114,7 @@ enum ClientCallbacks {
     }
 
     private static func beginHeaders(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state) else { return 0 }
         if unsafe slot.pointee.status >= 200 {
@@ -126,7 +127,7 @@ enum ClientCallbacks {
 
     private static func header(
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
-        _ value: OpaquePointer?, _ state: State
+        _ value: OpaquePointer?, _ state: StatePointer
     ) -> Int32 {
         let field = unsafe nghttp2_rcbuf_get_buf(name)
         guard let text = unsafe field.base, unsafe field.len > 0 else { return 0 }
@@ -155,7 +156,7 @@ enum ClientCallbacks {
     /// 0, which means no answer.
     private static func setStatus(
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
-        _ value: OpaquePointer?, _ state: State
+        _ value: OpaquePointer?, _ state: StatePointer
     ) {
         let digits = unsafe nghttp2_rcbuf_get_buf(value)
         let text = unsafe nghttp2_rcbuf_get_buf(name)
@@ -174,7 +175,7 @@ enum ClientCallbacks {
     }
 
     private static func dataChunk(
-        _ session: OpaquePointer?, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int, _ state: State
+        _ session: OpaquePointer?, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int, _ state: StatePointer
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, stream, state), let bytes = unsafe bytes else { return 0 }
         let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.responseLimit)
@@ -188,7 +189,7 @@ enum ClientCallbacks {
     }
 
     private static func frameReceived(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
     ) -> Int32 {
         let head = unsafe frame.pointee.hd
         switch UInt32(head.type) {
@@ -211,7 +212,7 @@ enum ClientCallbacks {
             guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
             unsafe state.pointee.isReady = true
             let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-            unsafe state.pointee.allowedStreams = min(Int(streams), ClientSessionOptions.streamLimit)
+            unsafe state.pointee.allowedStreams = min(Int(streams), Options.streamLimit)
             unsafe state.pointee.append(.settings)
         case NGHTTP2_WINDOW_UPDATE.rawValue:
             let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
@@ -222,7 +223,7 @@ enum ClientCallbacks {
             let data = unsafe UnsafeBufferPointer(
                 start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024))
             unsafe state.pointee.goAwayData = unsafe Array(data)
-            let event = unsafe ClientSessionEvent.goAway(
+            let event = unsafe Event.goAway(
                 lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code))
             unsafe state.pointee.append(event)
         case NGHTTP2_PING.rawValue:
@@ -234,7 +235,7 @@ enum ClientCallbacks {
     }
 
     private static func streamClosed(
-        _ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ state: State
+        _ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ state: StatePointer
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, stream, state) else { return 0 }
         unsafe state.pointee.foundStream = 0
@@ -254,12 +255,78 @@ enum ClientCallbacks {
     }
 
     private static func notSent(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
     ) -> Int32 {
         guard unsafe UInt32(frame.pointee.hd.type) == NGHTTP2_HEADERS.rawValue,
             let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state)
         else { return 0 }
         unsafe slot.pointee.flags.insert(.notSent)
         return 0
+    }
+
+    /// The range of a header's value or of the body in a slot's stored bytes.
+    struct KeptRange {
+        var start: UInt32 = 0
+        var count: UInt32 = 0
+    }
+
+    /// The state of one stream in a client session.
+    @unsafe
+    struct StreamSlot {
+        struct Flags: OptionSet {
+            let rawValue: UInt8
+            /// The stream's last event is queued and borrows the slot's bytes.
+            static let eventPending = Flags(rawValue: 1)
+            static let closed = Flags(rawValue: 2)
+            /// No further event follows: the stream was answered, cancelled, or never written.
+            static let settled = Flags(rawValue: 4)
+            static let endSent = Flags(rawValue: 8)
+            /// `submit` has returned, so later progress of the body is reported by events.
+            static let submitted = Flags(rawValue: 16)
+            /// nghttp2 never wrote the HEADERS.
+            static let notSent = Flags(rawValue: 32)
+            /// Body bytes have arrived, so further headers are trailers.
+            static let bodyBegan = Flags(rawValue: 64)
+            /// Another HEADERS frame has begun after the one with the final status.
+            static let trailersBegan = Flags(rawValue: 128)
+        }
+
+        var user: UInt32 = 0
+        var status: UInt16 = 0
+        var flags: Flags = []
+        /// A bit mask. If bit n is set, the response header `wantedHeaders[n]` is stored.
+        var keep: UInt8 = 0
+        var body: UnsafePointer<UInt8>?
+        var bodyLeft = 0
+        /// The stored headers and body of the response.
+        var kept = unsafe OutputBuffer()
+        var headers: [4 of KeptRange] = .init(repeating: KeptRange())
+        var responseBody = KeptRange()
+
+        /// Appends a copy of `bytes` to the stored bytes, up to `limit`.
+        mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
+            let start = unsafe kept.count
+            let taken = max(0, min(count, limit - start))
+            unsafe kept.append(UnsafeRawBufferPointer(start: bytes, count: taken))
+            return KeptRange(start: UInt32(start), count: UInt32(taken))
+        }
+
+        var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
+
+        /// Discards the response so far, which was an interim one (1xx).
+        mutating func forgetResponse() {
+            unsafe status = 0
+            unsafe flags.remove(.bodyBegan)
+            unsafe kept.removeAll()
+            for index in 0..<4 { unsafe headers[index] = KeptRange() }
+            unsafe responseBody = KeptRange()
+        }
+
+        mutating func reset() {
+            unsafe forgetResponse()
+            unsafe flags = []
+            unsafe body = nil
+            unsafe bodyLeft = 0
+        }
     }
 }

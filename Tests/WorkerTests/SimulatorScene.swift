@@ -10,12 +10,12 @@ import Testing
 
 @testable import Worker
 
-/// A simulator, a link to it, and a core of the test's own that counts what comes back.
-final class LinkScene {
+/// A simulator, transports to it, and a core of the test's own that counts what comes back.
+final class SimulatorScene {
     let simulator: Simulator
     private let folder: TestFolder
     private let loop: Loop
-    private var link: TransportLink?
+    private var transports: AppTransports?
     private(set) var completions: [Int: [Completion]] = [:]
     private(set) var capacity: [Int: Int] = [:]
     private(set) var reachable: [Bool] = []
@@ -35,7 +35,7 @@ final class LinkScene {
     }
 
     deinit {
-        link?.stop()
+        transports?.stop()
         simulator.stop()
     }
 
@@ -68,16 +68,14 @@ final class LinkScene {
                 CertificateCredential(.pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))))
     }
 
-    func start(_ apps: [AppSettings], allowingFaults: Bool = false) throws -> TransportLink {
-        let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
-        let loaded = try LoadedApp.load(apps) { _ in allowingFaults }
-        let link = try TransportLink(loaded, events: events) { loop in
-            AppTransport.maker(
-                loop: loop, responseTimeoutNs: 10_000_000_000, longestWindowNs: 30_000_000_000,
-                tracesFrames: { false })
-        }
-        self.link = link
-        return link
+    func start(_ apps: [AppSettings], allowingFaults: Bool = false) throws -> AppTransports {
+        let transports = try AppTransports(
+            try LoadedApp.load(apps) { _ in allowingFaults },
+            TransportSettings(
+                responseTimeoutNs: 10_000_000_000, longestWindowNs: 30_000_000_000, tracesFrames: { false }),
+            loop: loop, onNote: { _, _ in })
+        self.transports = transports
+        return transports
     }
 
     private func take(_ event: TransportEvent) {
@@ -104,25 +102,27 @@ final class LinkScene {
                 return
             }
             loop.runOnce(timeoutNs: 10_000_000)
+            transports?.inbox.events.forEach(take)
+            transports?.inbox.events.removeAll()
         }
     }
 
     /// Sends so many requests of an app, one after the other, each once the last one is answered: whatever is given
     /// back meanwhile is sent again.
     func expectAnswers(
-        _ link: TransportLink, app: Int, count: Int, sourceLocation: SourceLocation = #_sourceLocation
+        _ transports: AppTransports, app: Int, count: Int, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
         for _ in 0..<count {
             run("room", sourceLocation: sourceLocation) { capacity[app, default: 0] > 0 }
             let known = completions[app]?.count ?? 0
-            link.post(AppIndex(app), .send([request()]))
+            transports.post(AppIndex(app), .send([request()]))
             run("an answer", sourceLocation: sourceLocation) { (completions[app]?.count ?? 0) > known }
         }
     }
 
     /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is
     /// given back is sent again. `between` is called with the number of answers so far whenever some came.
-    func pump(_ link: TransportLink, app: Int, count: Int, between: (Int) throws -> Void) throws {
+    func pump(_ transports: AppTransports, app: Int, count: Int, between: (Int) throws -> Void) throws {
         var waiting = (1...UInt32(count)).map { nextSlot + $0 }
         nextSlot += UInt32(count)
         var unanswered = 0
@@ -138,7 +138,7 @@ final class LinkScene {
             seen = completions[app]?.count ?? 0
             let room = min(waiting.count, max(0, capacity[app, default: 0] - unanswered))
             if room > 0 {
-                link.post(AppIndex(app), .send(waiting.prefix(room).map { request(slot: $0) }))
+                transports.post(AppIndex(app), .send(waiting.prefix(room).map { request(slot: $0) }))
                 waiting.removeFirst(room)
                 unanswered += room
             }

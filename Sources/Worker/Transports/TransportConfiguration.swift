@@ -1,0 +1,58 @@
+internal import APNs
+internal import Configuration
+
+/// The worker's settings that apply to the transports of all apps.
+struct TransportSettings: Sendable {
+    /// The time without a response after which a request is in doubt.
+    let responseTimeoutNs: Int64
+    /// The longest resend window of the binary protocol, which is the time that a rebalance waits for open
+    /// notifications.
+    let longestWindowNs: Int64
+    /// Whether new HTTP/2 connections report their frame headers.
+    let tracesFrames: @Sendable () -> Bool
+}
+
+extension LoadedApp {
+    func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
+        var result = APNsConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
+        result.proxy = proxy
+        result.minimumConnections = settings.connections.min
+        result.maximumConnections = settings.connections.max
+        result.keepalive.idleNs = settings.connections.ping.nanoseconds
+        result.idleConnectionNs = settings.connections.idle.nanoseconds
+        result.maxAgeNs = settings.connections.maxAge.nanoseconds
+        result.responseTimeoutNs = responseTimeoutNs
+        result.indexAuthorization = settings.indexesAuthorization
+        return result
+    }
+
+    func binaryConfiguration(_ longestWindowNs: Int64) -> BinaryConfiguration {
+        let binary = settings.binary ?? BinarySettings()
+        var result = BinaryConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
+        result.proxy = proxy
+        result.format = binary.format.ofTransport
+        result.window.durationNs = binary.window.duration.nanoseconds
+        result.window.longestNs =
+            binary.window.adjusts ? max(longestWindowNs, result.window.durationNs) : result.window.durationNs
+        result.window.notifications = binary.window.limit
+        result.window.bytes = binary.window.bytes
+        result.resendsDiscarded = binary.resends
+        result.answersFence = binary.answersFence
+        result.payloadLimit = binary.payloadLimit
+        result.minimumConnections = settings.connections.min
+        result.maximumConnections = settings.connections.max
+        result.idleConnectionNs = settings.connections.idle.nanoseconds
+        result.maxAgeNs = settings.connections.maxAge.nanoseconds
+        return result
+    }
+}
+
+extension BinarySettings.Format {
+    var ofTransport: BinaryConfiguration.Format {
+        switch self {
+        case .simple: .simple
+        case .enhanced: .enhanced
+        case .framed: .framed
+        }
+    }
+}
