@@ -28,8 +28,8 @@ extension ClientSession {
     /// The callbacks shared by all client sessions. Never freed.
     nonisolated(unsafe) static let callbacks: OpaquePointer = unsafe make()
 
-    /// The callbacks of `callbacks`, plus callbacks that record each frame in `State.frameHeads`. The table is separate,
-    /// because unused callbacks would cost time for each frame of every connection.
+    /// The callbacks of `callbacks`, plus callbacks that record each frame in `State.frameHeads`. The table is
+    /// separate, because unused callbacks would cost time for each frame of every connection.
     nonisolated(unsafe) static let tracingCallbacks: OpaquePointer = {
         let callbacks = unsafe make()
         unsafe nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, head, user in

@@ -46,7 +46,7 @@ import Testing
         // To a host that nobody answers at: what the one before had room for is no more.
         binary.port = 1
         transports.replace(AppIndex(0), with: try LoadedApp(binary))
-        scene.run("no room") { scene.capacity[0] == 0 && scene.reachable.last == false }
+        scene.run("no room") { scene.capacity[0] == 0 && scene.reachable[0]?.last == false }
     }
 
     @Test func `That a host cannot be reached is no more once the app speaks the other protocol`() throws {
@@ -54,7 +54,7 @@ import Testing
         var app = try scene.certificateApp("app")
         app.port = 1
         let transports = try scene.start([app])
-        scene.run("refused") { scene.reachable == [false] }
+        scene.run("refused") { scene.reachable[0] == [false] }
         app.port = Int(try #require(scene.simulator.gatewayPort))
         app.binary = BinarySettings()
         app.binary?.window.duration = .milliseconds(50)
@@ -62,9 +62,9 @@ import Testing
         transports.replace(AppIndex(0), with: try LoadedApp(app))
         // It dials once there is something to send, and has nothing to say of its host before.
         scene.run("room") { scene.capacity[0, default: 0] > 0 }
-        #expect(scene.reachable == [false, true])
+        #expect(scene.reachable[0] == [false, true])
         try scene.pump(transports, app: 0, count: 1) { _ in }
-        #expect(scene.reachable.last == true)
+        #expect(scene.reachable[0]?.last == true)
     }
 
     @Test func `A new key in the old one's file reaches APNs on new connections`() throws {
@@ -126,12 +126,12 @@ import Testing
         let credential = app.credential
         app.credential = Self.credential("/nowhere/key.p8", SimulatorCredentials.keyID)
         let transports = try scene.start([app, try scene.certificateApp("other")], allowingFaults: true)
-        scene.run("out of reach") { scene.reachable == [false] }
+        scene.run("out of reach") { scene.reachable[0] == [false] }
         try scene.expectAnswers(transports, app: 1, count: 5)
         app.credential = credential
         transports.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(transports, app: 0, count: 5)
-        #expect(scene.reachable.last == true)
+        #expect(scene.reachable[0]?.last == true)
     }
 
     @Test func `The system's authorities are read again once their file was replaced`() async {
@@ -143,7 +143,7 @@ import Testing
             var app = try scene.tokenApp("shop")
             app.authorities = nil
             let transports = try scene.start([app])
-            scene.run("a warning") { scene.warnings.count == 1 && scene.reachable == [false] }
+            scene.run("a warning") { scene.warnings.count == 1 && scene.reachable[0] == [false] }
             #expect(scene.warnings[0].contains("there is no CA certificate in"))
             _ = try folder.write(scene.simulator.credentials.caPEM, "bundle.pem")
             transports.replace(AppIndex(0), with: try LoadedApp(app))
@@ -172,10 +172,10 @@ import Testing
         var app = try scene.tokenApp("shop")
         edit(&app)
         let transports = try scene.start([app])
-        scene.run("refused") { scene.reachable == [false] }
+        scene.run("refused") { scene.reachable[0] == [false] }
         transports.replace(AppIndex(0), with: try LoadedApp(try scene.tokenApp("shop")))
         try scene.expectAnswers(transports, app: 0, count: 1)
-        #expect(scene.reachable == [false, true])
+        #expect(scene.reachable[0] == [false, true])
     }
 
     typealias Edit = @Sendable (inout AppSettings) -> Void

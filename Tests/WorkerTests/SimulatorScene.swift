@@ -18,7 +18,7 @@ final class SimulatorScene {
     private var transports: AppTransports?
     private(set) var completions: [Int: [Completion]] = [:]
     private(set) var capacity: [Int: Int] = [:]
-    private(set) var reachable: [Bool] = []
+    private(set) var reachable: [Int: [Bool]] = [:]
     private(set) var warnings: [String] = []
     private(set) var connected = 0
     private(set) var renewals = 0
@@ -83,7 +83,7 @@ final class SimulatorScene {
         case .completions(let batch): completions[batch.app.value, default: []] += batch.completions
         case .capacity(let app, let requests): capacity[app.value] = requests
         case .connections, .credentialRefused, .unanswered: break
-        case .reachable(_, let isReachable): reachable.append(isReachable)
+        case .reachable(let app, let isReachable): reachable[app.value, default: []].append(isReachable)
         case .note(_, .certificate(let text)): warnings.append(text)
         case .note(_, .connected): connected += 1
         case .note(_, .providerTokenRenewed): renewals += 1
