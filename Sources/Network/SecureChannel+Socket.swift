@@ -94,3 +94,36 @@ extension SecureChannel {
         }
     }
 }
+
+// The transfers between a socket and memory.
+extension Descriptor {
+    enum Transfer {
+        case bytes(Int)
+        /// The peer has ended its stream (reading only).
+        case end
+        case wouldBlock
+        case failed(Int32)
+    }
+
+    func receive(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
+        while true {
+            let count = unsafe recv(raw, buffer.baseAddress, buffer.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .end }
+            if errno != EINTR { return Self.outcome(errno) }
+        }
+    }
+
+    /// Writes bytes with MSG_NOSIGNAL, so that a closed connection returns EPIPE instead of raising SIGPIPE.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Transfer {
+        while true {
+            let count = unsafe Glibc.send(raw, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+            if count >= 0 { return .bytes(count) }
+            if errno != EINTR { return Self.outcome(errno) }
+        }
+    }
+
+    private static func outcome(_ code: Int32) -> Transfer {
+        code == EAGAIN || code == EWOULDBLOCK ? .wouldBlock : .failed(code)
+    }
+}
