@@ -4,8 +4,8 @@ internal import Glibc
 internal import Observability
 internal import PushRecords
 
-/// A snapshot in Prometheus' text format. Metric names follow Prometheus' conventions: base units, and `_total` for
-/// counters.
+/// The page `/metrics`: a snapshot of the worker in Prometheus' text format. Metric names follow Prometheus'
+/// conventions: base units, and `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
@@ -111,7 +111,7 @@ struct MetricsText {
         let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total",
-            "Notifications by outcome, before Kafka acknowledges the result. The app label is empty if no app matched.",
+            "Notifications by outcome, counted before Kafka's acknowledgement. The app label is empty if no app matched.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
@@ -134,16 +134,16 @@ struct MetricsText {
         perApp("sends_total", "Requests passed to connections, including resends.", \.counters.handed)
         perApp("resends_total", "Requests that were resent immediately.", \.counters.resends)
         perApp(
-            "sent_on_total", "Requests answered BadDeviceToken that were resent to the other environment.",
+            "sent_on_total", "Notifications resent to the other environment after the answer BadDeviceToken.",
             \.counters.sentToOtherEnvironment)
         perApp(
             "window_too_short_total", "Binary protocol: errors that arrived after their resend window closed.",
             \.app.standing.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Binary protocol: upper bound of notifications presumed accepted that were discarded or never read.",
+            "Binary protocol: upper bound of the notifications that were presumed accepted, but not delivered.",
             \.app.standing.window.lostAtMost)
-        perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
+        perApp("feedback_tokens_total", "Dead tokens from the feedback service whose records Kafka acknowledged.") {
             $0.app.feedback.map { Double($0.tokens) }
         }
         perApp(
@@ -237,7 +237,10 @@ struct MetricsText {
             Double($0.status.span)
         }
         let takenMs = snapshot.takenMs
-        perPartition("oldest_open_age_seconds", "Age of the oldest record that is not settled, in seconds, or 0.") {
+        perPartition(
+            "oldest_open_age_seconds",
+            "Age of the oldest record that is not settled, in seconds, or 0 if there is none."
+        ) {
             $0.status.oldestOpenMs.map { Double(RecordTime.age(of: $0, nowMs: takenMs)) / 1_000 } ?? 0
         }
         perPartition("committed_offset", "Last committed offset that Kafka acknowledged.") {

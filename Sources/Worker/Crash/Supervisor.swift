@@ -195,8 +195,8 @@ struct RestartBackoff {
 
     private var pause = GrowingPause()
 
-    /// Returns the delay before a restart: 0 after the first crash, and longer while workers crash soon after their
-    /// start.
+    /// Returns the delay before a restart: 0 after the first crash, and longer after each crash within `soundMs` of the
+    /// worker's start.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         if livedMs >= Self.soundMs { pause = GrowingPause() }
         defer { pause.begin(0) }

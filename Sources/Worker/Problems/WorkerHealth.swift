@@ -86,7 +86,7 @@ struct WorkerHealth {
                 group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
                 "grant Read on the group (kafka.group_id) to the worker's user")
         }
-        // A joining member waits until the session of a crashed member has timed out.
+        // After a member has crashed, the group cannot be joined until the session of that member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
         guard outsideNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""

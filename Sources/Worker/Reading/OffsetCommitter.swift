@@ -17,8 +17,8 @@ final class OffsetCommitter {
 
     /// The time without a reply after which a commit in flight is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. A newly
-    /// elected coordinator may not have the topic's metadata yet, and neither may any coordinator for a new topic.
+    /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. If the
+    /// coordinator was just elected or the topic was just created, the coordinator may not have the topic's metadata.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {

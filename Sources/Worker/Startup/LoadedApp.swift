@@ -8,8 +8,8 @@ package import TLS
 /// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why the app's credential or CA file cannot be used, one line each. An app with faults has no
-    /// transport.
+    /// The reasons why the app's credential, CA file or proxy file cannot be used, one line each. An app with faults
+    /// has no transport.
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
@@ -143,7 +143,7 @@ private struct ReadFiles {
         }
     }
 
-    /// Returns a passphrase without the line break at its end.
+    /// Returns a passphrase or the proxy's credentials, without the line break at the end.
     mutating func line(_ secret: Secret) throws(TLSError) -> String {
         switch secret {
         case .text(let text): Secret.line(in: Array(text.utf8))
@@ -231,8 +231,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the app will refuse Apple's
-    /// certificate. The worker loads the app anyway, because an app that cannot send must not stop the others.
+    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the worker cannot verify
+    /// Apple's certificate. The worker loads the app anyway, because an app that cannot send must not stop other apps.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {

@@ -94,7 +94,7 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. A removed retry topic is recognised by the retry group's committed offsets and by the
+    /// The brokers' answers. A removed retry topic is recognized by the retry group's committed offsets and by the
     /// retry records in the topic, because another worker may use a group of the same name for requests. (The admin API
     /// of librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
     struct Answer: Sendable {

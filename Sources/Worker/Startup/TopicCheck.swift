@@ -82,7 +82,8 @@ struct TopicCheck {
     /// of these settings.
     ///
     /// - Parameters:
-    ///   - matched: The topics that match a pattern. Another team may have made them, so they do not prevent the start.
+    ///   - matched: The topics that match a pattern. Their settings only cause warnings, because the topics may belong
+    ///     to another team.
     ///   - unmade: The topics that the worker is about to create.
     func warningLines(
         _ configurations: [String: TopicConfiguration]?, matched: [(path: String, name: String)] = [],

@@ -40,14 +40,15 @@ final class TransportLink: Sendable {
 
     /// Sends a command to an app's transport. Core thread.
     ///
-    /// The number of queued commands is bounded: requests by the transport's reported capacity plus a few suspects,
-    /// recalls by the requests sent, and there is one close.
+    /// The number of queued commands is bounded. Requests do not exceed the capacity that the transport reports, plus a
+    /// few suspects. Recalls do not exceed the requests, and a transport is closed once.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }
 
     /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
-    /// requests. Emits `TransportNote.certificate` for each reason why Apple will refuse the certificate. Core thread.
+    /// requests. Emits `TransportNote.certificate` for each line of `certificateFaults` and `certificateWarning`. Core
+    /// thread.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         orders.post(.replace(index, app))
     }
