@@ -111,7 +111,7 @@ struct MetricsText {
         let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total",
-            "Notifications by outcome, counted before Kafka's acknowledgement. The app label is empty if no app matched.",
+            "Notifications by outcome, counted before Kafka's acknowledgement. The app is empty if no app matched.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(

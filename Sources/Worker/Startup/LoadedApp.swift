@@ -8,8 +8,8 @@ package import TLS
 /// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why the app's credential, CA file or proxy file cannot be used, one line each. An app with faults
-    /// has no transport.
+    /// The reasons why the app's credential or CA file cannot be used, one line each. An app with faults has no
+    /// transport.
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
