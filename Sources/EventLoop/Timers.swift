@@ -1,4 +1,4 @@
-/// A timer that runs its body once, after its deadline, unless it is disarmed before.
+/// A timer that runs its body once, at or after its deadline, unless it is disarmed earlier.
 final class LoopTimer {
     fileprivate let body: () -> Void
     /// The deadline and order, or `nil` while the timer is not armed.

@@ -54,8 +54,8 @@ package struct AppSettings: Hashable, Sendable {
     /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The name of the app with the same bundle ids in the other environment. Through that app, the worker once resends
-    /// notifications that APNs answered with BadDeviceToken. With `nil`, the worker rejects these notifications.
+    /// The name of the app with the same bundle ids in the other environment. If APNs answers a notification with
+    /// BadDeviceToken, the worker sends it once more, through that app. With `nil`, the notification is rejected.
     package var otherEnvironment: String?
     /// The maximum number of notifications per second, or 0 for no limit.
     package var rateLimit = 0

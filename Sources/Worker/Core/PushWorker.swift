@@ -106,8 +106,8 @@ package final class PushWorker: @unchecked Sendable {
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal as a
-                    // second one.
+                    // Ctrl-C in a terminal signals both this process and its supervisor. The supervisor forwards the
+                    // signal, so this process receives it twice.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()

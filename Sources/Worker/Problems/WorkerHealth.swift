@@ -78,7 +78,8 @@ struct WorkerHealth {
                 group, .coordinatorSilent, "the group's coordinator does not answer",
                 "check the broker that leads the group's partition of __consumer_offsets")
         }
-        // librdkafka may report an error before the member has lost its assignment.
+        // An error counts only some time after the member has lost its assignment, because librdkafka may report an
+        // error earlier and then recover.
         let outsideNs = now.ns - (lastMemberNs[reader.name] ?? startedNs)
         let isDenied = reader.lastError?.code == .groupAuthorizationFailed
         if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {

@@ -63,7 +63,7 @@ package struct ClusterReadiness {
             for case .error(let error) in topics.events() { lastError = error }
             return .unreachable(lastError ?? error)
         }
-        // Some brokers may not have the metadata of a topic that was just created.
+        // A topic that was just created may be missing, because some brokers do not have its metadata yet.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }

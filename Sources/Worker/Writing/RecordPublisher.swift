@@ -168,7 +168,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
     ///
-    /// - Parameter isKept: Whether to keep a copy whatever the reason for the refusal, because no other copy exists.
+    /// - Parameter isKept: Whether to keep a copy after any refusal, because no other copy exists.
     /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(
