@@ -83,7 +83,7 @@ package final class Alarm {
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
     /// Fires at or after `atNs`, unless the alarm is already set to fire earlier. If deadlines mostly become later,
-    /// this avoids moving the timer; the body must then check the time.
+    /// this method avoids moving the timer, but the body must check the time.
     package func set(noLaterThanNs atNs: Int64) { if atNs < timer.key?.deadlineNs ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.timers.disarm(timer) }

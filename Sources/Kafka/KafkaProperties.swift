@@ -139,7 +139,7 @@ package struct KafkaProperties: Sendable, Equatable {
         ),
         ("the worker needs the delivery report of every record", ["delivery.report.only.error"]),
         (
-            "a result must stay queued however long an outage lasts; a timeout would drop it",
+            "a result must stay queued until Kafka has acknowledged it; a timeout would drop the result",
             ["message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"]
         ),
         ("the worker uses no transactions, and `replay` sets its own transactional id", ["transactional.id"]),

@@ -170,7 +170,7 @@ struct MetricsText {
             \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
-            "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
+            "Limit of requests in flight: up to 9/8 of streams_allowed, less while the app is overloaded or slowed."
         ) { Double($0.status?.concurrency ?? 0) }
         perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {
@@ -268,7 +268,7 @@ struct MetricsText {
             "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
         one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Offsets by which acknowledged commits advanced.",
+            "offsets_committed_total", "Sum of the offsets by which acknowledged commits advanced.",
             Int(counters.offsetsCommitted))
         one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
@@ -281,12 +281,14 @@ struct MetricsText {
             "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
             snapshot.tooLarge)
         perTopic(
-            "rejected_records_total", "Records that Kafka refused while it accepted other records.", snapshot.rejected)
+            "rejected_records_total",
+            "Records that were replaced, because Kafka refused them while it accepted other records.", snapshot.rejected
+        )
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
         one("log_lines_lost_total", "Log lines dropped because standard error was blocked.", process.logLinesLost)
-        out.family("process_cpu_seconds_total", .counter, "User and system time of all threads, in seconds.")
+        out.family("process_cpu_seconds_total", .counter, "User and system CPU time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
         out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
         out.sample(process.residentBytes)

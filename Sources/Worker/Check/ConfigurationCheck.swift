@@ -247,7 +247,7 @@ package struct ConfigurationCheck {
         if left > 0 {
             report(
                 isFine ? .warning : .notFine,
-                "app \(settings.name): not probed: \(left) more of its bundle ids"
+                "app \(settings.name): \(left) of its bundle ids were not probed"
                     + (isFine ? " (the limit is \(Self.probeLimit))" : ""))
         }
         return isFine

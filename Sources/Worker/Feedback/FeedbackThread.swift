@@ -83,7 +83,7 @@ final class FeedbackThread: @unchecked Sendable {
         } catch {
             logger.error(
                 .apns, "feedback reader not started",
-                ["error": "\(error)", "advice": "raise the limits of the process, and send SIGHUP"])
+                ["error": "\(error)", "advice": "raise the process's limit of open files (ulimit -n), and send SIGHUP"])
         }
     }
 

@@ -248,8 +248,8 @@ extension KafkaCode {
         }
     }
 
-    /// The number of refusals after which a record is given up. Each is a refusal of the record alone, after Kafka
-    /// accepted other records of the topic. For an unclear fault this takes about eight minutes, because the record may
-    /// still be deliverable.
+    /// The number of refusals after which a record is given up. Only a refusal of the record alone counts, and only if
+    /// Kafka has accepted other records of the topic since the last one. For an unclear fault, 20 refusals take about
+    /// eight minutes, because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }
