@@ -125,7 +125,8 @@ package struct Supervisor: ~Copyable {
             case SIGHUP:
                 kill(child, SIGHUP)
             case let signal? where stops > 0:
-                // A terminal's Ctrl-C and service managers signal both processes. Only the supervisor counts signals.
+                // The second stop signal kills the worker. Only the supervisor counts stop signals, because Ctrl-C and
+                // service managers signal both processes.
                 kill(child, SIGKILL)
                 waitpid(child, nil, 0)
                 return .stopped(signal: signal)

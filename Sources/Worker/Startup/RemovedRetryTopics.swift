@@ -27,7 +27,7 @@ final class RemovedRetryTopics {
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
-    /// Whether the group changed during a query.
+    /// Whether another search was requested during the current query.
     private var mustAskAgain = false
 
     init(

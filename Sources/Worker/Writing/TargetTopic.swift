@@ -73,8 +73,8 @@ struct TargetTopic {
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
-    /// The time at which `next` returns a record even without another delivery report (monotonic), or `nil` if `next`
-    /// waits for a report.
+    /// The time at which `next` returns a record even without another delivery report (monotonic), or `nil` if there is
+    /// no such time.
     var nextTryNs: Int64? {
         if waiting.count == 0, cause != nil || isReturning { return lastTryNs + Self.silentNs }
         guard hasRoom else { return nil }
