@@ -90,7 +90,7 @@ struct TargetTopic {
         waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
     }
 
-    /// Closes the topic, because brokers refuse its records or it cannot be written.
+    /// Closes the topic, because an error concerns all its records: brokers refuse them, or no producer accepts them.
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
