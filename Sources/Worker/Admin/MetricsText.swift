@@ -15,7 +15,8 @@ struct MetricsText {
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
-        // The format forbids duplicate samples. If an app was removed and added again, only the newer entry is written.
+        // The format forbids duplicate samples. If an app was removed and added again, the snapshot has two entries for
+        // it, and only the newer one is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
         writeWorker()

@@ -15,7 +15,7 @@ package struct LoadedApp: Sendable {
     package let context: ClientContext
     /// Whether the app relies on the system's CA certificates but none are installed.
     let lacksAuthorities: Bool
-    /// The key that signs provider tokens, or `nil` if the app has a client certificate.
+    /// The key that signs provider tokens, or `nil` if the app has a client certificate or the key cannot be used.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
     /// The identity of the app's provider token. Apps with equal identities share a token, because Apple limits how
@@ -26,8 +26,9 @@ package struct LoadedApp: Sendable {
     /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: Whether to create an app with faults instead of throwing.
-    /// - Throws: `StartFailure` with a line for each file that cannot be used.
+    /// - Parameter allowsFaults: Whether to create an app whose `faults` name the files that cannot be used,
+    ///   instead of throwing.
+    /// - Throws: `StartFailure` with a line for each file that cannot be used, unless `allowsFaults`.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
@@ -116,8 +117,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change between
-        // the two reads.
+        // A file that is both certificate and key is read twice, and may change between the two reads. `FileWatch`
+        // notices the change, because only the first hash is kept.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }

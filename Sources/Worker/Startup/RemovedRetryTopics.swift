@@ -94,9 +94,10 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. A removed retry topic is recognized by the retry group's committed offsets and by the
-    /// retry records in the topic, because another worker may use a group of the same name for requests. (The admin API
-    /// of librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
+    /// The brokers' answers. A removed retry topic is one with committed offsets of the retry group and with a retry
+    /// record. The offsets alone do not suffice, because another worker may use a group of the same name for requests.
+    /// The offsets are queried with a consumer, because the admin API of librdkafka 2.0.2, which could list them, does
+    /// not answer on a new cluster.
     struct Answer: Sendable {
         let found: [String]
         let existing: Set<String>

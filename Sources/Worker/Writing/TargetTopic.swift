@@ -238,7 +238,7 @@ extension KafkaCode {
     var fault: Fault {
         switch self {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
-        // Codes below -1 are errors of librdkafka: no broker has received the record.
+        // Codes below -1 are errors of librdkafka, such as a timeout. No broker has rejected the record.
         case _ where rawValue < -1 || isUnknownTopic: .topic
         // `invalidTimestamp` does not mean that the record is at fault, because each attempt sets a new timestamp.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
