@@ -47,7 +47,7 @@ package final class FileWatch {
         files[index].remembered += 1
     }
 
-    /// Starts a comparison of the files now, or tries again within a second if `reading` is busy.
+    /// Starts a comparison of the files now, or tries again within a second if `reading` cannot begin.
     package func check() {
         let files = files
         let hasBegun = reading.begin({ files.map { Self.hash($0.path) } }) { [weak self] in

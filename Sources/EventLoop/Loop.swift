@@ -53,7 +53,7 @@ internal import Glibc
         var isEmpty: Bool { bodies.isEmpty && !isStopping }
     }
 
-    /// The maximum number of ready descriptors handled per turn. The others follow in the next turn.
+    /// The maximum number of ready descriptors handled in a turn. The next turn handles the remaining ones.
     private static let readyLimit = 256
     /// The value in `epoll_event.data` that identifies the wake-up descriptor.
     private static let wakeUpName = UInt64.max
@@ -112,7 +112,7 @@ internal import Glibc
         owner = former
     }
 
-    /// Makes `run` return after the current turn, or at once if called before `run`. Thread-safe.
+    /// Makes `run` return after the current turn, or after its first turn if called before `run`. Thread-safe.
     package func stop() { post { $0.isStopping = true } }
 
     /// Runs `body` on the loop's thread in the next turn. For frequent events, use a `Mailbox`. Thread-safe.

@@ -14,8 +14,8 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private let handler: ([Element]) -> Void
     private var batch: [Element] = []
 
-    /// Creates a mailbox that holds up to `capacity` elements and rejects more. `handler` receives all elements in it
-    /// on the loop's thread. It must not keep the array, which is reused.
+    /// Creates a mailbox that holds up to `capacity` elements and rejects more. `handler` receives all elements of the
+    /// mailbox on the loop's thread. The handler must not keep the array, which is reused.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop
         self.capacity = capacity

@@ -2,7 +2,7 @@ package import Glibc
 
 /// Delivers signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop
 /// ends the process even if the loop's thread hangs or has ended. Create this object before any other thread, because a
-/// signal reaches the receiving thread only if all other threads block it. Child processes inherit the mask.
+/// signal reaches the receiving thread only if all other threads block it. Child processes inherit the blocked signals.
 package final class Signals {
     /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t

@@ -1,4 +1,4 @@
-/// A timer that runs its body once, after its deadline, unless it is disarmed before.
+/// A timer that runs its body once, at or after its deadline, unless it is disarmed earlier.
 final class LoopTimer {
     fileprivate let body: () -> Void
     /// The deadline and order, or `nil` while the timer is not armed.
@@ -83,7 +83,7 @@ package final class Alarm {
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
     /// Fires at or after `atNs`, unless the alarm is already set to fire earlier. If deadlines mostly become later,
-    /// this avoids moving the timer; the body must then check the time.
+    /// this method avoids moving the timer, but the body must check the time.
     package func set(noLaterThanNs atNs: Int64) { if atNs < timer.key?.deadlineNs ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.timers.disarm(timer) }

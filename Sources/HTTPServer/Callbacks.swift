@@ -119,7 +119,7 @@ private func readBody(
     let stream = unsafe Unmanaged<BodyStream>.fromOpaque(context!).takeUnretainedValue()
     switch unsafe stream.next(UnsafeMutableRawBufferPointer(start: buffer, count: room)) {
     case .wrote(let count):
-        precondition(count > 0 && count <= room, "a streamed body must write at least 1 byte that fits the buffer")
+        precondition(count > 0 && count <= room, "a streamed body must write at least 1 byte and at most a full buffer")
         return count
     case .end: return mhd_end_of_stream()
     case .failed: return mhd_end_with_error()

@@ -86,7 +86,7 @@ extension [Route] {
     func methodNotAllowed(path: String) -> HTTPResponse {
         let allowed = filter { $0.path == path }.map(\.method.rawValue).joined(separator: ", ")
         guard !allowed.isEmpty else { return .text("no such page: \(path)\n", status: 404) }
-        var response = HTTPResponse.text("\(path) takes \(allowed)\n", status: 405)
+        var response = HTTPResponse.text("\(path) accepts only \(allowed)\n", status: 405)
         response.headers.append((name: "Allow", value: allowed))
         return response
     }

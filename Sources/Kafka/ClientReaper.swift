@@ -9,7 +9,8 @@ package enum ClientReaper {
 
     package static var unfinished: Int { running.load(ordering: .acquiring) }
 
-    /// Destroys a client. Returns when the client is destroyed, which usually takes milliseconds, or after a second.
+    /// Destroys a client. Returns when the client is destroyed, which usually takes milliseconds, or after a second. If
+    /// no thread can be started, waits on the calling thread without a limit.
     static func destroy(_ client: OpaquePointer) {
         let before = running.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue
         let body: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { client in

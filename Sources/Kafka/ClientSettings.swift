@@ -108,8 +108,8 @@ package struct ConsumerSettings: Sendable, Equatable {
 
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
-    /// Whether each record is sent at once in its own batch. A broker that rejects a batch as too large rejects all
-    /// records in it.
+    /// Whether each record is sent immediately in a separate batch. A broker that rejects a batch as too large rejects
+    /// all records in it.
     package var sendsSingly: Bool
     /// The transactional id. Brokers fence a producer when another one starts with this id.
     package var transactionalID: String?

@@ -87,8 +87,8 @@ import Glibc
     /// Whether the assignment was lost. Another member may own the partitions, and brokers reject commits.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
-    /// Answers an `assigned` event. Starts reading the partitions at these offsets in this order, each into its own
-    /// queue. A partition without an offset is read from its oldest record.
+    /// Answers an `assigned` event: librdkafka begins to fetch the partitions at these offsets. Returns each
+    /// partition's queue in the order of `starts`. A partition without an offset is read from its oldest record.
     package func assign(
         _ starts: [(partition: TopicPartition, offset: Int64?)]
     ) throws(KafkaError) -> [PartitionQueue] {

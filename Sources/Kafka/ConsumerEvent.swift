@@ -8,8 +8,8 @@ package enum ConsumerEvent: Sendable {
     case revoked([TopicPartition], lost: Bool)
     case committed(CommitReply)
     /// Reading a partition failed, and librdkafka retries. Exception: after the code `.autoOffsetReset`, librdkafka
-    /// does not read the partition again until a new assignment. The code means that retention has deleted the record
-    /// at the group's offset, or that the topic was recreated.
+    /// does not read the partition again until a new assignment. The code means that the log no longer has the next
+    /// offset: retention deleted the record, or the log was truncated or recreated.
     case partitionFailed(TopicPartition, KafkaError)
     case client(ClientEvent)
 }

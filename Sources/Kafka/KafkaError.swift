@@ -137,7 +137,7 @@ func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") 
     guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
 }
 
-/// Throws if a function returned an error object, and frees it.
+/// Throws if a function returned an error object, and frees that object.
 func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }

@@ -112,7 +112,7 @@ package struct KafkaProperties: Sendable, Equatable {
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (mechanism.name, "OAUTHBEARER also needs sasl.oauthbearer.method: oidc, as the worker creates no tokens")
+        return (mechanism.name, "the worker creates no tokens; set sasl.oauthbearer.method: oidc for OAUTHBEARER")
     }
 
     private static let refusals: [(reason: String, names: [String])] = [
@@ -123,7 +123,7 @@ package struct KafkaProperties: Sendable, Equatable {
                 "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
             ]
         ),
-        ("the worker always reads a partition without a committed offset from its beginning", ["auto.offset.reset"]),
+        ("use delivery.start for request topics; other topics are read from the beginning", ["auto.offset.reset"]),
         ("use kafka.bootstrap_servers", ["bootstrap.servers", "metadata.broker.list"]),
         ("use kafka.group_id", ["group.id"]),
         ("use kafka.group_instance_id", ["group.instance.id"]),
@@ -139,7 +139,7 @@ package struct KafkaProperties: Sendable, Equatable {
         ),
         ("the worker needs the delivery report of every record", ["delivery.report.only.error"]),
         (
-            "a result must stay queued however long an outage lasts; a timeout would drop it",
+            "a result must stay queued until Kafka has acknowledged it; a timeout would drop the result",
             ["message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"]
         ),
         ("the worker uses no transactions, and `replay` sets its own transactional id", ["transactional.id"]),

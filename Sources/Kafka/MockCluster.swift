@@ -1,7 +1,7 @@
 import CRdkafka
 
 /// librdkafka's in-process brokers. They listen on real TCP ports for any process, but store nothing durably and do not
-/// scale (<doc:KafkaFacts>). The brokers create a topic that `create` did not create on its first use, with 4
+/// scale (<doc:KafkaFacts>). If a client uses a topic that does not exist, the brokers create the topic with 4
 /// partitions.
 @safe package final class MockCluster {
     private let client: ClientHandle

@@ -42,8 +42,8 @@ import CRdkafka
     /// - Parameters:
     /// - group: the group whose committed offsets `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a
     ///   permission on the group.
-    /// - fetchKilobytes: the maximum size of one fetch from a partition, although a broker returns at least one batch.
-    ///   Choose a small size to read single records, and a large size to read whole logs.
+    /// - fetchKilobytes: the maximum size of one fetch from a partition. A broker exceeds it if the first batch is
+    ///   larger. Choose a small size to read single records, and a large size to read whole logs.
     /// - idleMs: how long a broker may wait for new records before it answers a fetch (`fetch.wait.max.ms`). Choose a
     ///   short time if the reader seeks often.
     package init(
@@ -60,8 +60,8 @@ import CRdkafka
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // The reader joins no group, but librdkafka rejects a `max.poll.interval.ms` of the user that is shorter
-            // than this timeout's default.
+            // The reader joins no group. However, librdkafka rejects a user's `max.poll.interval.ms` that is shorter
+            // than the session timeout.
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }

@@ -48,8 +48,8 @@ import Glibc
     /// Passes up to `max` records to `body` in offset order without waiting. A record is valid only during the call of
     /// `body`. Returns how many records `body` took.
     ///
-    /// If `body` returns `false` for a record, the next call starts with that record. `body` must not consume or
-    /// assign.
+    /// If `body` returns `false` for a record, the next call starts with that record. `body` must not read from a queue
+    /// of the consumer or change the assignment.
     @discardableResult
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         var count = 0

@@ -30,7 +30,7 @@ extension Producer {
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(KafkaError) in
-            // Two calls of up to 5 s take less time than the transaction timeout.
+            // At most two calls are made. Each waits up to 5 s, so both take less time than the transaction timeout.
             try unsafe check(
                 rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, 5_000))
         }
@@ -38,7 +38,7 @@ extension Producer {
 
     /// Commits the records produced since `beginTransaction` together with the added offsets.
     ///
-    /// No report may be outstanding, because librdkafka would wait for reports that are not served meanwhile
+    /// No report may be outstanding, because librdkafka would wait for reports that nothing serves during the call
     /// (rdkafka.h, rd_kafka_commit_transaction). The call waits until the transaction timeout, as rdkafka.h recommends.
     /// After an error that does not pass, it is unknown whether the transaction was committed.
     package func commitTransaction() throws(KafkaError) {

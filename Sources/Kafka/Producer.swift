@@ -108,7 +108,7 @@ package struct ProducerTopic: Hashable, Sendable {
     package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
     /// Delivers reports and events, and waits up to `timeoutMs` for the first one. Returns the number of reports.
-    /// `report` may produce.
+    /// `report` may call `produce`.
     @discardableResult
     package func serve(
         timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void

@@ -192,8 +192,8 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 extension ClientHandle {
-    /// Returns descriptions of all topics. With `onlyKnown`, it describes only topics for which the client has a
-    /// handle, and brokers may create missing ones.
+    /// Returns descriptions of all topics. With `onlyKnown`, returns only the topics for which the client has a handle,
+    /// and the brokers may create those that are missing.
     func describeTopics(onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         try check(unsafe rd_kafka_metadata(raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))

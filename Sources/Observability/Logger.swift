@@ -83,8 +83,8 @@ package final class Logger: Sendable {
         }
     }
 
-    /// Writes omitted lines that were not followed by an equal line within ten seconds. With `all`, when the process
-    /// ends, writes all omitted lines. Call it every few seconds.
+    /// Writes the last omitted line of each kind, with the number of repetitions, if no line of this kind was written
+    /// for ten seconds. With `all`, which is for the end of the process, does not wait. Call it every few seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

@@ -239,7 +239,7 @@ package enum KeyLog {
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {
-            throw TLSError(.credential, "key log \(path): \(unsafe String(cString: strerror(errno)))")
+            throw TLSError(.credential, "key log \(path): cannot be opened: \(unsafe String(cString: strerror(errno)))")
         }
         descriptor.store(opened, ordering: .relaxed)
     }

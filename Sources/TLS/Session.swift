@@ -84,7 +84,7 @@ internal import Glibc
             var left = count
             while left > 0 {
                 let taken = unsafe Int(BIO_read(output, buffer.baseAddress, Int32(min(left, buffer.count))))
-                precondition(taken > 0, "consumed output must have been pending")
+                precondition(taken > 0, "the consumed bytes must be part of the pending output")
                 left -= taken
             }
         }

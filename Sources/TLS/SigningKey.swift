@@ -14,7 +14,7 @@ package final class SigningKey: Sendable {
         let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
             throw pem.failure(
-                "the private key is encrypted, which Apple's .p8 files are not; decrypt it with: openssl pkey -in FILE")
+                "the private key is encrypted, unlike Apple's .p8 files; decrypt it with: openssl pkey -in FILE")
         }
         key = try pem.privateKey(passphrase: nil)
         guard key.algorithm == "EC" else {
@@ -83,7 +83,7 @@ package final class VerificationKey: Sendable {
         } else {
             key = try pem.privateKey(passphrase: nil)
         }
-        guard key.curve == "prime256v1" else { throw pem.failure("is not on P-256") }
+        guard key.curve == "prime256v1" else { throw pem.failure("is not a P-256 key") }
     }
 
     /// Returns whether the signature matches the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in

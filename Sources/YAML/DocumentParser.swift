@@ -1,6 +1,7 @@
 import CYAML
 
-/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all errors.
+/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all errors
+/// up to the first syntax error.
 @safe struct DocumentParser {
     /// Thrown to stop reading the document, after the reason was added to `problems`.
     private struct Stop: Error {}

@@ -66,7 +66,7 @@ package struct Document: Hashable, Sendable {
     package var problems: [Problem]
 
     /// Parses one UTF-8 document. It reports an error for a second document, anchors, aliases, tags, duplicate names in
-    /// a mapping, names that are not scalars, and collections nested deeper than 32.
+    /// a mapping, names that are not scalars, and collections nested deeper than 32 levels.
     package init(utf8 bytes: [UInt8]) {
         let parser = DocumentParser(reading: bytes)
         root = parser.root

@@ -76,11 +76,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             delivery: {verdicts: {Shutdwn: retry}}
                 6:23: delivery.verdicts.Shutdwn: unknown reason; did you mean Shutdown?
             delivery: {verdicts: {BadDeviceToken: resend}}
-                6:23: delivery.verdicts.BadDeviceToken: Apple says not to send such a notification again; to send it
-                anyway, use delivery.verdicts_unsafe
+                6:23: delivery.verdicts.BadDeviceToken: Apple says not to send a notification again after this reason;
+                to send it anyway, use delivery.verdicts_unsafe
             delivery: {verdicts: {PayloadTooLarge: retry}}
-                6:23: delivery.verdicts.PayloadTooLarge: Apple says not to send such a notification again; to send it
-                anyway, use delivery.verdicts_unsafe
+                6:23: delivery.verdicts.PayloadTooLarge: Apple says not to send a notification again after this reason;
+                to send it anyway, use delivery.verdicts_unsafe
             delivery: {verdicts: {Shutdown: again}}
                 6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry,
                 credential_fault, found "again"
@@ -107,9 +107,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             crash: restart
                 6:8: crash: expected one of contain, core, found "restart"
             drain: {rebalance: 296s}
-                6:20: drain.rebalance: drain.rebalance (296s) and 5 s for the last commit must fit max.poll.interval.ms
-                (300000 ms), or the group removes the worker while it drains; shorten drain.rebalance, or set
-                max.poll.interval.ms under kafka.consumer
+                6:20: drain.rebalance: drain.rebalance (296s) plus 5 s for the last commit must not exceed
+                max.poll.interval.ms (300000 ms), or the group removes the worker while it drains; shorten
+                drain.rebalance, or set max.poll.interval.ms under kafka.consumer
             results: {copy_headers: [a, a]}
                 6:29: results.copy_headers[1]: "a" occurs twice
             requests: {topics: []}
@@ -131,8 +131,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             requests: {topics: [apns.results]}
                 6:21: requests.topics[0]: the topic apns.results is already used as results.topic
             requests: {topics: ['^apns\.re[qs]']}
-                6:21: requests.topics[0]: the pattern "^apns\.re[qs]" also matches apns.results, which the worker writes
-                (results.topic)
+                6:21: requests.topics[0]: the pattern "^apns\.re[qs]" also matches apns.results, to which the worker
+                writes (results.topic)
             requests: {topics: [__consumer_offsets]}
                 6:21: requests.topics[0]: __consumer_offsets is an internal topic of Kafka and cannot be a request topic
             dead_letters: {topic: apns.results}
@@ -210,11 +210,12 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: a, session_timeout: 10}
                 1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found "10"
             {bootstrap_servers: a, session_timeout: 3s}
-                1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), ideally
-                a third of it, or the group removes the worker between two heartbeats; set it under kafka.consumer
+                1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), or the
+                group removes the worker between two heartbeats; under kafka.consumer, set heartbeat.interval.ms to
+                about a third of session_timeout
             {bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, consumer: {max.poll.interval.ms: 20000}}
-                1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must fit
-                max.poll.interval.ms (20000 ms), or the group removes the worker while it drains; shorten
+                1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) plus 5 s for the last commit must not
+                exceed max.poll.interval.ms (20000 ms), or the group removes the worker while it drains; shorten
                 drain.rebalance, or set max.poll.interval.ms under kafka.consumer
             {bootstrap_servers: a, librdkafka: {acks: [1]}}
                 1:50: kafka.librdkafka.acks: expected a text, found a list

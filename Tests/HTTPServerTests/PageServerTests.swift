@@ -53,8 +53,8 @@ struct PageServerTests {
 
     @Test(arguments: [
         ("/", "GET", 200, "home\n"), ("/echo?b=1%202&a=x&flag&a=%26", "GET", 200, "b=1 2;a=x;flag=;a=&;"),
-        ("/nowhere", "GET", 404, "no such page: /nowhere\n"), ("/", "POST", 405, "/ takes GET\n"),
-        ("/echo", "DELETE", 405, "/echo takes GET, POST\n"), ("/x", "PUT", 404, "no such page: /x\n"),
+        ("/nowhere", "GET", 404, "no such page: /nowhere\n"), ("/", "POST", 405, "/ accepts only GET\n"),
+        ("/echo", "DELETE", 405, "/echo accepts only GET, POST\n"), ("/x", "PUT", 404, "no such page: /x\n"),
     ])
     func `Answers by path and method, with decoded parameters in their order`(
         page: String, method: String, status: Int, body: String

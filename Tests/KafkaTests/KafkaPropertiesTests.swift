@@ -69,7 +69,7 @@ struct KafkaPropertiesTests {
         let oidc = KafkaProperty("sasl.oauthbearer.method", "oidc")
         let unsecure = KafkaProperty("enable.sasl.oauthbearer.unsecure.jwt", "true")
         #expect(reason(oidc, 0x0200_02FF, hasOIDC: true) == nil)
-        #expect(reason(nil, 0x0200_02FF, hasOIDC: true)?.contains("needs sasl.oauthbearer.method: oidc") == true)
+        #expect(reason(nil, 0x0200_02FF, hasOIDC: true)?.contains("set sasl.oauthbearer.method: oidc") == true)
         for more in [oidc, nil] {
             #expect(reason(more, 0x020A_00FF, hasOIDC: false)?.contains("was built without OIDC") == true)
         }

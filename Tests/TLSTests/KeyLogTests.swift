@@ -24,6 +24,6 @@ import Testing
 
     @Test func `a log that cannot be opened is refused by its name`() {
         let failure = failure { try KeyLog.start("/nowhere/keys.log") }
-        #expect(failure?.text == "key log /nowhere/keys.log: No such file or directory")
+        #expect(failure?.text == "key log /nowhere/keys.log: cannot be opened: No such file or directory")
     }
 }

@@ -91,11 +91,11 @@ import Testing
                 teamID: SimulatorCredentials.teamID))
         let refused = check(app)
         #expect(refused.lines.count == 4 && scene.simulator.books.totals.requests == 1, "\(refused.lines)")
-        #expect(refused.lines.last == "not fine: app shop: not probed: 402 more of its bundle ids")
+        #expect(refused.lines.last == "not fine: app shop: 402 of its bundle ids were not probed")
         app.credential = try scene.tokenApp("shop").credential
         let lines = check(app).lines
         #expect(lines.count == 2 + 400 + 1)
-        #expect(lines.last == "warning: app shop: not probed: 3 more of its bundle ids (the limit is 400)")
+        #expect(lines.last == "warning: app shop: 3 of its bundle ids were not probed (the limit is 400)")
     }
 
     @Test(arguments: ["goaway@2", "cut-before@2"])

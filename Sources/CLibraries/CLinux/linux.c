@@ -64,7 +64,7 @@ void linux_tune_malloc(int heaps) {
     mallopt(M_MXFAST, 0);
     // The threshold is larger than a fetch response, whose buffer is allocated and freed frequently.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
-    // Twice the mmap threshold, as glibc sets this value when it adjusts both by itself.
+    // glibc also sets the trim threshold to twice the mmap threshold when it adjusts both dynamically.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 

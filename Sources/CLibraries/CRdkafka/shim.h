@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /// Calls rd_kafka_producev with fixed arguments. Key and value are copied. librdkafka takes ownership of `headers` (may
-/// be NULL) if the function returns RD_KAFKA_RESP_ERR_NO_ERROR. The delivery report contains `tag` as `_private`. (With
-/// producev, unlike produceva, an error is a code and not an allocated object; rdkafka.h.)
+/// be NULL) if the function returns RD_KAFKA_RESP_ERR_NO_ERROR. The delivery report contains `tag` as `_private`.
+/// (rd_kafka_produceva would return an error as an allocated object.)
 static inline rd_kafka_resp_err_t crdkafka_produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int32_t partition,
                                                    const void *key, size_t key_size, const void *value,
                                                    size_t value_size, rd_kafka_headers_t *headers,

@@ -31,8 +31,8 @@ private func oneLine(_ scalar: Unicode.Scalar) -> String {
     }
 }
 
-/// Returns the candidate with the smallest edit distance to a misspelt word, or `nil` if more than a third of the
-/// letters differ.
+/// Returns the candidate with the smallest edit distance to a misspelt word. Returns `nil` if that distance is more
+/// than 1 and more than a third of the longer word's length.
 package func nearest(to word: String, among candidates: some Sequence<String>) -> String? {
     let letters = word.utf8.prefix(64)
     let distances = candidates.map { (candidate: $0, distance: editDistance(letters, $0.utf8.prefix(64))) }

@@ -164,8 +164,8 @@ struct SubstitutionError: Error, Equatable {
     var text: String
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values,
-/// and `$$` by a dollar. Any other dollar is kept. Values of variables are not substituted again.
+/// Replaces `${NAME}` and `${NAME:-default}` with the variable's value, and `$$` with a dollar sign. The default
+/// replaces a variable that is unset or empty. Any other dollar sign is kept. Variables in values are not substituted.
 func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
     guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
     var result = ""

@@ -10,9 +10,9 @@ package struct AppSettings: Hashable, Sendable {
     /// The reaction to many `BadDeviceToken` responses: more than half of the last 1,000 responses, or all of the first
     /// 20. So many responses suggest that the tokens belong to the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
-        /// Slows down the app and logs a warning.
+        /// Slows down the app, and logs an error.
         case warn
-        /// Slows down the app, logs a warning, and retries the notifications with bad tokens.
+        /// Slows down the app, logs an error, and retries the notifications with bad tokens.
         case hold
         case off
     }
@@ -26,7 +26,8 @@ package struct AppSettings: Hashable, Sendable {
         package var ping = Duration.seconds(60)
         /// The time without requests after which the worker closes a connection beyond `min`.
         package var idle = Duration.seconds(600)
-        /// The age at which the worker replaces a connection, or 0 for no limit.
+        /// The maximum age of a connection, or 0 for no limit. The worker replaces each connection at a random age of
+        /// 75 to 100 % of this time.
         package var maxAge = Duration.zero
 
         package init() {}
@@ -53,8 +54,8 @@ package struct AppSettings: Hashable, Sendable {
     /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The name of the app with the same bundle ids in the other environment. Through that app, the worker once resends
-    /// notifications that APNs answered with BadDeviceToken. With `nil`, the worker rejects these notifications.
+    /// The name of the app with the same bundle ids in the other environment. If APNs answers a notification with
+    /// BadDeviceToken, the worker sends it once more, through that app. With `nil`, the notification is rejected.
     package var otherEnvironment: String?
     /// The maximum number of notifications per second, or 0 for no limit.
     package var rateLimit = 0

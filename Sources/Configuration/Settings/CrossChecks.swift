@@ -16,16 +16,16 @@ extension WorkerConfiguration {
         if drain.rebalance.milliseconds + Self.lastCommitMs > poll.value {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
-                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last "
-                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group removes the worker while it "
-                    + "drains; shorten drain.rebalance, or set max.poll.interval.ms under kafka.consumer")
+                "drain.rebalance (\(Quantity.text(drain.rebalance))) plus \(Self.lastCommitMs / 1_000) s for the last "
+                    + "commit must not exceed max.poll.interval.ms (\(poll.value) ms), or the group removes the worker "
+                    + "while it drains; shorten drain.rebalance, or set max.poll.interval.ms under kafka.consumer")
         }
         if heartbeat.value >= session {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
-                    + "(\(Quantity.text(kafka.sessionTimeout))), ideally a third of it, or the group removes the "
-                    + "worker between two heartbeats; set it under kafka.consumer")
+                    + "(\(Quantity.text(kafka.sessionTimeout))), or the group removes the worker between two "
+                    + "heartbeats; under kafka.consumer, set heartbeat.interval.ms to about a third of session_timeout")
         }
     }
 
@@ -61,7 +61,7 @@ extension WorkerConfiguration {
             for (path, name) in outputTopics where pattern.matches(name) {
                 reading.refuse(
                     "requests.topics[\(index)]",
-                    "the pattern \(quoted(topic.name)) also matches \(name), which the worker writes (\(path))")
+                    "the pattern \(quoted(topic.name)) also matches \(name), to which the worker writes (\(path))")
             }
         }
     }

@@ -88,7 +88,7 @@ extension DeliverySettings {
                 if !mayRepeatFinal, final.contains(name), verdict.repeats {
                     value.reading.refuse(
                         value.path,
-                        "Apple says not to send such a notification again; "
+                        "Apple says not to send a notification again after this reason; "
                             + "to send it anyway, use delivery.verdicts_unsafe", at: mark)
                     continue
                 }

@@ -4,12 +4,12 @@ package struct RequestTopic: Hashable, Sendable {
     /// A topic name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
     /// The topic's weight, from 1 to 1,000. Topics share scarce streams and memory in proportion to their weights. If a
-    /// topic matches several entries, the entry with the topic's exact name applies, or else the first matching
-    /// pattern.
+    /// topic matches several entries, the entry with the topic's exact name applies. Without such an entry, the first
+    /// matching pattern applies.
     package var weight: Int
-    /// The app of requests that do not name an app and whose `apns-topic` is not another app's. With `nil` and several
-    /// apps, each request must name its app. If a topic matches several entries, `app` comes from the same entry as
-    /// `weight`.
+    /// The app of requests that name no app, unless the request's `apns-topic` or environment belongs to another app.
+    /// With `nil` and several apps, each request must name its app or its `apns-topic`. If a topic matches several
+    /// entries, `app` comes from the same entry as `weight`.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {

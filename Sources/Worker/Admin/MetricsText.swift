@@ -4,8 +4,8 @@ internal import Glibc
 internal import Observability
 internal import PushRecords
 
-/// A snapshot in Prometheus' text format. Metric names follow Prometheus' conventions: base units, and `_total` for
-/// counters.
+/// The page `/metrics`: a snapshot of the worker in Prometheus' text format. Metric names follow Prometheus'
+/// conventions: base units, and `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
@@ -15,7 +15,8 @@ struct MetricsText {
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
-        // The format forbids duplicate samples. If an app was removed and added again, only the newer entry is written.
+        // The format forbids duplicate samples. If an app was removed and added again, the snapshot has two entries for
+        // it, and only the newer one is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
         writeWorker()
@@ -111,7 +112,7 @@ struct MetricsText {
         let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total",
-            "Notifications by outcome, before Kafka acknowledges the result. The app label is empty if no app matched.",
+            "Notifications by outcome, counted before Kafka's acknowledgement. The app is empty if no app matched.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
@@ -134,16 +135,16 @@ struct MetricsText {
         perApp("sends_total", "Requests passed to connections, including resends.", \.counters.handed)
         perApp("resends_total", "Requests that were resent immediately.", \.counters.resends)
         perApp(
-            "sent_on_total", "Requests answered BadDeviceToken that were resent to the other environment.",
+            "sent_on_total", "Notifications resent to the other environment after the answer BadDeviceToken.",
             \.counters.sentToOtherEnvironment)
         perApp(
             "window_too_short_total", "Binary protocol: errors that arrived after their resend window closed.",
             \.app.standing.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Binary protocol: upper bound of notifications presumed accepted that were discarded or never read.",
+            "Binary protocol: upper bound of the notifications that were presumed accepted, but not delivered.",
             \.app.standing.window.lostAtMost)
-        perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
+        perApp("feedback_tokens_total", "Dead tokens from the feedback service whose records Kafka acknowledged.") {
             $0.app.feedback.map { Double($0.tokens) }
         }
         perApp(
@@ -170,7 +171,7 @@ struct MetricsText {
             \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
-            "Limit of requests in flight: 9/8 of streams_allowed, or less while the app is overloaded or slowed down."
+            "Limit of requests in flight: up to 9/8 of streams_allowed, less while the app is overloaded or slowed."
         ) { Double($0.status?.concurrency ?? 0) }
         perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {
@@ -237,7 +238,10 @@ struct MetricsText {
             Double($0.status.span)
         }
         let takenMs = snapshot.takenMs
-        perPartition("oldest_open_age_seconds", "Age of the oldest record that is not settled, in seconds, or 0.") {
+        perPartition(
+            "oldest_open_age_seconds",
+            "Age of the oldest record that is not settled, in seconds, or 0 if there is none."
+        ) {
             $0.status.oldestOpenMs.map { Double(RecordTime.age(of: $0, nowMs: takenMs)) / 1_000 } ?? 0
         }
         perPartition("committed_offset", "Last committed offset that Kafka acknowledged.") {
@@ -265,7 +269,7 @@ struct MetricsText {
             "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
         one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Offsets by which acknowledged commits advanced.",
+            "offsets_committed_total", "Sum of the offsets by which acknowledged commits advanced.",
             Int(counters.offsetsCommitted))
         one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
@@ -278,12 +282,14 @@ struct MetricsText {
             "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
             snapshot.tooLarge)
         perTopic(
-            "rejected_records_total", "Records that Kafka refused while it accepted other records.", snapshot.rejected)
+            "rejected_records_total",
+            "Records that were replaced, because Kafka refused them while it accepted other records.", snapshot.rejected
+        )
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
         one("log_lines_lost_total", "Log lines dropped because standard error was blocked.", process.logLinesLost)
-        out.family("process_cpu_seconds_total", .counter, "User and system time of all threads, in seconds.")
+        out.family("process_cpu_seconds_total", .counter, "User and system CPU time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
         out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
         out.sample(process.residentBytes)

@@ -140,7 +140,7 @@ struct StatusPage {
         return (value < 0 ? "-" : "") + String(digits)
     }
 
-    /// Returns a duration as text in its two largest units.
+    /// Returns a duration as text in its two largest units: `5 min 3 s`.
     private static func duration(_ ms: Int64) -> String {
         let seconds = max(0, ms / 1_000)
         return switch seconds {

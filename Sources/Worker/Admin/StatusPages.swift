@@ -94,7 +94,7 @@ enum AdminPages {
             Route(.get, "/") { _ in .html(StatusPage(board.newest).text) },
             Route(.get, "/livez") { _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
-                    ? .text("alive\n") : .text("the core thread has been stuck for 10 s\n", status: 503)
+                    ? .text("alive\n") : .text("the core thread has been stuck for more than 10 s\n", status: 503)
             },
             Route(.get, "/readyz") { _ in readiness(board.newest) },
             Route(.get, "/metrics") { _ in

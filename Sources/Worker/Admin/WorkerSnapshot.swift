@@ -32,7 +32,8 @@ struct WorkerSnapshot: Sendable {
         /// The offset that the partition's next produced record will have, or `nil` before the first fetch.
         var logEnd: Int64?
 
-        /// The number of records between the watermark and the log end, or `nil` while the log end is unknown.
+        /// The number of offsets from the watermark to the log end, or `nil` while the log end is unknown. Without a
+        /// watermark, counts from offset 0.
         var lag: Int64? {
             guard let logEnd else { return nil }
             guard let watermark = status.watermark else { return logEnd }
@@ -55,10 +56,11 @@ struct WorkerSnapshot: Sendable {
     var problems: [Problem] = []
     /// The number of problems beyond `ProblemList.limit`, which `problems` does not contain.
     var problemsLeftOut = 0
-    /// The roles whose total lag is unknown, because the worker has not joined the group or Kafka does not answer.
+    /// The roles whose total lag is unknown, because the worker is not a member of the group, Kafka does not answer, or
+    /// a topic is unavailable.
     var unknownLags = Set(Role.allCases)
     var apps: [App]
-    /// The names of the retry tiers by delay, in the order of `DeliveryCounters.App.retries`.
+    /// The names of the tiers by ascending delay, which is also the order of `DeliveryCounters.App.retries`.
     var tiers: [String]
     var partitions: [Partition] = []
     var counters: DeliveryCounters
@@ -76,7 +78,7 @@ struct WorkerSnapshot: Sendable {
 
     var health: String { isReady ? problems.isEmpty ? "fine" : "degraded" : "starting" }
 
-    /// Returns the total lag of the role's assigned partitions, or `nil` if the lag of any of them is unknown.
+    /// Returns the total lag of the role's assigned partitions, or `nil` if it is unknown.
     func lag(of role: Role) -> Int64? {
         guard !unknownLags.contains(role) else { return nil }
         var sum: Int64 = 0

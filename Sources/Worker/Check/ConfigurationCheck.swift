@@ -29,8 +29,8 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameter probesCredentials: Whether to send APNs a request with a token of zeros for each bundle id of each
-    ///   app.
+    /// - Parameter probesCredentials: Whether to send APNs a request with a token of zeros for each bundle id of an app
+    ///   (at most 400), and a frame with such a token to each gateway.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void
@@ -247,7 +247,7 @@ package struct ConfigurationCheck {
         if left > 0 {
             report(
                 isFine ? .warning : .notFine,
-                "app \(settings.name): not probed: \(left) more of its bundle ids"
+                "app \(settings.name): \(left) of its bundle ids were not probed"
                     + (isFine ? " (the limit is \(Self.probeLimit))" : ""))
         }
         return isFine
@@ -262,7 +262,7 @@ package struct ConfigurationCheck {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
             return report(.fine, "\(accepted) (\(said))")
         case _ where answer.status == 200:
-            return report(.fine, "\(accepted) (200 for a token of zeros, as from a simulator)")
+            return report(.fine, "\(accepted) (200 for a token of zeros, so the host is probably a simulator)")
         default:
             let advice = advice(answer, app, topic).map { ": \($0)" } ?? ""
             return report(.notFine, "app \(app.name): the probe for \(topic) was answered \(said)\(advice)")
@@ -321,7 +321,8 @@ enum ConfigurationWarnings {
         }
     }
 
-    /// Splits a topic with a push type's suffix into the bundle id and the push type.
+    /// Splits a topic with a push type's suffix into the bundle id and the push type. Returns `nil` if the topic has no
+    /// such suffix.
     static func split(_ topic: String) -> (bundleID: Substring, PushType)? {
         for type in PushType.allCases {
             guard let suffix = type.topicSuffix, topic.hasSuffix(suffix), topic.count > suffix.count else { continue }

@@ -40,7 +40,7 @@ final class ConfigurationFiles {
 
     /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once the whole
     /// configuration is read, or not at all if anything is wrong. A reload that is requested during another reload
-    /// begins after it.
+    /// begins after it, and the result of the earlier reload is discarded.
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }

@@ -94,7 +94,8 @@ package final class PushWorker: @unchecked Sendable {
     /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
     ///
     /// - Parameter isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
-    /// - Throws: `StartFailure` if Kafka answers but a topic or permission is missing or a setting is unsafe.
+    /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or for the reasons of
+    ///   `ClusterReadiness.attempt(timeoutMs:)`.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
     ) throws(StartFailure) -> Ending {
@@ -105,8 +106,8 @@ package final class PushWorker: @unchecked Sendable {
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    // Ctrl-C in a terminal signals both this process and its supervisor, which forwards the signal as a
-                    // second one.
+                    // Ctrl-C in a terminal signals both this process and its supervisor. The supervisor forwards the
+                    // signal, so this process receives it twice.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()
@@ -217,7 +218,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                // The entry with the exact topic name applies, otherwise the first entry whose pattern matches.
+                // An entry with the exact topic name has priority over entries whose pattern matches the name.
                 let entry =
                     requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
                 return .requests(weight: entry?.weight ?? 1, app: entry?.app)
@@ -257,7 +258,7 @@ package final class PushWorker: @unchecked Sendable {
         if end.hasMore { loop.wantAnotherTurn() }
     }
 
-    /// Runs the maintenance of all parts, once a second.
+    /// Once a second, retries file reads and the start of the feedback thread, and logs how many lines were omitted.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

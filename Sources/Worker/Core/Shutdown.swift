@@ -47,7 +47,7 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // After a fatal error, notifications in flight have the drain limit to settle, even if the members have
+            // After a fatal error, notifications in flight may settle until the drain limit, even if the members have
             // already left their groups.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.hasFinished == false

@@ -40,8 +40,8 @@ extension WorkerParts: RequestSource, OffsetSink {
 
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         var hasMore = false
-        // A request may be moved to a retry topic at once. If the retry group has no committed offset there, the worker
-        // must know the topic's end first. Records below the end count as sent by an earlier worker.
+        // In a retry topic without a committed offset, records below the log end count as possibly sent by an earlier
+        // worker. The retry group must therefore look up the log end before this worker produces retry records.
         let readsRequests = readers[1].hasStarted || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {
             guard reader.group == .retries || readsRequests else { continue }

@@ -125,7 +125,8 @@ package struct Supervisor: ~Copyable {
             case SIGHUP:
                 kill(child, SIGHUP)
             case let signal? where stops > 0:
-                // A terminal's Ctrl-C and service managers signal both processes. Only the supervisor counts signals.
+                // The second stop signal kills the worker. Only the supervisor counts stop signals, because Ctrl-C and
+                // service managers signal both processes.
                 kill(child, SIGKILL)
                 waitpid(child, nil, 0)
                 return .stopped(signal: signal)
@@ -195,8 +196,8 @@ struct RestartBackoff {
 
     private var pause = GrowingPause()
 
-    /// Returns the delay before a restart: 0 after the first crash, and longer while workers crash soon after their
-    /// start.
+    /// Returns the delay before a restart: 0 after the first crash, and longer after each crash within `soundMs` of the
+    /// worker's start.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         if livedMs >= Self.soundMs { pause = GrowingPause() }
         defer { pause.begin(0) }

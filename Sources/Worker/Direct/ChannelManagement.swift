@@ -121,7 +121,7 @@ extension ChannelManagement.Answer {
             "the server received no channel id; check for a proxy before \(place) that drops header fields"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
-            "\(place) does not accept the requests of this version; look for a newer version of apns-worker"
+            "\(place) does not accept requests of this version of apns-worker; look for a newer version"
         case .topicDisallowed: "\(bundleID) must be the bundle id alone, without a push type's suffix"
         case .badPath, .methodNotAllowed:
             "\(place) does not manage channels; set broadcast.manage_host and manage_port to the server that does"

@@ -9,8 +9,8 @@ package import PushRecords
 ///
 /// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
 package enum DirectSend {
-    /// A result as the worker would publish it, but without retries and without the offset of a request. `invalid`
-    /// means that no app matched and nothing was sent.
+    /// The result as the worker would publish it, but without retries and without a request's position, and the advice
+    /// for an error answer. The outcome `invalid` means that no app matched and nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         package var advice: String?
@@ -102,7 +102,7 @@ private struct KeptRequest {
             parser.parse(key: key, value: Self.keep(record.value), headers: $0, role: .request)
         }
         guard parsed.target == .device, !parsed.isInvalid else {
-            throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
+            throw DirectSend.Failure("the record is not a notification for one device: \(parsed.detail.text)")
         }
     }
 

@@ -59,7 +59,7 @@ final class FeedbackReader {
     /// are lost if a connection ends before they are read, so the limit is larger than the usual list of a service.
     static let waitingLimit = 50_000
     private static let retryNs: Int64 = 1_000_000_000
-    /// The longest time that a check of whether Kafka answers may block the thread.
+    /// The time limit of the check whether Kafka answers. The check blocks the thread.
     private static let checkMs: Int32 = 1_500
 
     init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
@@ -76,7 +76,8 @@ final class FeedbackReader {
 
     var count: Int { reads.count }
 
-    /// Returns the number of an app's tokens that wait for Kafka, and the time of the last acknowledgement (monotonic).
+    /// Returns the number of an app's tokens that Kafka has not acknowledged, and the time of the last acknowledgement
+    /// or of the first such token (monotonic).
     func waiting(of app: Int) -> (tokens: Int, sinceNs: Int64) {
         guard let read = reads[UInt64(app)], read.waiting > 0 else { return (0, 0) }
         return (read.waiting, read.movedNs)
@@ -253,8 +254,8 @@ final class FeedbackReader {
         nextTryNs = nowNs + Self.retryNs
     }
 
-    /// Returns whether the producer accepted a record. If not, the caller produces the record again, whatever the
-    /// reason.
+    /// Returns whether the producer accepted a record. If not, the caller must produce the record again, regardless of
+    /// the reason.
     private func isTaken(_ code: KafkaCode) -> Bool {
         switch code {
         case .none: return true

@@ -37,7 +37,7 @@ final class FeedbackThread: @unchecked Sendable {
         thread = try LoopThread(name: "feedback")
     }
 
-    /// Sets the apps to read. A change takes effect at the app's next read.
+    /// Sets the apps whose feedback is read. A changed app takes effect at its next read.
     func set(_ apps: [FeedbackApp]) {
         thread.loop.perform { [self] in
             self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
@@ -83,7 +83,7 @@ final class FeedbackThread: @unchecked Sendable {
         } catch {
             logger.error(
                 .apns, "feedback reader not started",
-                ["error": "\(error)", "advice": "raise the limits of the process, and send SIGHUP"])
+                ["error": "\(error)", "advice": "raise the process's limit of open files (ulimit -n), and send SIGHUP"])
         }
     }
 
@@ -141,7 +141,7 @@ struct FeedbackPlan {
     /// The delay before another attempt to begin a read after Kafka did not answer.
     static let postponedNs: Int64 = 5_000_000_000
 
-    /// Sets the apps with their intervals. An interval of 0 means that the app is not read.
+    /// Sets the apps with their intervals. With an interval of 0, the app's feedback is not read.
     mutating func set(_ intervals: [Int: Int64], nowNs: Int64) {
         let former = entries
         entries = [:]

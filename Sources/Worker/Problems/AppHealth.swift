@@ -4,8 +4,8 @@ internal import Observability
 internal import PushRecords
 internal import TLS
 
-/// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, expiring
-/// certificates, and unreadable feedback. Core thread.
+/// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, bad device tokens,
+/// expiring requests and certificates, lost or doubtful notifications, and unreadable feedback. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
@@ -20,7 +20,7 @@ struct AppHealth {
     /// The remaining validity below which a client certificate is a problem. A single log line already warns 30 days
     /// before the certificate expires, or when a certificate in its last 30 days is loaded.
     private static let expiringMs: Int64 = 7 * 86_400_000
-    /// The time without an acknowledged dead token after which feedback has a problem.
+    /// The time for which dead tokens may wait without an acknowledgement before the worker reports a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
 
     mutating func note(_ event: DeliveryEvent) {
@@ -112,8 +112,7 @@ struct AppHealth {
         return "cannot connect to \(host): \(reason)"
     }
 
-    /// - Parameter text: The problem's text, unless all connections of the app allow no streams. In that case the
-    ///   problem has another text.
+    /// - Parameter text: The problem's text, which is replaced if all connections of the app allow no streams.
     private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
         let streamless = row.standing.streamlessHost.map {
             "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
@@ -194,8 +193,8 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval, or `nil` if at most half of them
-    /// expired.
+    /// The numbers of expired and of all concluded notifications in the last interval that had any, or `nil` if fewer
+    /// than `least`, or at most half of them, expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000

@@ -19,7 +19,7 @@ struct BrokerHealth: Equatable {
     private(set) var reach = Reachability.unknown
     /// The brokers that do not answer, by name. Excludes the separate connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
-    /// Whether the consumer group's coordinator is unknown, or does not answer.
+    /// Whether the consumer group's coordinator does not answer, or was unknown in two successive statistics.
     private(set) var isCoordinatorSilent = false
     /// Whether the group member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
@@ -85,7 +85,7 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reason: librdkafka's last error about a failed connection attempt.
+    /// - Parameter reason: librdkafka's last error, which is reported as the cause if no broker is connected.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }

@@ -19,8 +19,9 @@ enum Advice {
         )
     }
 
-    /// Recognizes a port that does not speak the protocol of `security.protocol`. librdkafka has no error code for it
-    /// and reports the first four bytes of the answer as the size of a response.
+    /// Returns the cause and the advice for a port that does not speak the protocol of `security.protocol`, or `nil`
+    /// for another error. librdkafka has no error code for this mismatch. Without TLS, it reports the first four bytes
+    /// of the answer as the size of a response.
     private static func otherProtocol(_ text: String) -> (cause: String, advice: String)? {
         let usesTLS = "if the listener uses TLS, set security.protocol in kafka.librdkafka to ssl or sasl_ssl"
         let number = text.firstRange(of: "Invalid response size ").map {
@@ -84,12 +85,13 @@ enum Advice {
     }
 }
 
-/// The numbers of records that were deleted, by retention or manually, before the worker read them. A partition's
-/// problem lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
+/// The number of offsets of each partition that were deleted, by retention or manually, before the worker read them. A
+/// partition's problem lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
 
-    /// Counts offsets of a partition that the worker skipped. They include transaction markers and compacted records.
+    /// Counts offsets of a partition that the worker skipped, including those of transaction markers and compacted
+    /// records.
     mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
         guard offsets > 0 else { return }
         let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }

@@ -87,8 +87,8 @@ extension Problem.Kind {
         switch self {
         case .unacknowledged:
             "a record produced to the topic more than 10 s ago is not acknowledged; the producer keeps trying"
-        case .refusingSingle: "brokers refuse single records and accept others; the refused records are produced again"
-        case .writing: "the topic cannot be written; its records wait"
+        case .refusingSingle: "brokers refuse some records and accept others; the refused records are produced again"
+        case .writing: "records cannot be written to the topic; the worker keeps them and tries again"
         case .committing: "commits are refused"
         default: "records cannot be read"
         }

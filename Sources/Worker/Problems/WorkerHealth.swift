@@ -78,7 +78,8 @@ struct WorkerHealth {
                 group, .coordinatorSilent, "the group's coordinator does not answer",
                 "check the broker that leads the group's partition of __consumer_offsets")
         }
-        // librdkafka may report an error before the member has lost its assignment.
+        // An error counts only some time after the member has lost its assignment, because librdkafka may report an
+        // error earlier and then recover.
         let outsideNs = now.ns - (lastMemberNs[reader.name] ?? startedNs)
         let isDenied = reader.lastError?.code == .groupAuthorizationFailed
         if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {
@@ -86,7 +87,7 @@ struct WorkerHealth {
                 group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
                 "grant Read on the group (kafka.group_id) to the worker's user")
         }
-        // A joining member waits until the session of a crashed member has timed out.
+        // After a member has crashed, the group cannot be joined until the session of that member has timed out.
         let limitNs = max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
         guard outsideNs > limitNs else { return nil }
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""

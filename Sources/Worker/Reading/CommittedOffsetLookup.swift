@@ -11,7 +11,8 @@ struct CommittedOffsetLookup {
         var logEnd: Int64?
         /// The offset at which to start consuming, or `nil` for the log start offset.
         var offset: Int64?
-        /// Whether consuming starts at the log end, because the group has no committed offset.
+        /// Whether consuming starts at the log end, because the group has no committed offset and `delivery.start` is
+        /// `latest`.
         var isAtEnd = false
         /// Whether the topic's id differs from its id at the partition's last assignment.
         var isRecreated = false

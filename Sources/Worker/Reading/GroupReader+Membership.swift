@@ -199,7 +199,8 @@ extension GroupReader {
         rejoin("the log of a partition changed", now)
     }
 
-    /// Restarts a partition whose topic was recreated. The machine treats the partition as a new assignment.
+    /// Restarts a partition whose topic was recreated, or whose next offset is beyond the log end. The machine treats
+    /// the partition as a new assignment.
     private func beginAnew(
         _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime

@@ -40,14 +40,15 @@ final class GroupReader {
     private var byID: [PartitionID: PartitionReader] = [:]
     /// The partitions to read from their log end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
-    /// The topic ids of the assigned partitions, as far as librdkafka reports them. The next assignment compares the
-    /// ids, because a topic may be recreated between two assignments.
+    /// The topic ids of the assigned partitions, as far as librdkafka reports them. The reader compares them with the
+    /// ids at the next assignment, because a topic may be recreated between two assignments.
     var topicIDs: [TopicPartition: TopicID] = [:]
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
     /// The time of the next check of `suspects` (monotonic).
     var nextLogCheckNs: Int64 = 0
-    /// Assigned partitions whose start offsets are still unknown, and the time of the next lookup (monotonic).
+    /// Assigned partitions whose start offsets are still unknown, the time of the next lookup, and the time until which
+    /// the reader waits for the log ends of new partitions (monotonic).
     var lookup: (partitions: [TopicPartition], retryNs: Int64, newPartitionsUntilNs: Int64)?
     /// Assigned partitions that the reader cannot read because their committed offsets are unknown, and the time of the
     /// next lookup.
@@ -128,8 +129,8 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// Returns a problem for each topic and partition that cannot be read or committed now. Drops problems of
-    /// partitions that are no longer assigned.
+    /// Returns the current problems of reading and committing, and of retry topics that another group uses. Drops
+    /// problems of partitions that are no longer assigned.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let unread = problems.all(now) { subject in
             switch subject {
@@ -142,7 +143,7 @@ final class GroupReader {
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
-                    "the topic contains retry records of the group \(last.group), which this worker skips",
+                    "the topic contains retry records of the group \(last.group), and this worker skips these records",
                     "give each group of workers separate retry topics (retry.tiers)")
             }
     }

@@ -15,10 +15,10 @@ final class OffsetCommitter {
     /// The current problems of commits, with the time at which each began (monotonic).
     private var problems: [Problem.Subject: (problem: Problem, sinceNs: Int64)] = [:]
 
-    /// The time without a reply after which a commit in flight is a problem.
+    /// The time without a reply after which a commit in flight counts as a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. A newly
-    /// elected coordinator may not have the topic's metadata yet, and neither may any coordinator for a new topic.
+    /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. If the
+    /// coordinator was just elected or the topic was just created, the coordinator may not have the topic's metadata.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {

@@ -16,8 +16,9 @@ protocol DeadLetterSink: AnyObject {
 
 /// Reads one assigned partition into the machine. Core thread.
 ///
-/// The reader is a class, so that reading a record copies none of it. Its properties are private, because private
-/// properties need no exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per record).
+/// The reader is a class, so that reading a record copies none of the reader's state. Its variables are private,
+/// because private variables need no exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per
+/// record).
 final class PartitionReader {
     let queue: PartitionQueue
     /// The machine's identifier of the assignment.
@@ -69,7 +70,7 @@ final class PartitionReader {
         var isWaiting = false
         let place = context.place
         place.pointee = machine.place(of: id)
-        // Asking the machine for room once per few records is cheaper than asking for each record.
+        // Calling `room(for:)` once for several records is cheaper than calling it for each record.
         var room = 0
         // The array is moved into a local variable, so that no access to the property overlaps the read (exclusivity).
         var headers = context.headers

@@ -4,7 +4,8 @@ internal import Glibc
 package import Kafka
 internal import Observability
 
-/// Checks that Kafka can be reached and that every topic exists with safe settings.
+/// Checks that Kafka can be reached and that every topic exists with safe settings. Creates missing topics if
+/// `kafka.create_topics` is set.
 package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
     private let cluster: ClusterSettings
@@ -52,7 +53,8 @@ package struct ClusterReadiness {
 
     /// Makes one attempt to get the cluster ready, which waits up to `timeoutMs` for each request.
     ///
-    /// - Throws: `StartFailure` if Kafka answered and a topic or permission is missing or a setting is unsafe.
+    /// - Throws: `StartFailure` if Kafka answered, and a topic is missing or may not be described, a topic's setting is
+    ///   unsafe, or `delivery.start` is `fail` and a request topic has no committed offset.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
         do throws(KafkaError) {
@@ -61,7 +63,7 @@ package struct ClusterReadiness {
             for case .error(let error) in topics.events() { lastError = error }
             return .unreachable(lastError ?? error)
         }
-        // Some brokers may not have the metadata of a topic that was just created.
+        // A topic that was just created may be missing, because some brokers do not have its metadata yet.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }

@@ -15,7 +15,7 @@ package struct LoadedApp: Sendable {
     package let context: ClientContext
     /// Whether the app relies on the system's CA certificates but none are installed.
     let lacksAuthorities: Bool
-    /// The key that signs provider tokens, or `nil` if the app has a client certificate.
+    /// The key that signs provider tokens, or `nil` if the app has a client certificate or the key cannot be used.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
     /// The identity of the app's provider token. Apps with equal identities share a token, because Apple limits how
@@ -26,8 +26,9 @@ package struct LoadedApp: Sendable {
     /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: Whether to create an app with faults instead of throwing.
-    /// - Throws: `StartFailure` with a line for each file that cannot be used.
+    /// - Parameter allowsFaults: Whether to create an app whose `faults` name the files that cannot be used,
+    ///   instead of throwing.
+    /// - Throws: `StartFailure` with a line for each file that cannot be used, unless `allowsFaults`.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
@@ -116,8 +117,8 @@ private struct ReadFiles {
             throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
-        // Only the first hash is kept. A file that is both certificate and key is read twice, and may change between
-        // the two reads.
+        // A file that is both certificate and key is read twice, and may change between the two reads. `FileWatch`
+        // notices the change, because only the first hash is kept.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }
@@ -143,7 +144,7 @@ private struct ReadFiles {
         }
     }
 
-    /// Returns a passphrase without the line break at its end.
+    /// Returns a passphrase or the proxy's credentials, without the line break at the end.
     mutating func line(_ secret: Secret) throws(TLSError) -> String {
         switch secret {
         case .text(let text): Secret.line(in: Array(text.utf8))
@@ -231,8 +232,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the app will refuse Apple's
-    /// certificate. The worker loads the app anyway, because an app that cannot send must not stop the others.
+    /// Returns a line for each reason why Apple will refuse the app's certificate, or why the worker cannot verify
+    /// Apple's certificate. The worker loads the app anyway, because an app that cannot send must not stop other apps.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {

@@ -8,8 +8,10 @@ package import Observability
 internal import PushRecords
 
 extension WorkerConfiguration {
+    /// Returns the brokers and librdkafka's properties for all Kafka clients.
+    ///
     /// - Throws: `StartFailure` if the configuration sets a librdkafka property that would break the delivery
-    ///   guarantees, is unknown, or has an invalid value.
+    ///   guarantees, is unknown, or has an invalid value, or if librdkafka is too old for cooperative assignment.
     package func cluster() throws(StartFailure) -> ClusterSettings {
         let properties: KafkaProperties
         do throws(RefusedProperty) {

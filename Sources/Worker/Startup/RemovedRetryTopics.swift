@@ -27,7 +27,7 @@ final class RemovedRetryTopics {
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
-    /// Whether the group changed during a query.
+    /// Whether another search was requested during the current query.
     private var mustAskAgain = false
 
     init(
@@ -94,9 +94,10 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. A removed retry topic is recognised by the retry group's committed offsets and by the
-    /// retry records in the topic, because another worker may use a group of the same name for requests. (The admin API
-    /// of librdkafka 2.0.2 could list the offsets, but does not answer on a new cluster.)
+    /// The brokers' answers. A removed retry topic is one with committed offsets of the retry group and with a retry
+    /// record. The offsets alone do not suffice, because another worker may use a group of the same name for requests.
+    /// The offsets are queried with a consumer, because the admin API of librdkafka 2.0.2, which could list them, does
+    /// not answer on a new cluster.
     struct Answer: Sendable {
         let found: [String]
         let existing: Set<String>

@@ -82,7 +82,8 @@ struct TopicCheck {
     /// of these settings.
     ///
     /// - Parameters:
-    ///   - matched: The topics that match a pattern. Another team may have made them, so they do not prevent the start.
+    ///   - matched: The topics that match a pattern. Their settings only cause warnings, because the topics may belong
+    ///     to another team.
     ///   - unmade: The topics that the worker is about to create.
     func warningLines(
         _ configurations: [String: TopicConfiguration]?, matched: [(path: String, name: String)] = [],
@@ -112,7 +113,7 @@ struct TopicCheck {
                     "\(name) cleanup.policy=compact, which drops all but the last request of a key: set it to delete, "
                         + "or exclude the topic from the pattern")
             }
-            // A size limit only causes a warning, because it is harmless as long as few records wait.
+            // `retention.bytes` only causes a warning, because it is harmless as long as few records wait.
             if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "

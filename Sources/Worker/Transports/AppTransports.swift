@@ -29,7 +29,8 @@ final class AppTransports: Transports {
         var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// The errors of the binary protocol that arrived after their resend window had closed, counted since the start.
+    /// The losses of the binary protocol since the start: errors that arrived after their resend window had closed, and
+    /// gateways that read nothing.
     struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
         /// The maximum number of notifications whose result is `accepted` but that were not delivered.
@@ -37,7 +38,8 @@ final class AppTransports: Transports {
         var lastNs: Int64 = 0
     }
 
-    /// Connections that ended in quick succession while some of their notifications were unanswered.
+    /// The connections that ended while some of their notifications were unanswered. The count starts again if no such
+    /// connection ended for `Problem.lossNs`.
     struct DoubtfulEnds: Equatable, Sendable {
         private(set) var connections = 0
         private(set) var notifications = 0

@@ -32,10 +32,10 @@ struct InFlightDeadLetters {
     private var sizes: [UInt64: Int] = [:]
     private var bytes = 0
 
-    /// The limit in bytes. Above the limit, a partition whose next record becomes a dead letter is not read further.
+    /// The limit in bytes. A partition whose next dead letter would exceed the limit is not read further.
     static let limit = 8 << 20
 
-    /// The maximum size of the next dead letter in bytes, unlimited while no dead letter is unacknowledged.
+    /// The maximum size of the next dead letter in bytes. Unlimited if Kafka has acknowledged all dead letters.
     var budget: Int { bytes == 0 ? .max : max(0, Self.limit - bytes) }
 
     mutating func add(_ tag: UInt64, bytes size: Int) {

@@ -8,7 +8,7 @@ struct ProducerHealth {
     private var pause = GrowingPause()
 
     /// Marks the producer as unusable: a fatal error occurred, or the system could not start a thread for one of the
-    /// producer's brokers, which librdkafka does not retry.
+    /// producer's brokers. librdkafka does not try again to start such a thread.
     mutating func noteFatal() { mustRenew = true }
 
     /// Handles and logs an event of the producer's client.

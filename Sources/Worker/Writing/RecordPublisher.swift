@@ -6,9 +6,10 @@ internal import PushRecords
 
 /// Produces the machine's records to Kafka, and passes Kafka's acknowledgements to the machine. Core thread.
 ///
-/// The publisher produces a record again until Kafka has written it: a failed delivery report never settles a
-/// notification. Refused records wait in their `TargetTopic`, and a second producer produces them, because after a
-/// refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all its topics.
+/// The publisher produces a record again until Kafka has written the record or its replacement: a failed delivery
+/// report never settles a notification. Refused records wait in their `TargetTopic`, and a second producer produces
+/// them, because after a refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all
+/// topics of that producer.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
     /// The producer of refused records, with one record per batch. Created on demand, with the topics of `producer`.
@@ -22,7 +23,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private let unregistered: ProducerTopic
     let deadLetters: ProducerTopic
     let tiers: [ProducerTopic]
-    /// Each encoded record is produced before the next is encoded, so accesses to the writer never overlap.
+    // Each encoded record is produced before the next is encoded, so accesses to the writers never overlap.
     @exclusivity(unchecked) private var resultWriter: ResultWriter
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
@@ -33,8 +34,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
-    /// The number of unacknowledged records above which reading pauses: two for each notification that may be open.
-    /// Additional records can only come from earlier assignments.
+    /// The number of unacknowledged records at which reading pauses: two for each notification that may be open. More
+    /// records can only come from earlier assignments.
     private let outstandingLimit: Int
 
     init(
@@ -167,7 +168,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
     ///
-    /// - Parameter isKept: Whether to keep a copy whatever the reason for the refusal, because no other copy exists.
+    /// - Parameter isKept: Whether to keep a copy after any refusal, because no other copy exists.
     /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(
@@ -275,7 +276,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Handles a refusal of a record that was alone in its batch: produces the record again later, or its replacement.
+    /// Handles a refusal of a record that was alone in its batch: produces the record or its replacement again later.
     ///
     /// - Parameter partition: The partition whose leader refused the record, or a negative number if the record was not
     ///   sent to a broker.

@@ -3,7 +3,7 @@ internal import PushRecords
 
 extension RecordPublisher {
     /// Returns the replacement of a record that the broker refuses even when the record is alone in its batch. The
-    /// replacement has its own target topic and the same tag.
+    /// replacement has the same tag, and may have another topic.
     ///
     /// - A dead letter has a reduced form, which has no further replacement.
     /// - A result that is too large has a reduced form. Any other refused result, and a refused reduced form, becomes a

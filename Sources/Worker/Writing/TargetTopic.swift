@@ -3,8 +3,8 @@ internal import Kafka
 /// The refused records of one output topic, and when to produce them again. A value type without a clock or I/O.
 ///
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
-///   records are produced one at a time with growing pauses until Kafka accepts one. The other refused records follow
-///   in order, then new records.
+///   records are produced one at a time with growing pauses until Kafka accepts one. Then the remaining refused records
+///   are produced in order, and new records after them.
 /// 2. A record that is too large is produced alone in its batch, then in its reduced form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
 ///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it becomes a dead
@@ -53,7 +53,8 @@ struct TargetTopic {
     var tooLargeCount = 0
     private(set) var rejectedCount = 0
 
-    /// The number of refused records at which new records wait, and the limit of records produced alone at once.
+    /// The number of refused records at which new records wait. Also the maximum number of records that are produced
+    /// alone and have no delivery report yet.
     static let limit = 1_000
     static let silentNs: Int64 = 2_000_000_000
 
@@ -72,7 +73,8 @@ struct TargetTopic {
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
-    /// The time at which `next` returns a record even without another delivery report (monotonic), or `nil` for never.
+    /// The time at which `next` returns a record even without another delivery report (monotonic), or `nil` if there is
+    /// no such time.
     var nextTryNs: Int64? {
         if waiting.count == 0, cause != nil || isReturning { return lastTryNs + Self.silentNs }
         guard hasRoom else { return nil }
@@ -88,7 +90,7 @@ struct TargetTopic {
         waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
     }
 
-    /// Closes the topic, because brokers refuse its records or it cannot be written.
+    /// Closes the topic, because an error concerns all its records: brokers refuse them, or no producer accepts them.
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
@@ -143,7 +145,8 @@ struct TargetTopic {
         return false
     }
 
-    /// Stores a record to produce alone again: a replaced producer dropped it, or it is another record's reduced form.
+    /// Stores a record that must be produced alone again: a replaced producer dropped it, or it is the reduced form of
+    /// a record that was refused.
     mutating func writeAgain(_ record: UndeliveredRecord, isReduced: Bool = false) {
         guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record
@@ -189,7 +192,7 @@ struct TargetTopic {
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
     }
 
-    /// Stores the record that `next` returned again, because the producer has no room for it.
+    /// Stores the record that `next` returned again, because the producer did not accept it.
     mutating func putBack(_ refused: Refused, nowNs: Int64) {
         waiting.insert(refused)
         cause?.pause.begin(nowNs)
@@ -235,7 +238,7 @@ extension KafkaCode {
     var fault: Fault {
         switch self {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
-        // Codes below -1 are errors of librdkafka: no broker has received the record.
+        // Codes below -1 are errors of librdkafka, such as a timeout. No broker has rejected the record.
         case _ where rawValue < -1 || isUnknownTopic: .topic
         // `invalidTimestamp` does not mean that the record is at fault, because each attempt sets a new timestamp.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
@@ -245,8 +248,8 @@ extension KafkaCode {
         }
     }
 
-    /// The number of refusals after which a record is given up. Each is a refusal of the record alone, after Kafka
-    /// accepted other records of the topic. For an unclear fault this takes about eight minutes, because the record may
-    /// still be deliverable.
+    /// The number of refusals after which a record is given up. Only a refusal of the record alone counts, and only if
+    /// Kafka has accepted other records of the topic since the last one. For an unclear fault, 20 refusals take about
+    /// eight minutes, because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

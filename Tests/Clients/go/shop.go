@@ -114,7 +114,7 @@ func main() {
 func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 	producer, err := kafka.NewProducer(&kafka.ConfigMap{
 		"bootstrap.servers": servers,
-		// acks=all, and a retry neither repeats nor overtakes.
+		// acks=all, and retries neither duplicate nor reorder records.
 		"enable.idempotence": true,
 		// As clients in Java do, so that a device has one partition with any client.
 		"partitioner": "murmur2_random",

@@ -92,7 +92,7 @@ public final class Shop {
                 Map<String, ?> alert = Map.of("title", "Order " + number, "body", "is on its way \uD83D\uDE9A");
                 String payload = JSON.writeValueAsString(Map.of("aps", Map.of("alert", alert, "sound", "default")));
                 ProducerRecord<String, String> order = new ProducerRecord<>(topic, tokens.get(number), payload);
-                // Headers are bytes, which no serializer makes: text in UTF-8.
+                // A header's value is bytes: serializers apply only to keys and values, so encode the text as UTF-8.
                 order.headers().add("apns-topic", utf8("com.example.shop"));
                 order.headers().add("apns-collapse-id", utf8("order-" + number));
                 long expiration = Instant.now().plus(Duration.ofHours(1)).getEpochSecond();

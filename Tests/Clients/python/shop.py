@@ -23,7 +23,7 @@ tokens = list(registered)
 
 producer = Producer({
     "bootstrap.servers": servers,
-    "enable.idempotence": True,  # acks=all, and a retry neither repeats nor overtakes
+    "enable.idempotence": True,  # acks=all, and retries neither duplicate nor reorder records
     "partitioner": "murmur2_random",  # as clients in Java do, so that a device has one partition with any client
 })
 

@@ -61,7 +61,7 @@ int crash_page_make(void);
 /// Stores a death with the records that the dead worker's threads were working on.
 void crash_add_death(int signal);
 
-/// Whether the worker asked to run without a supervisor.
+/// Returns whether the worker requested to run without a supervisor (`crash_run_alone`).
 int crash_is_alone(void);
 
 // MARK: Worker
