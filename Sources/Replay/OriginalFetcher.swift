@@ -24,8 +24,8 @@ final class OriginalFetcher {
     private var readers: [String: TopicReader?] = [:]
     private var batch: ReplayBatch
 
-    /// The maximum number of records to read and ignore instead of a seek. Measured on a busy broker: one seek took as
-    /// long as reading 280 records of 250 bytes.
+    /// The largest gap between two wanted offsets that the fetcher reads through instead of seeking. On a busy broker,
+    /// one seek took as long as reading 280 records of 250 bytes.
     private static let gap: Int64 = 250
 
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws {

@@ -1,10 +1,11 @@
 import Glibc
 import PushRecords
 
-/// The log of every request in arrival order, from which a restarted simulator restores its books.
+/// The file of every request in arrival order, from which a restarted simulator restores its `Books`.
 ///
-/// Each entry is one write(2), which survives a crash of the process but not of the machine. After an 8-byte header,
-/// each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not thread-safe.
+/// Each entry is written with one system call. It survives a crash of the process but not of the machine. After an
+/// 8-byte header, each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not
+/// thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
@@ -72,7 +73,8 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the disk is full.
+    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the write fails, for example
+    /// because the disk is full.
     func append(_ request: Entry) -> Bool {
         let (code, reason) = request.outcome.code
         entry.removeAll(keepingCapacity: true)
@@ -105,10 +107,11 @@ final class BookFile {
     }
 }
 
-/// The outcome of a request, as the books record it.
+/// The outcome of a request, as `Books` records it.
 enum RequestOutcome: Equatable {
     /// A request that was not processed. REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
-    /// earlier frame reports this to the client. The books omit such requests.
+    /// earlier frame reports this to the client. The simulator counts these requests, but does not list them under
+    /// their `apns-id`.
     case notProcessed
     case accepted
     case refused(ReasonCode)

@@ -26,7 +26,7 @@ struct NotificationBook {
         var token: Int
     }
 
-    /// The maximum number of rows and of tokens. `overflow` counts the rest.
+    /// The maximum number of rows, and of tokens. `overflow` counts the requests beyond this limit.
     let limit: Int
     private(set) var overflow = 0
     /// The number of duplicates: accepted requests beyond the first of each row.
@@ -56,7 +56,8 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// Registers a request that was or may have been processed, under the index of its token.
+    /// Registers a request that was or may have been processed, under the index of its token. A request without an
+    /// index counts as overflow.
     mutating func record(id: NotificationUUID, token: Int?, isAccepted: Bool) {
         guard let token else {
             overflow += 1

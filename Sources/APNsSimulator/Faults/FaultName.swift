@@ -1,6 +1,6 @@
 import PushRecords
 
-/// Faults with a fixed name for the command line and the control endpoint, and a fixed device token.
+/// Faults with a fixed name for the command line and the control endpoint, and a fixed code in device tokens.
 enum NamedFault {
     /// The faults with a fixed name. Apple's reasons and the names of `FaultFamily` are valid too, but not listed here.
     /// `code` is the four digits after `fa17` in device tokens that request the fault.
@@ -22,7 +22,7 @@ enum NamedFault {
         ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and an immediate close, without outstanding answers"),
         (
             "goaway-environment", "f015", .goAway(.badEnvironment),
-            "GOAWAY, last-stream-id 0, BadCertificateEnvironment"
+            "GOAWAY with last-stream-id 0 and the reason BadCertificateEnvironment"
         ),
         ("cut-before", "f020", .cut(.before), "connection closed instead of the answer"),
         ("cut-inside", "f021", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
@@ -36,7 +36,8 @@ enum NamedFault {
         ),
         ("slow-frames", "f052", .slowFrames, "accepted; from now on the connection sends 1 to 7 bytes every 2 ms"),
         (
-            "out-of-order", "f053", .outOfOrder, "accepted; from now on, requests within 20 ms are answered last first"
+            "out-of-order", "f053", .outOfOrder,
+            "accepted; from now on, requests that arrive within 20 ms are answered in reverse order"
         ),
     ]
 }
@@ -50,8 +51,8 @@ struct FaultFamily: Sendable {
     var help: String
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// In device tokens that request these faults: the first of the four digits, and the meaning of the other three
-    /// digits.
+    /// The first of the four digits in device tokens that request these faults, and the help text for these tokens.
+    /// `nil` if no token can request the faults.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [

@@ -30,7 +30,7 @@ struct ProviderToken {
 struct ProviderTokenReader {
     let keys: [ProviderKey]
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
-    /// The leniencies of distinct valid tokens that the books have not recorded yet.
+    /// The leniencies of distinct valid tokens that `Totals.leniencies` does not include yet.
     var leniencies: [String] = []
 
     /// The number of cached tokens at which the reader clears the cache.
@@ -100,7 +100,8 @@ struct ProviderTokenReader {
         return String(value.dropFirst().dropLast())
     }
 
-    /// Returns a JSON number without its fraction. Accepts a numeric string as APNs does, because two clients send one.
+    /// Returns a JSON number without its fraction, or `nil` if the value is not a number of up to 12 digits. Accepts a
+    /// numeric string as APNs does, because two clients send one.
     private func number(_ value: String) -> Int64? {
         let whole = (text(value) ?? value).prefix { $0 != "." }
         guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }

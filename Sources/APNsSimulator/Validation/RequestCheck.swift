@@ -28,7 +28,7 @@ struct RequestCheck: Sendable {
     var channels = ChannelBook()
     /// The topic of requests without `apns-topic`, from the client certificate.
     var defaultTopic: [UInt8]?
-    /// Whether the connection authenticates by certificate. `location` requires provider tokens.
+    /// Whether the connection authenticates by certificate. The push type `location` requires provider tokens instead.
     var isCertificate = false
 
     static let payloadLimit = 4096
@@ -39,8 +39,8 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// Checks a request's method and path. Call it before the check of the provider token. Stores the device token in
-    /// `room`, a buffer of 100 bytes.
+    /// Checks a request's method and path, and stores the token, id and bundle id in `request`. `room` is a buffer of
+    /// 100 bytes for the token. Call it before the check of the provider token.
     func target(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {

@@ -1,7 +1,7 @@
 /// The headers of one record that the worker copies to its results. The list is reused for each record, and its headers
 /// are borrowed.
 ///
-/// The list includes `push-replay-of` (`ReplayWriter`), which is also copied to retry records, like `traceparent`.
+/// The list includes `push-replay-of` (`ReplayWriter`). The worker also copies these headers to retry records.
 struct CopiedHeaders: ~Copyable {
     /// The names of headers that the worker always copies, regardless of the configuration.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]

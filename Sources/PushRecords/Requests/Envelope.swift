@@ -1,7 +1,7 @@
 import JSON
 
-/// The members of a record's value that may be an envelope. The table is reused for each record, and its values are
-/// borrowed.
+/// The members of a JSON object that may be an envelope. The parser reuses the table for each record, and the table's
+/// values are borrowed.
 struct EnvelopeTable: ~Copyable {
     /// The member names that an envelope can have, and `aps`, which marks a payload.
     enum Name: UInt8, CaseIterable {
@@ -47,7 +47,8 @@ struct EnvelopeTable: ~Copyable {
     }
 
     private var values = ValueTable<Name>()
-    /// The name of the first member that occurs twice, or empty. `unknown` is the name of the first unknown member.
+    /// The name of the first known member that occurs twice, or empty. `unknown` is the name of the first unknown
+    /// member, or empty.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing
     /// Whether the value lacks only a target to be an envelope: it has `payload` and no `aps`.
@@ -56,8 +57,8 @@ struct EnvelopeTable: ~Copyable {
     /// The JSON text of the member's value, or `nil` if the member is absent or `null`. A string includes its quotes.
     subscript(_ name: Name) -> UnsafeRawBufferPointer? { values[name] }
 
-    /// Reads an object. Returns whether the object is an envelope: one that has `payload`, one of `device_token`,
-    /// `device_tokens` and `channel_id`, and no `aps`.
+    /// Reads an object. Returns whether the object is an envelope. An envelope has `payload`, at least one of
+    /// `device_token`, `device_tokens` and `channel_id`, and no `aps`.
     ///
     /// - Parameter members: The members that the scan of `value` reported.
     mutating func read(

@@ -38,8 +38,8 @@ extension RequestParser {
         }
     }
 
-    /// Returns an unknown member's name with a suggestion: a member of envelopes, or a header, which belongs into
-    /// `headers`.
+    /// Returns an unknown member's name with the closest known name as a suggestion: a member of envelopes, or a
+    /// header, which belongs in the member `headers`. Returns the name alone if no known name is close enough.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -47,8 +47,8 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if it has
-    /// neither.
+    /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if the envelope
+    /// has no target, more than one, an empty one, one of the wrong type, or too many tokens.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -111,7 +111,7 @@ extension RequestParser {
     }
 
     /// Returns a header's value as text, or a buffer without an address if the JSON value is `null` or has the wrong
-    /// type.
+    /// type. A wrong type also makes the request invalid.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {

@@ -1,6 +1,7 @@
 /// Functions that validate the values of headers in a request to APNs.
 ///
-/// Only printable ASCII is allowed. Any other byte would make APNs close the connection (RFC 9113, 8.2.1).
+/// Only printable ASCII is allowed. Other bytes may make a request malformed (RFC 9113, 8.2.1), so that APNs could
+/// close the connection.
 enum HeaderCheck {
     /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, without quotes around it or spaces at the
     /// ends.
@@ -25,7 +26,8 @@ enum HeaderCheck {
         return true
     }
 
-    /// Reads a decimal number of at most 19 digits, without a sign.
+    /// Returns a decimal number of at most 19 digits, without a sign, or `nil` for another text or a number above
+    /// `Int64.max`.
     static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
         // 19 nines are less than 2 to the power of 64, so the multiplication cannot overflow.
         guard value.count > 0, value.count <= 19 else { return nil }
@@ -37,7 +39,8 @@ enum HeaderCheck {
         return Int64(exactly: number)
     }
 
-    /// Reads a priority, which is 1, 5 or 10. Source: "Sending notification requests to APNs", apns-priority.
+    /// Returns a priority, or `nil` for a value other than 1, 5 and 10. Source: "Sending notification requests to
+    /// APNs", apns-priority.
     static func priority(_ value: UnsafeRawBufferPointer) -> UInt8? {
         switch (value.count, value.first) {
         case (1, 0x31): 1
@@ -47,7 +50,8 @@ enum HeaderCheck {
         }
     }
 
-    /// Returns the push type whose suffix ends the topic, or `nil` if the topic has no push type suffix.
+    /// Returns the push type that the topic's suffix belongs to, or `nil` if the topic does not end with the suffix of
+    /// a push type.
     static func pushType(ofTopic topic: UnsafeRawBufferPointer) -> PushType? {
         suffixes.first { _, suffix in
             let start = topic.count - suffix.utf8CodeUnitCount

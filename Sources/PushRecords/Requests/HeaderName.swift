@@ -1,4 +1,4 @@
-/// The headers that the parser knows, in requests and retry records.
+/// The headers that the parser recognizes in requests and retry records.
 enum HeaderName: UInt8, CaseIterable {
     case topic, pushType, priority, expiration, collapseID, apnsID
     case channelID, deviceToken, app, environment, notBefore
@@ -82,7 +82,7 @@ enum HeaderName: UInt8, CaseIterable {
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
     var isNumber: Bool { self == .priority || self == .expiration }
 
-    /// Apple's reason for an invalid value of the header.
+    /// Apple's reason for an invalid value of the header, or `.none` if Apple has no such reason.
     var badValue: ReasonCode {
         switch self {
         case .topic: .badTopic
@@ -99,8 +99,8 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with `push-dlq-`, which the headers
-    /// of replayed dead letters have.
+    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with `push-dlq-`. A dead letter
+    /// that is produced to a request topic again has `push-dlq-` headers, and they must not make the request invalid.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {

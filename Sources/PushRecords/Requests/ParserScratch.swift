@@ -2,8 +2,8 @@ import JSON
 
 /// Memory that the parser reuses: members of objects, unescaped strings, and subjects of details.
 struct ParserScratch: ~Copyable {
-    /// The maximum number of members that are stored of a record's value, and of an envelope's `headers`. Valid
-    /// envelopes have fewer members.
+    /// The maximum number of members that the parser stores, both for a record's value and for an envelope's `headers`.
+    /// Valid envelopes have fewer members.
     static let memberLimit = 16
     static let textLimit = 4_096
 

@@ -1,11 +1,11 @@
 import JSON
 
-/// A parser for records of request and retry topics, which validates borrowed bytes in one pass. It copies only escaped
-/// strings of envelopes and allocates no memory for a valid record.
+/// A parser for records of request and retry topics, which validates borrowed bytes. It copies only escaped strings of
+/// envelopes and allocates no memory for a valid record.
 ///
 /// Not thread-safe. The parser does not throw. It marks an unreadable record as a dead letter, and sets `isInvalid` for
-/// an incorrect one. The caller checks what depends on the configuration: the default topic, whether the app has the
-/// topic and the push type, and whether the expiration has passed.
+/// an incorrect one. The caller checks what depends on the configuration or the clock: the default topic, whether the
+/// app has the topic and the push type, and whether the expiration has passed.
 package struct RequestParser: ~Copyable {
     /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
@@ -18,7 +18,7 @@ package struct RequestParser: ~Copyable {
     var envelope = EnvelopeTable()
     var scratch = ParserScratch()
 
-    /// - Parameter copyHeaders: The names of headers to copy besides `traceparent` and `tracestate`
+    /// - Parameter copyHeaders: The names of headers to copy besides `traceparent`, `tracestate` and `push-replay-of`
     ///   (`results.copy_headers`).
     package init(copyHeaders: [String] = []) {
         copied = CopiedHeaders(copyHeaders)
@@ -61,7 +61,7 @@ package struct RequestParser: ~Copyable {
 
     /// The names of headers that later checks report.
     struct NotableNames {
-        /// The first header name that occurs twice in the record.
+        /// The first known header name that occurs twice in the record.
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
@@ -75,7 +75,7 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// Adds the record's headers to the field table.
+    /// Adds the record's headers to the field table, and returns the names that later checks report.
     private mutating func read(_ headers: UnsafeBufferPointer<RecordHeader>, _ role: RecordRole) -> NotableNames {
         fields.removeAll()
         copied.removeAll()
