@@ -96,7 +96,9 @@ struct HeaderText: ~Copyable {
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
         // A number needs up to 24 bytes.
-        precondition(size + 32 <= Self.capacity - text.count, "The header values of one record must have at most 1024 bytes in total")
+        precondition(
+            size + 32 <= Self.capacity - text.count,
+            "The header values of one record must have at most 1024 bytes in total")
         let start = text.count
         write(&text)
         return text.bytes(from: start, to: text.count)

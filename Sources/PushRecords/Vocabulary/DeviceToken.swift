@@ -78,7 +78,9 @@ extension DeviceToken {
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {
-        precondition(buffer.count >= textLimit, "The buffer must have at least 200 bytes, the length of the longest device token")
+        precondition(
+            buffer.count >= textLimit, "The buffer must have at least 200 bytes, the length of the longest device token"
+        )
         guard let source = text.baseAddress, let target = buffer.baseAddress, text.count > 0 else {
             return Normalized(count: 0, failure: .missingDeviceToken)
         }

@@ -15,7 +15,7 @@ final class MachinePart: PartRun {
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
-    /// Requests in flight to APNs, and results in flight to Kafka.
+    /// The requests in flight to APNs. `unacknowledged` has the results in flight to Kafka.
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []

@@ -39,7 +39,7 @@ struct TailOptions {
         about: [
             "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. The output contains full device tokens, so protect it.",
             "Example: apns-worker tail results --config worker.yaml --format text",
-            "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to it again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
+            "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to the shell command again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
             "Exit codes: 0 done, 1 failed, or some records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
