@@ -56,7 +56,7 @@ final class FaultSwitches: @unchecked Sendable {
     @discardableResult
     func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } }
 
-    /// Closes all connections, then stops the loop. Waits up to a second for output to be sent.
+    /// Closes all connections, then stops the loop. Waits up to a second until the connections have sent their output.
     func stop() {
         loop.perform { [self] in
             acceptors.close()

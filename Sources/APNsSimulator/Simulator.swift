@@ -9,7 +9,7 @@ import TLS
 /// Apple's retired binary gateway and feedback service.
 ///
 /// A simulator starts one thread for the service and one for the control endpoint. Thread-safe. Before you create a
-/// simulator, block the signals that other threads handle.
+/// simulator, block the signals that other threads handle, because the simulator's threads inherit the signal mask.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials

@@ -19,7 +19,8 @@ package struct SimulatorOptions: Sendable {
     package var feedback: [FeedbackItem] = []
     /// The port of the control endpoint. `nil` disables it.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which the first start creates. With `nil` they are in memory only.
+    /// The directory of certificates and keys, which the first start creates. With `nil`, the simulator keeps
+    /// certificates and keys in memory only.
     package var directory: String?
     /// Additional names and addresses in the server certificate, besides localhost, 127.0.0.1 and ::1.
     package var names: [String] = []

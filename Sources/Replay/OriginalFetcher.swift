@@ -14,7 +14,8 @@ struct ReplayBatch {
     }
 }
 
-/// Fetches the original requests of items, and creates the records that request them again. Use it on one thread.
+/// A fetcher of the original requests of items, which creates the records that request the notifications again. Use it
+/// on one thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -36,7 +37,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: The job's state before these items.
+    /// - Parameter job: The job's state before the items are processed.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -102,7 +103,7 @@ final class OriginalFetcher {
         return found
     }
 
-    /// Reads the records at the offsets of these items in order, and seeks over large gaps.
+    /// Reads the records at the offsets in `items`, in ascending order, and seeks over large gaps.
     private func fetch(_ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader) throws {
         var wanted = items.keys.sorted()[...]
         func miss(_ count: Int) {

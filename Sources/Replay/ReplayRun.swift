@@ -136,7 +136,7 @@ package final class ReplayRun {
         )
     }
 
-    /// Reads the results of partitions up to these offsets, or until the batch is full.
+    /// Reads results or dead letters of each partition up to its offset in `targets`, or until the batch is full.
     private func read(_ targets: [TopicPartition: Int64], isFull: () -> Bool, take: (SourceRecord) -> Void) throws {
         var left = targets
         while true {
@@ -163,7 +163,7 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// Produces the requests of these items and commits the job's offsets in the same transaction. If a broker refuses
+    /// Produces new requests for the items and commits the job's offsets in the same transaction. If a broker refuses
     /// the records together, splits the items into two halves.
     private func process(_ items: ArraySlice<ReplayItem>) throws {
         guard var item = items.first else { return }

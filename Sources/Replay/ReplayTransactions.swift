@@ -15,8 +15,8 @@ final class ReplayTransactions {
     private var producer: Producer
     /// Whether librdkafka has aborted the current transaction.
     private var hasFailed = false
-    /// The reason why a record was refused: a broker refused its content or size, or another record of its batch, or
-    /// librdkafka's queue is too small for all the records.
+    /// The reason why the records cannot be written together: a broker refused the content or size of a record or of a
+    /// batch, or librdkafka's queue is too small for all records.
     private var refusal: KafkaCode?
     /// Any other reason why a record was not written.
     private var failure: KafkaCode?

@@ -68,7 +68,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
-            "Report this device token as dead in the feedback service: since the start, or with HEX@SECONDS since that Unix time. Repeat the option for more tokens."
+            "Report this device token as dead in the feedback service, since the start of the simulator or, with HEX@SECONDS, since that Unix time. Repeat the option for more tokens."
         ),
         .init(
             "directory", "d", value: "DIR", to: \.directory,
@@ -88,7 +88,8 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             $0.wantsProviderToken = false
         },
         .init(
-            "environment", value: "NAME", to: \.environment, parsedEnvironment, "production (default) or development."),
+            "environment", value: "NAME", to: \.environment, parsedEnvironment,
+            "Simulate this environment: production (default) or development."),
         .init(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
             "Accept only the topics of this bundle id (default: all topics). Repeat the option for more apps."),

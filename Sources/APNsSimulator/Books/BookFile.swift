@@ -30,13 +30,15 @@ final class BookFile {
         // The file contains device tokens, so only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
-        guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
+        guard descriptor >= 0 else { throw failure("cannot open the --book file \(path)") }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            throw SimulatorError("the book \(path) is in use by another simulator: name another file")
+            throw SimulatorError("the --book file \(path) is in use by another simulator: name another file")
         }
         let size = Int(lseek(descriptor, 0, SEEK_END))
         if size == 0 {
-            guard pwrite(descriptor, Self.head, used, 0) == used else { throw failure("cannot write the book \(path)") }
+            guard pwrite(descriptor, Self.head, used, 0) == used else {
+                throw failure("cannot write the --book file \(path)")
+            }
             return
         }
         var head = [UInt8](repeating: 0, count: used)
@@ -52,7 +54,7 @@ final class BookFile {
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
-            throw failure("cannot read the book \(path)")
+            throw failure("cannot read the --book file \(path)")
         }
         defer { munmap(memory, size) }
         var at = Self.head.count
@@ -99,7 +101,8 @@ final class BookFile {
 
     private var foreign: SimulatorError {
         SimulatorError(
-            "the book \(path) was not written by a simulator, or is damaged: delete the file, or name another file")
+            "the --book file \(path) was not written by a simulator, or is damaged: delete the file, or name another file"
+        )
     }
 
     private func failure(_ what: String) -> SimulatorError {

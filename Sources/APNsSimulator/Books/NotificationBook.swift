@@ -41,7 +41,7 @@ struct NotificationBook {
     init(limit: Int) { self.limit = limit }
 
     /// Registers the arrival of a request for a device token of up to 100 bytes. Returns the token's index (`nil` if
-    /// the token is empty or the book is full) and the number of earlier requests for the token.
+    /// the token is empty or the limit is reached) and the number of earlier requests for the token.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)

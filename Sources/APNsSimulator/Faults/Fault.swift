@@ -7,7 +7,7 @@ enum GoAway: Hashable, Sendable {
     case graceful(ReasonCode? = nil)
     /// A GOAWAY like `graceful`, but with plain text as debug data.
     case text
-    /// Two GOAWAY frames: the first with last stream id 2^31-1, the second as `graceful`.
+    /// Two GOAWAY frames. The first has the last stream id 2^31-1, and the second is the GOAWAY of `graceful`.
     case twice
     /// GOAWAY with a last stream id just below the stream of the request that triggers it. The simulator processes
     /// neither that request nor later ones.

@@ -89,8 +89,8 @@ enum TokenTable {
             """
         for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
         text += """
-              fa178NNN, fa179NNN, fa172NNN  goaway with the reason of 4NNN, 5NNN, cNNN (fa178008: IdleTimeout)
-              fa176NNN, fa177NNN, fa173NNN  goaway-now with the reason of 4NNN, 5NNN, cNNN (fa177031: Shutdown)
+              fa178NNN, fa179NNN, fa172NNN  like goaway, with the reason of 4NNN, 5NNN, cNNN (fa178008: IdleTimeout)
+              fa176NNN, fa177NNN, fa173NNN  like goaway-now, with the reason of 4NNN, 5NNN, cNNN (fa177031: Shutdown)
 
             """
         for case let tokens? in FaultFamily.all.map(\.tokens) {

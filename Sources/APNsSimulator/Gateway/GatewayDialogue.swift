@@ -95,7 +95,8 @@ final class GatewayDialogue {
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
-        // Apple documents no status for a payload that is not a dictionary.
+        // Apple documents no status for a payload that is not a dictionary, so the simulator answers as for a missing
+        // payload.
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 

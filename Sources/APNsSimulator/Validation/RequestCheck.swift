@@ -103,7 +103,8 @@ struct RequestCheck: Sendable {
 
         if bodySize == 0 { return .payloadEmpty }
         if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
-        // Apple documents no reason for a body that is not a JSON object.
+        // Apple documents no reason for a body that is not a JSON object, so the simulator answers as for an empty
+        // payload.
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 

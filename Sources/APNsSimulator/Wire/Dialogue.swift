@@ -87,7 +87,7 @@ final class Dialogue {
         return UnsafeRawBufferPointer(rebasing: output[..<outputLeft])
     }
 
-    /// Removes the first bytes of `sendable`, which have been sent.
+    /// Removes the first `count` bytes of `sendable`, because the owner has sent them.
     func consume(_ count: Int) {
         session.consumeOutput(count)
         if let left = outputLeft { outputLeft = left - count }

@@ -64,7 +64,7 @@ package struct ParsedRequest {
 
 /// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic. Its records may have either form, but no `push-retry-*` headers.
+    /// A request topic. Its records are in payload form or envelope form, and must not have `push-retry-*` headers.
     case request
     /// A retry topic. Its records are in payload form and have `push-retry-*` headers.
     case retry

@@ -1,6 +1,6 @@
 extension RequestParser {
-    /// Validates the values in the field table and stores them in the request. Both forms of requests use this
-    /// function.
+    /// Validates the values in the field table and stores them in the request. The parser calls this function for both
+    /// the payload form and the envelope form.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if ForeignForm.isQuoted(request.token), ForeignForm.isQuotedHex(request.token) {

@@ -23,7 +23,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
     /// The headers of a record of `apns.dead-letters`, as an object of strings.
     case deadLetterHeaders = "dead-letter-headers"
 
-    /// A one-line description of the keys, values or headers that the schema validates, for `apns-worker schema`.
+    /// A one-line description of the value or headers that the schema validates, for `apns-worker schema`.
     public var summary: String {
         switch self {
         case .payload: "the value of a request in payload form"

@@ -122,7 +122,7 @@ class Callgrind:
 
 
 def toolchain():
-    """Returns the versions on which instruction counts depend besides the source: compiler, C libraries, processor."""
+    """Returns the versions that determine the instruction counts besides the source: compiler, C libraries, processor."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
     swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""

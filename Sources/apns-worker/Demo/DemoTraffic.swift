@@ -96,7 +96,7 @@ struct DemoTraffic {
         return record
     }
 
-    /// Returns a device token of 64 hex digits: the simulator's prefix, zeros and the number.
+    /// Returns a device token of 64 hex digits: the prefix that requests the outcome, zeros, and the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
         let start = completion.parts.tokenPrefix

@@ -154,7 +154,8 @@ final class GroupFeeder {
         try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
         while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        // If the broker refuses the commit because of a rebalance, another member owns the records.
+        // A commit that the broker refuses because of a rebalance is not in doubt: another member owns the records now,
+        // and reads them again.
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(

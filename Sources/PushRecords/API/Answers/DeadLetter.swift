@@ -40,7 +40,7 @@ public struct DeadLetter: Hashable, Sendable {
     /// the key was truncated.
     public var truncatedKeyBytes: Int?
 
-    /// The position `topic/partition/offset`, as text from the properties of the same names.
+    /// The text `topic/partition/offset`, which names the original record or, for an output record, the request.
     public var place: String { "\(topic)/\(partition)/\(offset)" }
 }
 

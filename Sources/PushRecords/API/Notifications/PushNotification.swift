@@ -77,7 +77,7 @@ extension PushNotification where Payload == RawPayload {
 }
 
 extension PushNotification {
-    /// Returns the same notification with its payload encoded as JSON.
+    /// Returns this notification with its payload encoded as JSON.
     ///
     /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws if the
     /// payload is invalid.

@@ -30,8 +30,8 @@ public struct BackgroundPayload: PushPayload {
 /// The payload that updates ClockKit complications of a watchOS app (push type `complication`). WidgetKit complications
 /// use `WidgetsPayload`.
 ///
-/// Your app defines the content. A device accepts 50 of these notifications a day. Source: "Keeping your complications
-/// up to date".
+/// Your app defines the content. A device accepts 50 notifications of this push type a day. Source: "Keeping your
+/// complications up to date".
 public struct ComplicationPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]
