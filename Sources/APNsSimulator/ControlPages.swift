@@ -43,7 +43,7 @@ struct ControlPages: Sendable {
         GET  /totals     counts since the start or the last reset, as JSON; leniencies counts provider
                          tokens that violate the RFCs but that APNs accepts
         GET  /accepted   lines "apns-id token count" of accepted notifications, in the order of first arrival
-        GET  /received   the same lines of all notifications that were or may have been processed
+        GET  /received   lines "apns-id token count" of notifications that were or may have been processed
         GET  /tokens     lines "token arrived accepted"
                          ?from=N skips the first N notifications (or tokens)
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;

@@ -92,7 +92,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Simulate this environment: production (default) or development."),
         .init(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-            "Accept only the topics of this bundle id (default: all topics). Repeat the option for more apps."),
+            "Accept only the topics of this bundle id (default: all topics). Repeat the option for more bundle ids."),
         .init(
             "any-suffix", nil,
             "Accept each push type with any topic. Without this option a voip push needs a topic that ends in .voip, as with Apple."

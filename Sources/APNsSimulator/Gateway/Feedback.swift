@@ -36,7 +36,7 @@ final class FeedbackList: Sendable {
     /// Removes the items up to the mark, because a connection has sent them.
     func sent(upTo mark: Int) {
         state.withLock { state in
-            // Another connection may have sent the same items.
+            // Another connection may already have sent and removed the items.
             guard mark > state.gone else { return }
             state.items.removeFirst(mark - state.gone)
             state.gone = mark

@@ -24,7 +24,7 @@ struct ProviderToken {
     var leniencies: [String] = []
 }
 
-/// Parses provider tokens (JWT, ES256) and verifies each distinct token once. Not thread-safe.
+/// A parser of provider tokens (JWT, ES256), which caches the result for each distinct token. Not thread-safe.
 ///
 /// Source: Apple's "Establishing a token-based connection to APNs".
 struct ProviderTokenReader {

@@ -90,7 +90,7 @@ extension RequestParser {
         }
     }
 
-    /// Reads the earliest time at which to send the notification. This time must be before the expiration.
+    /// Reads the earliest time at which to send the notification. This time must be before an expiration that is not 0.
     private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
         let isEnvelope = request.form == .envelope
         guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {

@@ -19,7 +19,7 @@ final class MachinePart: PartRun {
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// The total size of the results, computed so that the compiler cannot remove the reads.
+    /// A sum over the contents of all results, so that the compiler cannot remove the reads.
     private var resultBytes = 0
 
     private static let partitionCount = 8

@@ -8,7 +8,8 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key. If
+    /// `truncatedBytes` is set, a record without a key has its position as the key.
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
     /// tombstone) or was omitted.

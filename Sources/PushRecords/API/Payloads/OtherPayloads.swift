@@ -6,8 +6,8 @@ import JSON
 /// let wake = BackgroundPayload(custom: ["mailbox": 7])      // {"aps":{"content-available":1},"mailbox":7}
 /// ```
 ///
-/// Apple advises to send at most two or three background notifications an hour. It stores only the newest one for an
-/// unreachable device, and does not guarantee delivery. Source: "Pushing background updates to your App".
+/// Apple advises against more than two or three background notifications an hour. APNs stores only the newest one for
+/// an unreachable device, and does not guarantee delivery. Source: "Pushing background updates to your App".
 public struct BackgroundPayload: PushPayload {
     /// The only allowed priority, 5. Source: "Sending notification requests to APNs", `background`.
     public typealias Priority = BackgroundPriority

@@ -36,7 +36,7 @@ public protocol PushPayload: Hashable, Sendable {
     func json() throws(RequestError) -> [UInt8]
 }
 
-/// A payload whose notification may replace an earlier one (`PushNotification.collapseID`).
+/// A payload whose notification may replace an earlier notification with the same `PushNotification.collapseID`.
 ///
 /// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs",
 /// apns-collapse-id.
