@@ -45,7 +45,8 @@ package struct SimulatorCredentials: Sendable {
         } catch let error as SimulatorError {
             throw error
         } catch {
-            throw SimulatorError("certificates and keys in \(directory ?? "memory"): \(error)")
+            throw SimulatorError(
+                "cannot load or create the certificates and keys in \(directory ?? "memory"): \(error)")
         }
     }
 

@@ -15,7 +15,10 @@ extension RequestParser {
             request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
         if names.instruction.baseAddress != nil {
-            request.fail(.none, "the headers of a request must be inside its envelope", names.instruction)
+            request.fail(
+                .none,
+                "a request in envelope form must have its headers inside the envelope, not in the record's headers",
+                names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
@@ -80,7 +83,8 @@ extension RequestParser {
         case (nil, nil, nil):
             request.markDeadLetter(.noDeviceToken, "device_token, device_tokens or channel_id must not be null")
         case (_?, _, _), (_, _?, _):
-            request.markDeadLetter(.badEnvelope, "device_token, device_tokens and channel_id exclude each other")
+            request.markDeadLetter(
+                .badEnvelope, "an envelope must have only one of device_token, device_tokens and channel_id")
         }
         return request.deadLetter == nil
     }

@@ -139,7 +139,8 @@ package struct RequestParser: ~Copyable {
             // Reject unknown headers only in requests, because a newer worker's retry record may have headers that this
             // version does not recognize.
             if names.unknown.begins("push-retry-") {
-                request.fail(.none, "only the worker writes push-retry headers", names.unknown)
+                request.fail(
+                    .none, "a request must not have push-retry headers, which only the worker writes", names.unknown)
             } else if names.unknown.baseAddress != nil {
                 let nearest = HeaderName.nearest(to: names.unknown, inEnvelope: false)
                 request.fail(.none, "unknown header", scratch.suggestion(nearest, for: names.unknown))
@@ -157,7 +158,7 @@ package struct RequestParser: ~Copyable {
         // The envelope table is only valid for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
-                "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
+                "an envelope must have device_token, device_tokens or channel_id", meantMember(envelope.unknown))
         }
         return Detail("the record has no push-device-token, and its key is not a token of at least 64 hex digits")
     }

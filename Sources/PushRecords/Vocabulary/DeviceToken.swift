@@ -26,7 +26,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         default:
             throw RequestError(
                 .badDeviceToken,
-                "a device token must have 2 to 200 hex digits, an even number; Apple's tokens have at least 64")
+                "a device token must have an even number of hex digits, 2 to 200; Apple's tokens have at least 64")
         }
     }
 

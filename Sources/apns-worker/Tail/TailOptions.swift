@@ -56,7 +56,7 @@ struct TailOptions {
             "json (default) prints one JSON object per line, text one readable line per record."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
-            "Start at beginning, end, or a duration ago such as 15m. Default: end; with --device or --group beginning (a group resumes at its committed offsets); with --request or --apns-id the request's time."
+            "Start at beginning, end, or a duration ago such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
         ),
         .init(
             "count", "n", value: "N", to: \.count,
@@ -70,7 +70,7 @@ struct TailOptions {
         ) { text throws(UsageError) in .id(try parsedUUID(text)) },
         search(
             "request", "PLACE",
-            "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX of one of its notifications, then end."
+            "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX the records of one notification of the request, then end."
         ) { text throws(UsageError) in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",
