@@ -136,12 +136,12 @@ struct RequestCheck: Sendable {
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
-    /// Checks `apns-request-id`.
+    /// Returns Apple's reason if `apns-request-id` is present and not a UUID, or else `nil`.
     func requestID(_ fields: RequestFields) -> ReasonCode? {
         fields.requestID.baseAddress != nil && NotificationUUID(text: fields.requestID) == nil ? .badMessageId : nil
     }
 
-    /// Checks the bundle id in a broadcast path.
+    /// Returns Apple's reason if broadcasts are not allowed for the bundle id, or else `nil`.
     func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
@@ -182,7 +182,7 @@ struct RequestCheck: Sendable {
         return isKnown ? nil : .topicDisallowed
     }
 
-    /// Checks that a push type matches the topic's suffix.
+    /// Returns Apple's reason if the push type does not match the topic's suffix, or else `nil`.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended". On a mismatch, "APNs may return an
     /// error, delay the delivery of the notification, or drop it altogether". Users of several APNs clients report

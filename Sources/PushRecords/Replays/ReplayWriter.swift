@@ -136,7 +136,7 @@ package struct ReplayWriter: ~Copyable {
     private struct Target {
         /// The device token or channel id, as a result would contain it.
         var text: UnsafeRawBufferPointer
-        /// Whether the text is a valid device token or channel.
+        /// Whether the text is a valid device token or channel id.
         var isToken: Bool
     }
 

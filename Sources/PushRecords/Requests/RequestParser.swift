@@ -172,7 +172,7 @@ package struct RequestParser: ~Copyable {
     /// Validates the payload's kind, text and size.
     ///
     /// - Parameter half: The offset of an unpaired surrogate in the record's value, if the payload has one. JSON's
-    ///   grammar allows an unpaired surrogate, but RFC 7493 forbids it. APNs accepts it, but Foundation cannot parse
+    ///   grammar allows an unpaired surrogate, but RFC 7493 forbids it. APNs may accept it, but Foundation cannot parse
     ///   it, so the notification may be lost on the device.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {

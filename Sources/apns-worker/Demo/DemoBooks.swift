@@ -2,8 +2,8 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three counts: produced notifications, notifications accepted by the simulator, and consumed results. Each
-/// count is kept for each notification, so that two errors cannot cancel each other out.
+/// The demo's three counts: produced notifications, notifications accepted by the simulator, and consumed results. The
+/// demo keeps the counts separately for each notification, so that two errors cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
