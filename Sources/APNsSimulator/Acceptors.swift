@@ -69,8 +69,8 @@ final class Acceptor<Connection: AcceptedConnection> {
     }
 }
 
-/// The listeners of a simulator: notifications, channel management, the binary gateway and the feedback service. They
-/// send delayed answers and inject timed faults. Confined to the loop's thread.
+/// The listeners of a simulator: notifications, channel management, the binary gateway and the feedback service. This
+/// class also sends delayed answers and injects timed faults. Confined to the loop's thread.
 final class Acceptors {
     let notifications: Acceptor<ServerConnection>
     let management: Acceptor<ServerConnection>?
@@ -101,7 +101,7 @@ final class Acceptors {
         let nowNs = loop.now.monotonicNs
         let service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
         self.service = service
-        // Faults and latency apply to notifications only.
+        // Fault rules and latency apply to notifications only.
         var calm = options
         calm.faults = []
         calm.latency = .zero

@@ -1,7 +1,8 @@
 import EventLoop
 import HTTPServer
 
-/// The control endpoint's pages, which read the books and set faults. Handlers run on the page server's thread.
+/// The pages of the control endpoint, which show the recorded requests and set faults. Handlers run on the page
+/// server's thread.
 struct ControlPages: Sendable {
     let books: Books
     let switches: FaultSwitches
@@ -42,7 +43,7 @@ struct ControlPages: Sendable {
         GET  /totals     counts since the start or the last reset, as JSON; leniencies counts provider
                          tokens that violate the RFCs but that APNs accepts
         GET  /accepted   lines "apns-id token count" of accepted notifications, in the order of first arrival
-        GET  /received   such lines of all notifications that were or may have been processed
+        GET  /received   lines "apns-id token count" of notifications that were or may have been processed
         GET  /tokens     lines "token arrived accepted"
                          ?from=N skips the first N notifications (or tokens)
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
@@ -51,7 +52,7 @@ struct ControlPages: Sendable {
         POST /feedback?token=HEX&seconds=N     adds the token of a device that removed the app at this Unix time
                          /accepted and /received list notifications of the binary gateway with an
                          apns-id of zeros; a count above 1 in /accepted counts duplicates
-        POST /reset      clears books and counts; keeps channels and feedback
+        POST /reset      clears recorded requests and counts; keeps channels and feedback
         GET  /faults     the current latency, streams and faults
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets the given parameters; an empty fault= removes all faults
@@ -75,7 +76,7 @@ struct ControlPages: Sendable {
     ) throws(SimulatorError) -> HTTPResponse {
         let text = request.parameter("from") ?? "0"
         guard let first = Int(text), first >= 0 else {
-            throw SimulatorError("from '\(text)' is not a number of at least 0")
+            throw SimulatorError("from must be a number of at least 0, not '\(text)'")
         }
         let cursor = Guarded(Books.Cursor(listing: listing, index: first))
         return HTTPResponse(

@@ -23,14 +23,14 @@ final class FaultSwitches: @unchecked Sendable {
     }
 
     /// The faults of new binary gateway connections. A change does not affect open connections, except that the
-    /// simulator resets connections that read nothing.
+    /// simulator resets those with the fault `silent`.
     var gateway: GatewayFaults {
         get { with { $0.gatewayFaults } }
         set { with { $0.gatewayFaults = newValue } }
     }
 
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections. The simulator sends a change to every connection
-    /// immediately.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token. The simulator sends a change to
+    /// all of them immediately.
     var streams: UInt32 {
         get { with { $0.streams } }
         set { with { $0.streams = newValue } }
@@ -51,12 +51,12 @@ final class FaultSwitches: @unchecked Sendable {
         }
     }
 
-    /// Injects a fault into every open connection and returns the number of connections. A fault of a single request
-    /// has no effect.
+    /// Injects a fault into every open notification connection and returns the number of connections. A fault of a
+    /// single request has no effect.
     @discardableResult
     func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } }
 
-    /// Closes all connections, then stops the loop. Waits up to a second for output to be sent.
+    /// Closes all connections, then stops the loop. Waits up to a second until the connections have sent their output.
     func stop() {
         loop.perform { [self] in
             acceptors.close()

@@ -9,7 +9,7 @@ import TLS
 /// Apple's retired binary gateway and feedback service.
 ///
 /// A simulator starts one thread for the service and one for the control endpoint. Thread-safe. Before you create a
-/// simulator, block the signals that other threads handle.
+/// simulator, block the signals that other threads handle, because the simulator's threads inherit the signal mask.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
@@ -30,7 +30,7 @@ package final class Simulator: Sendable {
 
     /// Reads or creates certificates and keys, and starts the servers.
     ///
-    /// - Throws: A one-line error about an unreadable key or book, or a port in use.
+    /// - Throws: A one-line error, for example about an unreadable key or `--book` file, or about a port in use.
     package init(_ options: SimulatorOptions = SimulatorOptions()) throws(SimulatorError) {
         let books = if let path = options.book { try Books(path: path) } else { Books() }
         let credentials = try SimulatorCredentials(directory: options.directory)
@@ -101,7 +101,7 @@ package final class Simulator: Sendable {
     }
 
     /// Stops listening, sends GOAWAY (status 10 on the gateway) and closes every connection without waiting for
-    /// answers. Returns after all threads have ended. The books remain readable. Further calls have no effect.
+    /// answers. Returns after all threads have ended. `books` can still be read. Further calls have no effect.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()

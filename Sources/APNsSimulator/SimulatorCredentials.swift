@@ -24,7 +24,8 @@ package struct SimulatorCredentials: Sendable {
     package init(directory: String?) throws(SimulatorError) {
         do {
             self.directory = try directory.map { try Files.makeDirectory($0) }
-            // Without the lock, two simulators that start in a new directory at once would replace each other's files.
+            // Without the lock, two simulators that start in a new directory at the same time would replace each
+            // other's files.
             let lock = try directory.map { try Files.lock($0) }
             defer { if let lock { close(lock) } }
             let (pair, isNew) = try Self.kept(in: directory, ["ca.pem", "ca-key.pem"]) {
@@ -44,11 +45,13 @@ package struct SimulatorCredentials: Sendable {
         } catch let error as SimulatorError {
             throw error
         } catch {
-            throw SimulatorError("certificates and keys in \(directory ?? "memory"): \(error)")
+            throw SimulatorError(
+                "cannot load or create the certificates and keys in \(directory ?? "memory"): \(error)")
         }
     }
 
-    /// Returns the contents of the named files. If one is missing or all are stale, creates and writes all of them.
+    /// Returns the contents of the named files. If one is missing or all are stale, creates and writes all of them, and
+    /// returns `isNew` true. Without a directory, the contents are in memory only.
     private static func kept(
         in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
     ) throws -> (texts: [String], isNew: Bool) {
@@ -77,7 +80,7 @@ enum Files {
         return String(cString: found)
     }
 
-    /// Returns the contents of a file, or `nil` if it does not exist.
+    /// Returns the first 64 KiB of a file, or `nil` if the file does not exist.
     static func read(_ path: String) throws(SimulatorError) -> String? {
         guard let file = fopen(path, "re") else {
             if errno == ENOENT { return nil }

@@ -19,31 +19,34 @@ package struct SimulatorOptions: Sendable {
     package var feedback: [FeedbackItem] = []
     /// The port of the control endpoint. `nil` disables it.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which the first start creates. With `nil` they are in memory only.
+    /// The directory of certificates and keys, which the first start creates. With `nil`, the simulator keeps
+    /// certificates and keys in memory only.
     package var directory: String?
     /// Additional names and addresses in the server certificate, besides localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
-    /// Additional keys for provider tokens of any team: a `.p8` file, or its public key in PEM.
+    /// Additional keys that verify provider tokens of any team: the key id, and the path of a `.p8` file or of its
+    /// public key in PEM.
     package var keys: [(keyID: String, path: String)] = []
     /// Whether the simulator checks the provider token in `authorization`.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The allowed bundle ids, with and without a push type suffix. An empty list allows all.
+    /// The allowed bundle ids. A topic may be one of them, with or without a push type's suffix. An empty list allows
+    /// all topics.
     package var bundleIDs: [String] = []
-    /// Whether a push type must match the suffix of its topic.
+    /// Whether the push type must match the suffix of the topic.
     package var checksTopicSuffixes = true
     /// Bundle ids without broadcast capability, whose broadcasts the simulator rejects with FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default, 1, was observed at
-    /// Apple.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. Users of other clients have observed
+    /// the default, 1, at Apple.
     package var firstStreams: UInt32 = 1
     /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
     package var streams: UInt32 = 1000
     package var latency = Latency.zero
     package var faults: [FaultRule] = []
-    /// The seed of latencies, new ids and split frames.
+    /// The seed of random latencies, and of the ids that the simulator generates.
     package var seed: UInt64 = 1
-    /// A file that preserves the books after the process ends.
+    /// A file that preserves the recorded requests and counts after the process ends (`--book`).
     package var book: String?
 
     /// An item of the feedback service: the token of a device that removed the app.

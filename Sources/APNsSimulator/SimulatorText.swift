@@ -15,10 +15,10 @@ extension Simulator {
         for family in FaultFamily.all { text += Self.line(family.start + family.rest, family.help) }
         text += """
 
-            FAULT@1000 applies to every 1000th request. FAULT@5s applies every 5 s: a fault of a connection to all
-            connections, a fault of a request to the next request. Rules can be combined. If several apply to one request,
-            a fault requested by the token takes precedence, then the first rule. --latency also delays error answers and
-            late-TIME. All other faults apply without this delay.
+            FAULT@1000 applies to every 1000th request. FAULT@5s applies every 5 s: a fault of a connection affects all
+            connections, and a fault of a request affects the next request. Rules can be combined. If several faults apply
+            to one request, a fault requested by the token takes precedence, then the first rule. --latency also delays
+            error answers and late-TIME. All other faults apply without this delay.
 
             Faults of the binary gateway, for --gateway-fault. They apply to each connection of the gateway:
 

@@ -27,7 +27,8 @@ struct ReplayItem {
         case letter
         /// A dead letter with a truncated record. The original record must be fetched.
         case truncatedLetter(DeadLetter)
-        /// A match that is counted but not requested again. The string is a remark for the user, if there is one.
+        /// A result or dead letter that the run counts but does not request again. The string is a remark for the user,
+        /// if there is one.
         case skipped(ReplayOutcome, String?)
     }
 
@@ -55,7 +56,8 @@ struct ReplayItem {
 }
 
 extension DeadLetter {
-    /// Returns whether a record is the original of this truncated dead letter.
+    /// Returns whether a record with this value and timestamp may be the original of the truncated dead letter.
+    /// Compares the timestamp, the size and the first bytes.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
         let (expected, found) = (RecordTime.checked(timestampMs), RecordTime.checked(other))
         return (expected == RecordTime.unknown || expected == found)
@@ -64,7 +66,8 @@ extension DeadLetter {
     }
 }
 
-/// A combination of topic, app, outcome and reason, with the number of requests of a run that have it.
+/// A combination of topic, app, outcome and reason, with the number of a run's results or dead letters that have this
+/// combination.
 package struct ReplayKind: Sendable {
     /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
     package let words: [String?]
@@ -72,11 +75,11 @@ package struct ReplayKind: Sendable {
     package let first: String
 }
 
-/// Decides for each result or dead letter which request it belongs to. A value type without a clock or I/O.
+/// The selection of results and dead letters, which finds the request of each. It uses neither clock nor I/O.
 struct Gatherer {
     private let order: ReplayOrder
     private var found: [[String?]: ReplayKind] = [:]
-    /// The places of the selection for which a result or dead letter was found.
+    /// The selected positions (`--request`) for which a result or dead letter was found.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
     /// The hashes of the requests found so far, about 16 bytes each. A notification may have several results, mainly
     /// after a crash, but is requested again only once. The hash includes the request's time, because a recreated topic
@@ -91,7 +94,8 @@ struct Gatherer {
     /// Clears `kinds`, which then counts only the requests of this run.
     mutating func forgetKinds() { found = [:] }
 
-    /// Returns the item for a record, or `nil` if the record does not match the selection.
+    /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
+    /// a skipped item.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)
@@ -139,7 +143,8 @@ struct Gatherer {
         return item
     }
 
-    /// Registers a match. Skips requests that were found before, or whose topic the workers do not read.
+    /// Registers a match. Skips requests that were found before, that have a negative partition or offset, or whose
+    /// topic the workers do not read.
     ///
     /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
     private mutating func note(_ item: inout ReplayItem, index: Int32?, timestampMs: Int64, _ words: [String?]) {

@@ -14,7 +14,8 @@ struct ReplayBatch {
     }
 }
 
-/// Fetches the original requests of items, and creates the records that request them again. Use it on one thread.
+/// A fetcher of the original requests of items, which creates the records that request the notifications again. Use it
+/// on one thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -24,8 +25,8 @@ final class OriginalFetcher {
     private var readers: [String: TopicReader?] = [:]
     private var batch: ReplayBatch
 
-    /// The maximum number of records to read and ignore instead of a seek. Measured on a busy broker: one seek took as
-    /// long as reading 280 records of 250 bytes.
+    /// The largest gap between two wanted offsets that the fetcher reads through instead of seeking. On a busy broker,
+    /// one seek took as long as reading 280 records of 250 bytes.
     private static let gap: Int64 = 250
 
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws {
@@ -36,7 +37,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: The job's state before these items.
+    /// - Parameter job: The job's state before the items are processed.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -102,7 +103,7 @@ final class OriginalFetcher {
         return found
     }
 
-    /// Reads the records at the offsets of these items in order, and seeks over large gaps.
+    /// Reads the records at the offsets in `items`, in ascending order, and seeks over large gaps.
     private func fetch(_ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader) throws {
         var wanted = items.keys.sorted()[...]
         func miss(_ count: Int) {

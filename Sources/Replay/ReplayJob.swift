@@ -1,17 +1,17 @@
 internal import Kafka
 
-/// The outcomes of a replayed result or dead letter, in the order of the commits' metadata.
+/// The counters of a replay job, in their order in the metadata of the job's offset commits.
 package enum ReplayOutcome: CaseIterable, Sendable {
     case matched
     /// An earlier result or dead letter belongs to the same notification.
     case repeated
     case produced
-    /// The notification was not requested again, because the new request would expire.
+    /// The notification was not requested again, because its `apns-expiration` has passed.
     case expired
     /// The request no longer exists, or another record is at its offset.
     case gone
     case unreadable
-    /// The request cannot be sent again, or the broker refused its record.
+    /// The notification cannot be requested again, or the broker refused the new request.
     case refused
 }
 
@@ -22,7 +22,7 @@ extension ReplayCounts {
     package var missed: Int64 { [.gone, .unreadable, .refused].reduce(0) { $0 + self[$1, default: 0] } }
 }
 
-/// The progress of a job in one partition of the results or dead letters.
+/// The progress of a job in one partition of the topic of results or dead letters.
 struct PartitionProgress: Hashable, Sendable {
     /// The log end offset when the job began. Results of the job's new requests are at or above this offset.
     let end: Int64
@@ -33,11 +33,12 @@ struct PartitionProgress: Hashable, Sendable {
     mutating func move(to offset: Int64) { position = max(position, min(offset, end)) }
 }
 
-/// A replay job. Its progress in each partition is the offset that its consumer group has committed. The commits'
-/// metadata contains everything else that a resumed run needs.
+/// A replay job. The job's progress in each partition is the offset that the job's consumer group has committed. The
+/// metadata of these commits contains everything else that a resumed run needs.
 struct ReplayJob: Equatable {
     private let fingerprint: String
-    /// The start of the selected time. A relative time is converted to an absolute time when the job begins.
+    /// The start of the selected time range, in milliseconds since the epoch. A relative time becomes an absolute time
+    /// when the job begins.
     let sinceMs: Int64?
     let untilMs: Int64?
     /// The progress by partition, without partitions that were added after the job began.
@@ -91,7 +92,7 @@ struct ReplayJob: Equatable {
         partitions = [commit.partition: progress]
     }
 
-    /// Returns the commits of all partitions whose progress differs from their progress in an earlier state.
+    /// Returns the commits for all partitions whose progress has changed since an earlier state of the job.
     func entries(since earlier: ReplayJob?) -> [CommitEntry] {
         partitions.filter { earlier?.partitions[$0.key] != $0.value }.map { partition, progress in
             let counts = ReplayOutcome.allCases.map { progress.counts[$0, default: 0] }

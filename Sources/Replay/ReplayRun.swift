@@ -8,7 +8,7 @@ package struct ReplayReport: Sendable {
     package internal(set) var counts: ReplayCounts = [:]
     /// The results and dead letters that this run selected, counted by kind.
     package internal(set) var kinds: [ReplayKind] = []
-    /// The places of the selection for which no result or dead letter was found.
+    /// The selected positions (`--request`) for which no result or dead letter was found.
     package internal(set) var unmatched: [String] = []
     /// The approximate number of results or dead letters that are left to read.
     package internal(set) var left: Int64 = 0
@@ -19,8 +19,8 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// Replays a job in batches. For each batch, it reads results or dead letters, fetches the original requests, and
-/// produces these requests in one transaction with the batch's offsets. Use it on one thread.
+/// A run of a replay job, in batches. For each batch, the run reads results or dead letters, fetches the original
+/// requests, and produces new requests in one transaction with the batch's offsets. Use it on one thread.
 package final class ReplayRun {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -35,17 +35,17 @@ package final class ReplayRun {
     private var gatherer: Gatherer
     private var job: ReplayJob
     private var report = ReplayReport()
-    /// The monotonic time at which the next requests may become visible.
+    /// The monotonic time in nanoseconds before which the run produces no further requests.
     private var nextNs: Int64 = 0
 
     /// The tolerance for differences between clocks, in milliseconds. Results are found by their records' timestamps,
     /// which are slightly later than the times inside the results.
     private static let clockMs: Int64 = 60_000
-    /// The memory limit for the records in a batch's dead letters, in bytes.
+    /// The total size of a batch's dead letters, in bytes, at which the batch is full.
     private static let byteLimit = 16 << 20
 
     /// Begins the job, or resumes it from the offsets that its group has committed. `remark` receives a line for each
-    /// request that is not replayed. `progressed` receives the report several times a second.
+    /// request that is gone, refused or unreadable. `progressed` receives the report after each read and each batch.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void
@@ -77,8 +77,8 @@ package final class ReplayRun {
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
-    /// The maximum number of requests in one transaction: a quarter of a second's requests at the configured rate, at
-    /// most 10,000.
+    /// The maximum number of requests in one transaction: as many as the configured rate allows in 250 ms, but at least
+    /// 1 and at most 10,000.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
     package func run() throws -> ReplayReport {
@@ -107,8 +107,8 @@ package final class ReplayRun {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
                 throw changed(partition, progress.end)
             }
-            // If retention deleted the position, the reader reports this, and continues at the first offset that
-            // exists.
+            // If retention has deleted the record at this position, the reader reports this and continues at the first
+            // offset that exists.
             try source.start(partition, at: progress.position)
         }
         while !job.isDone {
@@ -136,7 +136,7 @@ package final class ReplayRun {
         )
     }
 
-    /// Reads the results of partitions up to these offsets, or until the batch is full.
+    /// Reads results or dead letters of each partition up to its offset in `targets`, or until the batch is full.
     private func read(_ targets: [TopicPartition: Int64], isFull: () -> Bool, take: (SourceRecord) -> Void) throws {
         var left = targets
         while true {
@@ -163,7 +163,7 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// Produces the requests of these items and commits the job's offsets in the same transaction. If a broker refuses
+    /// Produces new requests for the items and commits the job's offsets in the same transaction. If a broker refuses
     /// the records together, splits the items into two halves.
     private func process(_ items: ArraySlice<ReplayItem>) throws {
         guard var item = items.first else { return }
@@ -183,7 +183,7 @@ package final class ReplayRun {
     }
 
     /// Writes the records and the job's state, at most at the requested rate. After a pause, the rate is not raised to
-    /// catch up.
+    /// catch up. Returns the reason if a broker refuses the records, or `nil`.
     private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs

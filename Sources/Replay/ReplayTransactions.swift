@@ -4,9 +4,9 @@ package import PushRecords
 
 typealias ReplayRecord = (record: OwnedRecord, topic: String, partition: Int32)
 
-/// Produces requests and commits the job's offsets in one transaction, so that either both become visible or neither.
-/// The job's group is also the transactional id, so if two runs overlap, only the newer run continues. Use it on one
-/// thread.
+/// A transactional producer of a job's requests. Requests and the job's offsets are committed in one transaction, so
+/// both become visible or neither does. The job's group is also the transactional id, so if two runs overlap, only the
+/// newer run continues. Use it on one thread.
 final class ReplayTransactions {
     private let order: ReplayOrder
     private let cluster: ClusterSettings
@@ -15,14 +15,15 @@ final class ReplayTransactions {
     private var producer: Producer
     /// Whether librdkafka has aborted the current transaction.
     private var hasFailed = false
-    /// The reason why a record was refused: a broker refused its content or size, or another record of its batch, or
-    /// librdkafka's queue is too small for all the records.
+    /// The reason why the records cannot be written together: a broker refused the content or size of a record or of a
+    /// batch, or librdkafka's queue is too small for all records.
     private var refusal: KafkaCode?
     /// Any other reason why a record was not written.
     private var failure: KafkaCode?
 
-    /// The time for which a killed run can delay readers of the request topics. The transaction itself takes only about
-    /// ten milliseconds, because requests are fetched before it begins.
+    /// The transaction timeout in nanoseconds. The open transaction of a killed run delays the readers of the request
+    /// topics for at most this time. A transaction normally takes about ten milliseconds, because the run fetches the
+    /// requests before it begins the transaction.
     private static let timeoutNs = Int64(ProducerSettings.transactionTimeoutMs) * 1_000_000
 
     /// - Parameter reader: A client that belongs to the job's group.
@@ -125,8 +126,8 @@ final class ReplayTransactions {
         }
     }
 
-    /// Produces the records. Returns when Kafka has acknowledged all records, when one has failed, or at the
-    /// transaction timeout.
+    /// Produces the records. Returns when Kafka has acknowledged all records, when one was refused, half a second after
+    /// another failure, or at the transaction timeout.
     private func produce(_ records: [ReplayRecord]) throws {
         for record in records where refusal == nil && failure == nil {
             let topic = try producer.topic(record.topic)

@@ -32,7 +32,8 @@ enum Traffic {
     }
 }
 
-/// A generator of device tokens, the same in each run. HPACK's Huffman code compresses them like Apple's random tokens.
+/// A generator of device tokens, which creates the same tokens in each run. HPACK's Huffman code compresses them like
+/// Apple's random tokens.
 struct TokenSource {
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
 

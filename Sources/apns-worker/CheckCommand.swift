@@ -9,7 +9,7 @@ private struct CheckOptions {
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
         "probe", nil,
-        "Also send one notification for each bundle id (up to 400 per app) to a token of zeros, which no device has. The answer BadDeviceToken (from a simulator: 200) proves that the credential works; other answers are explained."
+        "Also send one notification for each bundle id (up to 400 per app) to a token of zeros, which no device has. The answer BadDeviceToken (from a simulator: 200) proves that the credential works. The command explains other answers."
     ) { $0.probesCredentials = true }
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },

@@ -23,7 +23,9 @@ struct ConfigurationOptions {
             .init(
                 "bootstrap-servers", value: "LIST", to: \.app.bootstrapServers,
                 "The Kafka brokers, as a comma-separated list of host:port."),
-            .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
+            .init(
+                "environment", value: "NAME", to: \.app.environment,
+                "The app's environment: production (default) or development."),
         ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
     func read() throws(ConfigurationError) -> LoadedConfiguration {

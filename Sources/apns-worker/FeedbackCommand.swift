@@ -10,7 +10,7 @@ private struct FeedbackOptions {
     static let table = OptionTable<Self>(
         command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
         about: [
-            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service deletes the tokens that it has sent, so the command reads nothing until Kafka answers.",
+            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service deletes the tokens that it has sent, so the command reads from the service only after Kafka has answered.",
             "Example: apns-worker feedback --config worker.yaml",
             "On SIGTERM or SIGINT the command begins no further read, and writes the tokens that it has read. On a second signal it stops immediately, and prints how many tokens are lost.",
         ],
@@ -59,7 +59,9 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
             say("\(outcome.app): \(outcome.tokens) dead tokens written to \(topic)\(skipped)\n")
             guard let failure = outcome.failure else { return }
             isFine = false
-            complain("apns-worker feedback: \(outcome.app): the service could not be read to its end: \(failure)")
+            complain(
+                "apns-worker feedback: \(outcome.app): the service's list of tokens could not be read completely: \(failure)"
+            )
         },
         onDelay: { troubles.say("apns-worker feedback: waiting for Kafka before reading: \($0)") })
     for app in ending.unread {

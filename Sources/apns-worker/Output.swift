@@ -35,7 +35,7 @@ func complain(_ line: String) {
     _ = writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }
 
-/// Writes text to standard output. Returns false if further output is useless (`Output.print`).
+/// Writes text to standard output. Returns false if the reader has closed the pipe or the write fails.
 @discardableResult
 func say(_ text: String) -> Bool { Output.print(text) }
 

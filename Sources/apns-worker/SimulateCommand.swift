@@ -29,7 +29,10 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
-        .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 chooses a free port.") {
+        .init(
+            "listen", value: "HOST:PORT",
+            "Serve APNs at this address (default 127.0.0.1:2197). Port 0 chooses a free port."
+        ) {
             options, text throws(UsageError) in
             guard let address = NetworkAddress(text) ?? NetworkAddress("\(options.host):\(text)") else {
                 throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:2197)")
@@ -65,18 +68,18 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
-            "Report this device token as dead in the feedback service: since the start, or with HEX@SECONDS since that Unix time. Repeat the option for more tokens."
+            "Report this device token as dead in the feedback service, since the start of the simulator or, with HEX@SECONDS, since that Unix time. Repeat the option for more tokens."
         ),
         .init(
             "directory", "d", value: "DIR", to: \.directory,
             "Store certificates and keys in this folder; the first start creates them (default ./apns-simulator)."),
         .init(
             "book", value: "FILE", to: \.book,
-            "Store the counts of the control endpoint in this file, so that they survive a restart or kill -9 (about 50 bytes per request)."
+            "Store the received requests in this file, so that the lists and counts of the control endpoint survive a restart or kill -9 (about 50 bytes per request)."
         ),
         .init(
             "name", value: "NAME", each: \.names, OptionValue.text,
-            "Add this host name or address to the certificate. Repeat the option for more names."),
+            "Add this host name or address to the server certificate. Repeat the option for more names."),
         .init(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
             "Also accept provider tokens of this key (.p8, or the public key in PEM), with any team id. Repeat the option for more keys."
@@ -85,10 +88,11 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             $0.wantsProviderToken = false
         },
         .init(
-            "environment", value: "NAME", to: \.environment, parsedEnvironment, "production (default) or development."),
+            "environment", value: "NAME", to: \.environment, parsedEnvironment,
+            "Simulate this environment: production (default) or development."),
         .init(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-            "Accept only this app's topics (default: any). Repeat the option for more apps."),
+            "Accept only the topics of this bundle id (default: all topics). Repeat the option for more bundle ids."),
         .init(
             "any-suffix", nil,
             "Accept each push type with any topic. Without this option a voip push needs a topic that ends in .voip, as with Apple."
@@ -112,7 +116,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         ),
         .init(
             "seed", value: "N", to: \.seed, integer(0...Int.max),
-            "Seed the random latencies and choices (default 1)."),
+            "Use this seed for random latencies and ids (default 1)."),
     ], notes: Simulator.helpText)
 
 func parsedLatency(_ text: String) throws(UsageError) -> Latency {

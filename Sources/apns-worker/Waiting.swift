@@ -17,7 +17,7 @@ struct Deadline {
 
     func leftMs(atMost limitMs: Int32) -> Int32 { Int32(min(Int64(limitMs), leftMs)) }
 
-    /// Waits until a descriptor is readable (poll(2)). Returns false if the deadline passes first.
+    /// Waits until a descriptor is readable (poll(2)). Returns false if the deadline passes first or poll(2) fails.
     func awaitInput(of descriptor: Int32) -> Bool {
         while !hasPassed {
             var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
@@ -29,7 +29,8 @@ struct Deadline {
     }
 }
 
-/// Reports problems of retried operations: the first problem immediately, then at most one problem every ten seconds.
+/// A reporter of problems of retried operations. It reports the first problem immediately, then at most one problem
+/// every ten seconds.
 final class Troubles {
     private var pause = Deadline(after: .zero)
 

@@ -352,7 +352,7 @@ extension EndToEnd {
                 cat batch >> taken
                 """
             try run("--count 50 --deadline 120s", exec: command)
-                .expect(0, "the command exited with 3; its 7 records are passed to it again in 1 s")
+                .expect(0, "the command exited with 3; 7 records are passed to the command again in 1 s")
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
             // Another member continues at the same offset until it is stopped.

@@ -8,7 +8,7 @@ extension EndToEnd {
         func `The books agree`() throws {
             let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "10000"])
             #expect(try demo.wait() == .exited(0), "\(demo.text)")
-            #expect(demo.text.contains("The books agree."))
+            #expect(demo.text.contains("The counts agree."))
             #expect(demo.text.contains("10,000 of 10,000 settled"))
             // There is no warning, and no line of progress repeats the one before.
             let lines = demo.text.split(separator: "\n")
@@ -19,8 +19,8 @@ extension EndToEnd {
         @Test(
             .needs(.worker),
             arguments: [
-                ("3000 --withhold 7", 1, "The books differ in 1:"),
-                ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The books agree."),
+                ("3000 --withhold 7", 1, "The counts differ. Differences: 1"),
+                ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The counts agree."),
             ] as [(String, Int32, String)])
         func `A withheld result is detected, and faults lose nothing`(options: String, status: Int32, text: String)
             throws

@@ -93,12 +93,12 @@ extension EndToEnd {
             try scene.checkReplay()
             // A run that is stopped or out of time reports that the same command continues.
             try scene.replay("\(Self.failed) --name short --rate 20/s --deadline 2s")
-                .expect(1, "--deadline reached before all records were done")
+                .expect(1, "--deadline reached before all records were processed")
             let stopped = try scene.startCommand("replay \(Self.failed) --name short --rate 20/s")
             try scene.awaitResults(3_060 + wanted)
             #expect(try stopped.stop() == .exited(1))
             #expect(
-                stopped.text.contains("stopped before all records were done; run the same command again"),
+                stopped.text.contains("stopped before all records were processed; run the same command again"),
                 "\(stopped.text)")
             try scene.replay("\(Self.failed) --name short").expect(0)
             try scene.checkReplay(times: 2)

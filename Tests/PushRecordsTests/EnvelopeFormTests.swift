@@ -87,7 +87,7 @@ import Testing
     func `The dead letter of an envelope without a target says so`(value: String, subject: String) {
         let found = parse(value, key: "campaign")
         #expect(found.deadLetter == .noDeviceToken && found.subject == subject)
-        #expect(found.detail == "an envelope needs device_token, device_tokens or channel_id")
+        #expect(found.detail == "an envelope must have device_token, device_tokens or channel_id")
         #expect(parse(value, key: tokenB).deadLetter == nil)
         for payload in [#"{"aps":{},"payload":{},"deviceToken":"ab"}"#, #"{"alert":1}"#, "[1]"] {
             let other = parse(payload, key: "campaign")

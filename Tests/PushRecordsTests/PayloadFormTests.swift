@@ -153,7 +153,9 @@ import Testing
         for value in ["x", nil] {
             let found = parse([(name, value)])
             #expect(found.isInvalid && found.reason == .none && found.token == tokenA && found.retry == nil)
-            #expect(found.detail == "only the worker writes push-retry headers" && found.subject == name)
+            #expect(
+                found.detail == "a request must not have push-retry headers, which only the worker writes"
+                    && found.subject == name)
         }
         #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
     }

@@ -106,7 +106,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         let before = payload
         let size = try payload.size()
         let error = #expect(throws: RequestError.self) { try payload.trimBody(toFit: size - 5) }
-        #expect(error?.reason == .payloadTooLarge && error?.detail.contains("has 5 bytes too many") == true)
+        #expect(error?.reason == .payloadTooLarge && error?.detail.contains("is 5 bytes too large") == true)
         #expect(payload == before)
         #expect(try payload.trimBody(toFit: size - 4) == 4 && payload.body == "")
         payload.body = nil

@@ -1,10 +1,11 @@
 import Glibc
 import PushRecords
 
-/// The log of every request in arrival order, from which a restarted simulator restores its books.
+/// The file of every request in arrival order, from which a restarted simulator restores its `Books`.
 ///
-/// Each entry is one write(2), which survives a crash of the process but not of the machine. After an 8-byte header,
-/// each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not thread-safe.
+/// Each entry is written with one system call. It survives a crash of the process but not of the machine. After an
+/// 8-byte header, each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not
+/// thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
@@ -29,13 +30,15 @@ final class BookFile {
         // The file contains device tokens, so only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
-        guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
+        guard descriptor >= 0 else { throw failure("cannot open the --book file \(path)") }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            throw SimulatorError("the book \(path) is in use by another simulator: name another file")
+            throw SimulatorError("the --book file \(path) is in use by another simulator: name another file")
         }
         let size = Int(lseek(descriptor, 0, SEEK_END))
         if size == 0 {
-            guard pwrite(descriptor, Self.head, used, 0) == used else { throw failure("cannot write the book \(path)") }
+            guard pwrite(descriptor, Self.head, used, 0) == used else {
+                throw failure("cannot write the --book file \(path)")
+            }
             return
         }
         var head = [UInt8](repeating: 0, count: used)
@@ -51,7 +54,7 @@ final class BookFile {
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
-            throw failure("cannot read the book \(path)")
+            throw failure("cannot read the --book file \(path)")
         }
         defer { munmap(memory, size) }
         var at = Self.head.count
@@ -72,7 +75,8 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the disk is full.
+    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the write fails, for example
+    /// because the disk is full.
     func append(_ request: Entry) -> Bool {
         let (code, reason) = request.outcome.code
         entry.removeAll(keepingCapacity: true)
@@ -97,7 +101,8 @@ final class BookFile {
 
     private var foreign: SimulatorError {
         SimulatorError(
-            "the book \(path) was not written by a simulator, or is damaged: delete the file, or name another file")
+            "the --book file \(path) was not written by a simulator, or is damaged: delete the file, or name another file"
+        )
     }
 
     private func failure(_ what: String) -> SimulatorError {
@@ -105,10 +110,11 @@ final class BookFile {
     }
 }
 
-/// The outcome of a request, as the books record it.
+/// The outcome of a request, as `Books` records it.
 enum RequestOutcome: Equatable {
     /// A request that was not processed. REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
-    /// earlier frame reports this to the client. The books omit such requests.
+    /// earlier frame reports this to the client. The simulator counts these requests, but does not list them under
+    /// their `apns-id`.
     case notProcessed
     case accepted
     case refused(ReasonCode)

@@ -12,9 +12,9 @@ package final class Books: Sendable {
     struct State {
         var book: NotificationBook
         var totals = Totals()
-        /// The number of resets, by which a dump in progress detects a reset of the books.
+        /// The number of resets, by which a dump in progress detects that the requests were cleared.
         var generation = 0
-        /// The file that preserves the books after the process ends, if one is set.
+        /// The file that preserves the requests after the process ends, if one is set.
         var file: BookFile?
 
         /// Records the outcome of a request whose arrival was recorded as `index`.
@@ -38,7 +38,7 @@ package final class Books: Sendable {
             }
         }
 
-        /// The number of requests that did not fit into the file.
+        /// The number of requests that could not be written to the file.
         var fileOverflow = 0
     }
 
@@ -49,7 +49,7 @@ package final class Books: Sendable {
         state = Guarded(State(book: NotificationBook(limit: limit)))
     }
 
-    /// Reads the books from a file, if the file exists, and appends all further requests to the file.
+    /// Restores the requests from a file, if the file exists, and appends all further requests to the file.
     ///
     /// The file survives `kill -9`. Counts of connections, GOAWAYs and cuts are not stored.
     ///
@@ -128,7 +128,7 @@ package final class Books: Sendable {
         case tokens
     }
 
-    /// The position of a dump in the books.
+    /// The progress of a dump.
     struct Cursor {
         var listing: Listing
         /// The index of the next row among the tokens, or among all notifications (accepted or not).
@@ -139,8 +139,8 @@ package final class Books: Sendable {
     /// The maximum length of a line: an id, 200 digits, two counts, separators.
     static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
 
-    /// Writes as many whole lines as fit into the buffer of at least 300 bytes. Fails if the books were reset since the
-    /// dump began.
+    /// Writes as many whole lines as fit into the buffer of at least 300 bytes. Returns `.failed` if `reset` was called
+    /// since the dump began.
     func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> HTTPResponse.Step {
         write { state in
             if let generation = cursor.generation, generation != state.generation { return .failed }
@@ -192,16 +192,17 @@ package struct Totals: Sendable, Equatable {
     /// Requests left unanswered by a fault.
     package var unanswered = 0
     /// Requests that the simulator reported to the client as not processed: above a GOAWAY's last stream id, rejected
-    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. The books omit them.
+    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. `requests` does not include
+    /// them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
     package var goAways = 0
     /// Connections that the simulator cut because of a fault.
     package var cuts = 0
-    /// Distinct device tokens seen.
+    /// Distinct device tokens of the requests received.
     package var tokens = 0
-    /// Requests that did not fit into the books or into their file.
+    /// Requests that exceeded the limit of recorded notifications, or that could not be written to the file.
     package var overflow = 0
     /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
     package var leniencies: [String: Int] = [:]

@@ -27,7 +27,8 @@ package final class ChannelBook: Sendable {
     /// Apple's limit: "You can maintain up to 10,000 channels for your app in the development and production
     /// environment, respectively."
     package static let appleLimit = 10_000
-    /// The maximum number of channels of one app, since a simulator represents one environment.
+    /// The maximum number of channels of one app. Apple's limit applies to each environment, and a simulator represents
+    /// one environment.
     let limit: Int
     private let state: Guarded<State>
 

@@ -26,7 +26,7 @@ struct NotificationBook {
         var token: Int
     }
 
-    /// The maximum number of rows and of tokens. `overflow` counts the rest.
+    /// The maximum number of rows, and of tokens. `overflow` counts the requests beyond this limit.
     let limit: Int
     private(set) var overflow = 0
     /// The number of duplicates: accepted requests beyond the first of each row.
@@ -41,7 +41,7 @@ struct NotificationBook {
     init(limit: Int) { self.limit = limit }
 
     /// Registers the arrival of a request for a device token of up to 100 bytes. Returns the token's index (`nil` if
-    /// the token is empty or the book is full) and the number of earlier requests for the token.
+    /// the token is empty or the limit is reached) and the number of earlier requests for the token.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)
@@ -56,7 +56,8 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// Registers a request that was or may have been processed, under the index of its token.
+    /// Registers a request that was or may have been processed, under the index of its token. A request without an
+    /// index counts as overflow.
     mutating func record(id: NotificationUUID, token: Int?, isAccepted: Bool) {
         guard let token else {
             overflow += 1

@@ -7,10 +7,10 @@ enum GoAway: Hashable, Sendable {
     case graceful(ReasonCode? = nil)
     /// A GOAWAY like `graceful`, but with plain text as debug data.
     case text
-    /// Two GOAWAY frames: the first with last stream id 2^31-1, the second as `graceful`.
+    /// Two GOAWAY frames. The first has the last stream id 2^31-1, and the second is the GOAWAY of `graceful`.
     case twice
-    /// GOAWAY with a last stream id just below the triggering request's. The simulator does not process that request or
-    /// later requests.
+    /// GOAWAY with a last stream id just below the stream of the request that triggers it. The simulator processes
+    /// neither that request nor later ones.
     case below
     /// GOAWAY with the highest received stream id, then an immediate close without the outstanding answers. The debug
     /// data is `{"reason": …}` if a reason is given.
@@ -82,7 +82,8 @@ enum Fault: Hashable, Sendable {
     /// The request is accepted. From now on, answers to requests that arrive within 20 ms are sent in reverse order.
     case outOfOrder
 
-    /// The outcome that the books record for a request with this fault. Apple would have delivered accepted requests.
+    /// The outcome that the simulator records for a request with this fault. It is `accepted` if Apple would have
+    /// delivered the notification.
     var outcome: RequestOutcome {
         switch self {
         case .answer(let answer): answer.outcome

@@ -1,42 +1,61 @@
 import PushRecords
 
-/// Faults with a fixed name for the command line and the control endpoint, and a fixed device token.
+/// Faults with a fixed name for the command line and the control endpoint, and a fixed code in device tokens.
 enum NamedFault {
     /// The faults with a fixed name. Apple's reasons and the names of `FaultFamily` are valid too, but not listed here.
     /// `code` is the four digits after `fa17` in device tokens that request the fault.
     static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
-        ("no-answer", "f001", .noAnswer, "the request is neither processed nor answered"),
-        ("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
-        ("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM; the request is not processed"),
-        ("goaway", "f010", .goAway(.graceful()), "GOAWAY; received requests are answered, then the connection closes"),
+        ("no-answer", "f001", .noAnswer, "neither processes nor answers the request"),
+        ("reset-stream", "f002", .resetStream, "sends RST_STREAM with INTERNAL_ERROR instead of the answer"),
+        (
+            "refuse-stream", "f003", .refuseStream,
+            "sends RST_STREAM with REFUSED_STREAM, and does not process the request"
+        ),
+        (
+            "goaway", "f010", .goAway(.graceful()),
+            "sends GOAWAY, answers the received requests, then closes the connection"
+        ),
         (
             "goaway-shutdown", "f011", .goAway(.graceful(.shutdown)),
-            "goaway with the debug data {\"reason\":\"Shutdown\"}"
+            "like goaway, with the debug data {\"reason\":\"Shutdown\"}"
         ),
-        ("goaway-text", "f016", .goAway(.text), "goaway with plain text instead of a reason"),
-        ("goaway-twice", "f012", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
+        ("goaway-text", "f016", .goAway(.text), "like goaway, with plain text instead of a reason"),
+        (
+            "goaway-twice", "f012", .goAway(.twice),
+            "like goaway, with two GOAWAYs, the first with last-stream-id 2^31-1"
+        ),
         (
             "goaway-below", "f013", .goAway(.below),
-            "GOAWAY with last-stream-id below this request, which is not processed"
+            "sends GOAWAY with last-stream-id below this request, and does not process the request"
         ),
-        ("goaway-now", "f014", .goAway(.immediate()), "GOAWAY and an immediate close, without outstanding answers"),
+        (
+            "goaway-now", "f014", .goAway(.immediate()),
+            "sends GOAWAY and closes the connection immediately, without outstanding answers"
+        ),
         (
             "goaway-environment", "f015", .goAway(.badEnvironment),
-            "GOAWAY, last-stream-id 0, BadCertificateEnvironment"
+            "sends GOAWAY with last-stream-id 0 and the reason BadCertificateEnvironment, then closes"
         ),
-        ("cut-before", "f020", .cut(.before), "connection closed instead of the answer"),
-        ("cut-inside", "f021", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
-        ("cut-after", "f022", .cut(.after), "connection closed after the answer (accepted)"),
-        ("tcp-reset", "f023", .cut(.reset), "TCP RST instead of the answer"),
-        ("blackhole", "f030", .blackhole, "from now on the connection reads all bytes and sends nothing"),
-        ("stall", "f031", .stall, "accepted; from now on no WINDOW_UPDATE is sent, so bodies stop after 65,535 bytes"),
-        ("garbage", "f050", .garbage, "64 bytes of 0xff instead of the answer, and nothing after them"),
+        ("cut-before", "f020", .cut(.before), "closes the connection instead of answering"),
         (
-            "split-frames", "f051", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"
+            "cut-inside", "f021", .cut(.inside),
+            "accepts the request, and closes the connection in the middle of the answer"
         ),
-        ("slow-frames", "f052", .slowFrames, "accepted; from now on the connection sends 1 to 7 bytes every 2 ms"),
+        ("cut-after", "f022", .cut(.after), "accepts the request, and closes the connection after the answer"),
+        ("tcp-reset", "f023", .cut(.reset), "resets the TCP connection (RST) instead of answering"),
+        ("blackhole", "f030", .blackhole, "from now on reads all bytes of the connection, and sends nothing"),
         (
-            "out-of-order", "f053", .outOfOrder, "accepted; from now on, requests within 20 ms are answered last first"
+            "stall", "f031", .stall,
+            "accepts the request; from now on sends no WINDOW_UPDATE, so bodies stop after 65,535 bytes"
+        ),
+        ("garbage", "f050", .garbage, "sends 64 bytes of 0xff instead of the answer, and nothing after them"),
+        (
+            "split-frames", "f051", .splitFrames, "accepts the request; from now on sends 1 to 7 bytes at a time"
+        ),
+        ("slow-frames", "f052", .slowFrames, "accepts the request; from now on sends 1 to 7 bytes every 2 ms"),
+        (
+            "out-of-order", "f053", .outOfOrder,
+            "accepts the request; from now on answers requests that arrive within 20 ms in reverse order"
         ),
     ]
 }
@@ -50,38 +69,38 @@ struct FaultFamily: Sendable {
     var help: String
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// In device tokens that request these faults: the first of the four digits, and the meaning of the other three
-    /// digits.
+    /// The first of the four digits in device tokens that request these faults, and the help text for these tokens.
+    /// `nil` if no token can request the faults.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [
         .init(
             start: "late-", rest: "TIME",
-            help: "accepted and answered after this delay; late-~TIME: exponential with this mean",
+            help: "accepts the request, and answers after this delay; late-~TIME: exponential with this mean",
             read: { text in
                 switch Latency(text: String(text)) {
                 case .uniform?, nil: nil
                 case let latency?: .late(latency)
                 }
             },
-            tokens: (0xD, "late by NNN hundredths of a second (d150: late-1500ms)")),
+            tokens: (0xD, "accepts the request, and answers after NNN hundredths of a second (d150: late-1500ms)")),
         .init(
-            start: "status-", rest: "NNN", help: "the given status (400-599) with an unknown reason",
+            start: "status-", rest: "NNN", help: "answers with the given status (400-599) and an unknown reason",
             read: { number($0, 400...599).map { answer($0, .unknownReason) } },
-            tokens: (0xE, "status NNN with an unknown reason (e418: status-418)")),
+            tokens: (0xE, "answers with status NNN and an unknown reason (e418: status-418)")),
         .init(
-            start: "empty-", rest: "NNN", help: "the given status (400-599) without a body",
+            start: "empty-", rest: "NNN", help: "answers with the given status (400-599) and no body",
             read: { number($0, 400...599).map { answer($0, .missing) } },
-            tokens: (0xB, "status NNN without a body (b503: empty-503)")),
+            tokens: (0xB, "answers with status NNN and no body (b503: empty-503)")),
         .init(
             start: "streams-", rest: "NNN",
-            help: "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS is set to NNN (0-999)",
+            help: "accepts the request, and sets the connection's SETTINGS_MAX_CONCURRENT_STREAMS to NNN (0-999)",
             read: { number($0, 0...999).map { .streams(UInt32($0)) } },
-            tokens: (0x1, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)")),
-        .init(start: "goaway:", rest: "REASON", help: "goaway with the given reason (goaway:IdleTimeout)") {
+            tokens: (0x1, "accepts the request, and sets SETTINGS_MAX_CONCURRENT_STREAMS to NNN (1007: streams-7)")),
+        .init(start: "goaway:", rest: "REASON", help: "like goaway, with the given reason (goaway:IdleTimeout)") {
             ReasonCode($0).map { .goAway(.graceful($0)) }
         },
-        .init(start: "goaway-now:", rest: "REASON", help: "goaway-now with the given reason") {
+        .init(start: "goaway-now:", rest: "REASON", help: "like goaway-now, with the given reason") {
             ReasonCode($0).map { .goAway(.immediate($0)) }
         },
     ]

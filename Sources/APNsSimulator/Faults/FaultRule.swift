@@ -1,7 +1,7 @@
-/// A rule that injects a fault repeatedly, after each number of requests or each time interval.
+/// A rule that injects a fault repeatedly, into every Nth request or after every time interval.
 package struct FaultRule: Hashable, Sendable {
     enum Every: Hashable, Sendable {
-        /// The number of requests, counted over all connections.
+        /// The number of requests from one injection to the next, counted over all connections.
         case requests(Int)
         /// The time between injections. A connection fault affects every connection, a request fault the next request.
         case time(ns: Int64)
@@ -54,7 +54,7 @@ struct FaultSchedule {
     private var left: [Int]
     /// The time at which each time-based rule is due, in monotonic nanoseconds. Unused for count-based rules.
     private var dueNs: [Int64]
-    /// Due faults for the next requests, at most one per rule.
+    /// The faults of time-based rules that are due for the next requests, without duplicates.
     private var waiting: [Fault] = []
 
     init(rules: [FaultRule], nowNs: Int64) {
@@ -82,7 +82,8 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Advances the time-based rules that are due, and returns the faults to inject into all connections now.
+    /// Advances the time-based rules that are due, and returns the faults to inject into all connections now. Keeps
+    /// faults of requests for the next requests.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

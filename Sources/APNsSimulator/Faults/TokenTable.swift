@@ -2,11 +2,13 @@ import PushRecords
 
 /// The faults that a client can request by the first digits of the device token.
 ///
-/// After `fa17`, four hex digits select the fault. The next digit limits it: `0` applies it to every request of the
-/// token, `1` to `f` to the token's first 1 to 15 requests since the simulator's counts were reset.
+/// After `fa17`, four hex digits select the fault. The next digit limits the fault: with `0` it applies to every
+/// request for the token, with `1` to `f` only to the first 1 to 15 requests for the token since the simulator's counts
+/// were reset.
 enum TokenTable {
-    /// The faults with a fixed four-digit code, in the order of the help. A reason's code consists of its status and
-    /// its index on Apple's page. The codes of reasons from the broadcast pages begin with `c`.
+    /// The faults with a fixed four-digit code, in the order of the help. A reason's code consists of the HTTP status
+    /// and the reason's index among the reasons with this status on Apple's page. The codes of reasons from the
+    /// broadcast pages begin with `c`.
     static let lines: [(code: StaticString, fault: Fault, help: String)] = {
         // The codes of reasons 1 to 32, in the order of Apple's page.
         let codes: [StaticString] = [
@@ -31,14 +33,16 @@ enum TokenTable {
         return table
     }()
 
-    /// Returns the four digits after `fa17` of a token and the number of requests they apply to (0: all).
+    /// Returns the four digits after `fa17` of a token and the number of requests to which the fault applies (0 means
+    /// all). Returns `nil` if the token does not begin with `fa17`.
     @inline(__always)
     static func digits(of token: UnsafeRawBufferPointer) -> (code: UInt16, times: UInt8)? {
         guard token.count >= 4, token.number16(at: 0) == 0xFA17 else { return nil }
         return (token.number16(at: 2), token.count > 4 ? token[4] >> 4 : 0)
     }
 
-    /// Returns the fault that a token requests, if any, and the number of requests it applies to (0: all).
+    /// Returns the fault that a token requests, if any, and the number of requests to which the fault applies (0 means
+    /// all).
     @inline(__always)
     static func entry(for token: UnsafeRawBufferPointer) -> (fault: Fault, times: UInt8)? {
         guard let (code, times) = digits(of: token), let fault = fault(code: code) else { return nil }
@@ -48,7 +52,8 @@ enum TokenTable {
     /// Returns the fault of a four-digit code, if one exists.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
 
-    /// Returns the GOAWAY fault of a code. The code differs only in its first digit from the code of the plain reason.
+    /// Returns the GOAWAY fault of a code, if one exists. The code differs only in the first digit from the code of an
+    /// error answer with the same reason.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
             0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),
@@ -76,16 +81,16 @@ enum TokenTable {
     /// The table as text, for `simulate --help`.
     static func text() -> String {
         var text = """
-            A device token that begins with one of these codes gets the listed answer. Digit 9 of the token is the
-            number of times: 0 always, 1 to f for the token's first 1 to 15 requests. The other digits are arbitrary
-            (an even number of digits in total, up to 200).
+            A device token that begins with one of these codes gets the listed answer. Digit 9 of the token
+            limits the answer: 0 for every request, 1 to f for the token's first 1 to 15 requests. The other digits are
+            arbitrary (an even number of digits in total, up to 200).
 
 
             """
         for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
         text += """
-              fa178NNN, fa179NNN, fa172NNN  goaway with the reason of 4NNN, 5NNN, cNNN (fa178008: IdleTimeout)
-              fa176NNN, fa177NNN, fa173NNN  goaway-now with the reason of 4NNN, 5NNN, cNNN (fa177031: Shutdown)
+              fa178NNN, fa179NNN, fa172NNN  like goaway, with the reason of 4NNN, 5NNN, cNNN (fa178008: IdleTimeout)
+              fa176NNN, fa177NNN, fa173NNN  like goaway-now, with the reason of 4NNN, 5NNN, cNNN (fa177031: Shutdown)
 
             """
         for case let tokens? in FaultFamily.all.map(\.tokens) {

@@ -19,7 +19,8 @@ final class FeedbackList: Sendable {
 
     func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
 
-    /// The items in wire format, each a time, a token length (both big-endian) and the token. Pass the mark to `sent`.
+    /// The items in wire format: for each, the time and the token length (both big-endian), then the token. `mark`
+    /// identifies the last item. Pass it to `sent(upTo:)` when a connection has sent the bytes.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
@@ -32,10 +33,10 @@ final class FeedbackList: Sendable {
         }
     }
 
-    /// Removes the items up to the mark, which a connection has sent.
+    /// Removes the items up to the mark, because a connection has sent them.
     func sent(upTo mark: Int) {
         state.withLock { state in
-            // Another connection may have sent the same items.
+            // Another connection may already have sent and removed the items.
             guard mark > state.gone else { return }
             state.items.removeFirst(mark - state.gone)
             state.gone = mark

@@ -16,8 +16,8 @@ final class GatewayService {
 
 /// The server side of one gateway connection, which receives bytes and sends at most one answer.
 ///
-/// The dialogue uses neither socket nor clock: the connection passes the bytes and performs the `ending`. The dialogue
-/// discards frames after the one that caused the ending. Not thread-safe.
+/// The dialogue uses neither socket nor clock: the connection passes the received bytes to it and performs the
+/// `ending`. The dialogue discards frames after the one that caused the ending. Not thread-safe.
 final class GatewayDialogue {
     enum Ending: Hashable {
         /// Sends the error answer, `answer`.
@@ -36,8 +36,8 @@ final class GatewayDialogue {
     private var reader = GatewayReader()
     private(set) var ending: Ending?
     private var acceptedCount = 0
-    /// The identifier in the answer: that of the last notification before the end, accepted or not. It is 0 if there
-    /// was no notification, or if that notification used command 0, which has no identifiers.
+    /// The identifier in the error answer: the identifier of the last notification before the end, whether accepted or
+    /// refused. It is 0 if there was no notification, or if the last one used command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
@@ -65,7 +65,7 @@ final class GatewayDialogue {
     }
 
     private func take(_ frame: GatewayFrame) {
-        // The books only support tokens of 1 to 100 bytes.
+        // The simulator records only tokens of 1 to 100 bytes.
         let token = frame.token.count <= 100 ? frame.token : .nothing
         let refusal = ending == nil ? refusal(of: frame) : nil
         var fate = GatewayFate(outcome: .notProcessed)
@@ -95,7 +95,8 @@ final class GatewayDialogue {
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
-        // Apple documents no status for a payload that is not a dictionary.
+        // Apple documents no status for a payload that is not a dictionary, so the simulator answers as for a missing
+        // payload.
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
@@ -149,7 +150,7 @@ extension TokenTable {
     static let gatewayText = """
         On the binary gateway, the same tokens request the corresponding status: fa174001 is 8, fa174130 is 7,
         fa175000 is 1; fa17f020, fa17f022 and fa17f023 close the connection. Tokens without a corresponding status,
-        such as those of 410, are accepted, as by Apple's gateway. In addition:
+        such as those of 410, are accepted, as Apple's gateway accepted them. In addition:
 
           fa170NNN  the gateway answers status NNN, 001 to 255 (fa170008: invalid token)
           fa170010  the gateway accepts the notification, answers 10 (shutdown) and closes

@@ -1,4 +1,5 @@
-/// The faults of every gateway connection, as set by `--gateway-fault`. The last fault of a kind applies.
+/// The faults of every gateway connection, as set by `--gateway-fault` or the control endpoint. The last fault of a
+/// kind applies.
 package struct GatewayFaults: Sendable {
     /// The faults as given by the user.
     package private(set) var names: [String] = []
@@ -10,7 +11,7 @@ package struct GatewayFaults: Sendable {
     private(set) var shutdownAfter = Int.max
     /// Whether the gateway sends error answers byte by byte.
     private(set) var isSplit = false
-    /// The number of bytes that the gateway reads per second. With 0 it reads nothing.
+    /// The number of bytes that the gateway reads from each connection per second. With 0 it reads nothing.
     private(set) var bytesPerSecond = Int.max
 
     /// The pause between two bytes of a split answer.
@@ -18,11 +19,11 @@ package struct GatewayFaults: Sendable {
 
     /// The names and effects of all gateway faults, in the order of the help.
     static let all: [(name: String, help: String)] = [
-        ("error-delay=TIME", "delays error answers (200ms); frames received during the delay are discarded"),
+        ("error-delay=TIME", "delays error answers (error-delay=200ms); frames received meanwhile are discarded"),
         ("close@N", "closes without an answer after N accepted notifications of a connection"),
         ("shutdown@N", "sends status 10, which names the last notification, after N accepted notifications"),
         ("split", "sends error answers byte by byte, with pauses"),
-        ("slow", "reads 32 KiB a second; slow=N: N bytes"),
+        ("slow", "reads 32 KiB a second; slow=N reads N bytes a second"),
         ("silent", "reads nothing"),
     ]
 

@@ -6,14 +6,15 @@ struct GatewayFrame {
     var identifier: UInt32 = 0
     var token: UnsafeRawBufferPointer = .nothing
     var payload: UnsafeRawBufferPointer = .nothing
-    /// Whether an item of the frame is unknown, duplicate, or has a size other than Apple documents.
+    /// Whether an item of the frame is unknown, duplicate, incomplete, or has a size or value other than Apple
+    /// documents.
     var isMalformed = false
 
     /// The size of a frame, as far as its first bytes determine it.
     enum Extent: Equatable {
         /// The bytes so far do not determine the size.
         case unknown
-        /// The size of the frame, which may be incomplete.
+        /// The size of the frame in bytes. The frame may not have arrived completely.
         case frame(Int)
         /// An unknown command, or a frame longer than `limit`. The start of the next frame is unknown.
         case noFrame
@@ -91,14 +92,14 @@ struct GatewayFrame {
     }
 }
 
-/// Splits a connection's bytes into frames. Not thread-safe.
+/// A reader that splits a connection's bytes into frames. Not thread-safe.
 struct GatewayReader {
     /// The bytes received so far of an incomplete frame.
     private var kept: [UInt8] = []
     /// Whether the start of the next frame is unknown. The reader then ignores all further bytes.
     private(set) var isLost = false
 
-    /// Passes each complete frame to `take`, valid for the duration of the call.
+    /// Passes each complete frame to `take`. A frame is valid during the call of `take`.
     mutating func read(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) {
         if isLost { return }
         let all = kept + bytes

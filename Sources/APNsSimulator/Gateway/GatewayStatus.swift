@@ -24,7 +24,7 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
         (.invalidToken, .deviceTokenNotForTopic),
     ]
 
-    /// The reason under which the books count notifications with this status.
+    /// The reason under which the simulator counts notifications with this status.
     var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
 }
 

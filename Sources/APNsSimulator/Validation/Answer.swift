@@ -47,7 +47,8 @@ extension Answer {
     }
 }
 
-/// Computes the `timestamp` of a 410: when the token became invalid, in milliseconds since the epoch.
+/// Returns the `timestamp` of a 410 answer: the time at which the token became invalid, in milliseconds since the
+/// epoch.
 ///
 /// The timestamp is 1600000000000 plus the number in the last nine hex digits of the token (all digits of a shorter
 /// token), so that tests can verify it. It is between September 2020 and November 2022.

@@ -4,9 +4,9 @@ import PushRecords
 private enum TokenLimits {
     /// The maximum age: "APNs rejects any provider token whose iat is older than one hour."
     static let expiresAfterMs: Int64 = 60 * 60 * 1000
-    /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two
-    /// tokens on a connection. Arrival times do not count, since a connection may be opened a minute before the
-    /// renewal.
+    /// The minimum difference between the `iat` of two tokens on a connection: "Update the authentication token no more
+    /// than once every 20 minutes." The arrival times do not matter, since a client may open a connection a minute
+    /// before it renews its token.
     static let updateAfterMs: Int64 = 20 * 60 * 1000
     /// How far the provider's clock may be ahead of the simulator's clock. Apple documents no limit.
     static let clockSkewMs: Int64 = 5 * 60 * 1000
@@ -23,7 +23,8 @@ struct ConnectionCredential {
     /// Whether the connection has received a valid provider token.
     var isKnown: Bool { !value.isEmpty }
 
-    /// Checks a request's `authorization`. `wallMs` is the current time in milliseconds since the epoch.
+    /// Checks a request's `authorization`. Returns Apple's reason for a rejection, or `.none`. `wallMs` is the current
+    /// time in milliseconds since the epoch.
     @inline(__always)
     mutating func check(
         _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, wallMs: Int64

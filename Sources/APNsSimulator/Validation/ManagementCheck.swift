@@ -30,7 +30,8 @@ struct ManagementCheck {
 
     private static let prefix: StaticString = "/1/apps/"
 
-    /// Checks the request's method and path. Call it before the check of the provider token.
+    /// Checks the request's method and path. Returns the operation, or Apple's reason for a rejection. Call it before
+    /// the check of the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
         let prefix = Self.prefix.utf8CodeUnitCount
         guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
@@ -52,7 +53,7 @@ struct ManagementCheck {
         return (Target(operation: operation, bundleID: bundleID), .none)
     }
 
-    /// Performs the operation. Call it after the check of the provider token.
+    /// Performs the operation and returns the answer. Call it after the check of the provider token.
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }

@@ -2,7 +2,7 @@ import JSON
 
 /// JSON parsing for the simulator's checks.
 enum PayloadSyntax {
-    /// Returns whether the bytes are one JSON object, surrounded by nothing but white space.
+    /// Returns whether the bytes are one JSON object, optionally with white space around it.
     static func isObject(_ bytes: UnsafeRawBufferPointer) -> Bool {
         let scan = JSONScanner.scan(bytes)
         return scan.error == nil && scan.kind == .object

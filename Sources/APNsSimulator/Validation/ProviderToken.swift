@@ -24,13 +24,13 @@ struct ProviderToken {
     var leniencies: [String] = []
 }
 
-/// Parses provider tokens (JWT, ES256) and verifies each distinct token once. Not thread-safe.
+/// A parser of provider tokens (JWT, ES256), which caches the result for each distinct token. Not thread-safe.
 ///
 /// Source: Apple's "Establishing a token-based connection to APNs".
 struct ProviderTokenReader {
     let keys: [ProviderKey]
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
-    /// The leniencies of distinct valid tokens that the books have not recorded yet.
+    /// The leniencies of distinct valid tokens that `Totals.leniencies` does not include yet.
     var leniencies: [String] = []
 
     /// The number of cached tokens at which the reader clears the cache.
@@ -100,7 +100,8 @@ struct ProviderTokenReader {
         return String(value.dropFirst().dropLast())
     }
 
-    /// Returns a JSON number without its fraction. Accepts a numeric string as APNs does, because two clients send one.
+    /// Returns a JSON number without its fraction, or `nil` if the value is not a number of up to 12 digits. Accepts a
+    /// numeric string as APNs does, because two clients send one.
     private func number(_ value: String) -> Int64? {
         let whole = (text(value) ?? value).prefix { $0 != "." }
         guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }

@@ -28,7 +28,7 @@ struct RequestCheck: Sendable {
     var channels = ChannelBook()
     /// The topic of requests without `apns-topic`, from the client certificate.
     var defaultTopic: [UInt8]?
-    /// Whether the connection authenticates by certificate. `location` requires provider tokens.
+    /// Whether the connection authenticates by certificate. The push type `location` requires provider tokens instead.
     var isCertificate = false
 
     static let payloadLimit = 4096
@@ -39,8 +39,8 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// Checks a request's method and path. Call it before the check of the provider token. Stores the device token in
-    /// `room`, a buffer of 100 bytes.
+    /// Checks a request's method and path, and stores the token, id and bundle id in `request`. `room` is a buffer of
+    /// 100 bytes for the token. Call it before the check of the provider token.
     func target(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
@@ -103,7 +103,8 @@ struct RequestCheck: Sendable {
 
         if bodySize == 0 { return .payloadEmpty }
         if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
-        // Apple documents no reason for a body that is not a JSON object.
+        // Apple documents no reason for a body that is not a JSON object, so the simulator answers as for an empty
+        // payload.
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
@@ -135,12 +136,12 @@ struct RequestCheck: Sendable {
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
-    /// Checks `apns-request-id`.
+    /// Returns Apple's reason if `apns-request-id` is present and not a UUID, or else `nil`.
     func requestID(_ fields: RequestFields) -> ReasonCode? {
         fields.requestID.baseAddress != nil && NotificationUUID(text: fields.requestID) == nil ? .badMessageId : nil
     }
 
-    /// Checks the bundle id in a broadcast path.
+    /// Returns Apple's reason if broadcasts are not allowed for the bundle id, or else `nil`.
     func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
@@ -181,7 +182,7 @@ struct RequestCheck: Sendable {
         return isKnown ? nil : .topicDisallowed
     }
 
-    /// Checks that a push type matches the topic's suffix.
+    /// Returns Apple's reason if the push type does not match the topic's suffix, or else `nil`.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended". On a mismatch, "APNs may return an
     /// error, delay the delivery of the notification, or drop it altogether". Users of several APNs clients report

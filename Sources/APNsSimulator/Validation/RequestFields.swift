@@ -1,9 +1,9 @@
 import Glibc
 import PushRecords
 
-/// The header fields of one request that APNs reads, borrowed from the request.
+/// The header fields of one request that APNs evaluates, borrowed from the request.
 ///
-/// An absent field has a null base address. An empty field does not.
+/// An absent field has a null base address. The base address of an empty field is not null.
 struct RequestFields {
     var method: UnsafeRawBufferPointer = .nothing
     var path: UnsafeRawBufferPointer = .nothing
@@ -13,11 +13,12 @@ struct RequestFields {
     var priority: UnsafeRawBufferPointer = .nothing
     var expiration: UnsafeRawBufferPointer = .nothing
     var id: UnsafeRawBufferPointer = .nothing
-    /// `apns-request-id` of broadcasts and channel management. `channelID` is their `apns-channel-id`.
+    /// The `apns-request-id` of a broadcast or a channel management request. `channelID` is the `apns-channel-id` of
+    /// such requests.
     var requestID: UnsafeRawBufferPointer = .nothing
     var channelID: UnsafeRawBufferPointer = .nothing
     var collapseID: UnsafeRawBufferPointer = .nothing
-    /// Whether any field occurred twice in the request.
+    /// Whether one of the known fields occurred twice in the request.
     var hasDuplicate = false
 
     /// Adds a field with a lower-case name (RFC 9113, 8.2.1). Ignores unknown fields.

@@ -28,7 +28,7 @@ final class Dialogue {
     private let certificateTopic: [UInt8]?
     let check: RequestCheck
     private(set) var ending = Ending.none
-    /// The remaining number of output bytes to send, if a fault limits it.
+    /// The remaining number of output bytes to send, or `nil` if no fault limits the output.
     private var outputLeft: Int?
     /// The size of the pending output when the bytes that are being processed arrived.
     private var outputAtStart = 0
@@ -87,7 +87,7 @@ final class Dialogue {
         return UnsafeRawBufferPointer(rebasing: output[..<outputLeft])
     }
 
-    /// Removes the first bytes of `sendable`, which have been sent.
+    /// Removes the first `count` bytes of `sendable`, because the owner has sent them.
     func consume(_ count: Int) {
         session.consumeOutput(count)
         if let left = outputLeft { outputLeft = left - count }
@@ -258,7 +258,8 @@ final class Dialogue {
 
     // MARK: Channels
 
-    /// Answers a channel management request immediately. Faults apply to notifications only.
+    /// Answers a channel management request immediately. Of all faults, only an error answer that the channel id
+    /// requests applies.
     private func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)

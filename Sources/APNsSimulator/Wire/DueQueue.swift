@@ -61,7 +61,8 @@ struct DueQueue {
     }
 }
 
-/// Reverses a connection's answers: answers to requests within 20 ms of the first are sent together, last first.
+/// The reversal of a connection's answers. Requests that arrive within 20 ms of the first one are answered in reverse
+/// order.
 ///
 /// Each answer is delayed such that it is due before the answer to the previous request.
 struct AnswerReversal {

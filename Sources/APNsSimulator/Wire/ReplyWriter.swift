@@ -3,7 +3,7 @@ import HTTP2
 import JSON
 import PushRecords
 
-/// Writes responses into reused memory, without an allocation per notification. Not thread-safe.
+/// A writer of responses, which reuses its memory and allocates none for the answer to a notification. Not thread-safe.
 struct ReplyWriter: ~Copyable {
     private var headers = HeaderList()
     /// The status, ids and body of one response. The buffer never grows, so that the session can borrow parts of it.

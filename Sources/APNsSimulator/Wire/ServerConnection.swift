@@ -13,7 +13,7 @@ final class ServerConnection: AcceptedConnection {
     var channel: SecureChannel?
     /// The closure to call once when the channel has closed.
     private let onClosed: () -> Void
-    /// Whether reading is paused because the client reads too slowly.
+    /// Whether the simulator has paused reading, because the client reads its answers too slowly.
     private var isPaused = false
     private var random: SplitMix64
     /// Whether the next piece of a slow connection is scheduled.
@@ -49,7 +49,7 @@ final class ServerConnection: AcceptedConnection {
     /// Closes the connection gracefully without waiting for outstanding answers.
     func close() {
         inject(.goAway(.immediate()))
-        // A silent or slow connection would send the GOAWAY late or never, so close its channel at once.
+        // A silent or slow connection would send the GOAWAY late or not at all, so close its channel immediately.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
 

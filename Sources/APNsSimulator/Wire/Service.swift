@@ -2,7 +2,8 @@ internal import Bytes
 import EventLoop
 import PushRecords
 
-/// The state shared by the connections of one loop: rules, faults, books. Not thread-safe.
+/// The state that all notification connections share, or all channel management connections: checks, faults, and
+/// recorded requests. Not thread-safe.
 final class Service {
     /// Whether the service's connections manage channels instead of receiving notifications.
     let managesChannels: Bool
@@ -43,7 +44,7 @@ final class Service {
         var delayNs: Int64
     }
 
-    /// Decides how to answer a complete request, given the result of the checks, and records the request in the books.
+    /// Decides how to answer a complete request, given the result of the checks, and records the request in `books`.
     @inline(__always)
     func decide(_ request: CheckedRequest, refusal: ReasonCode) -> Decision {
         var id = request.id

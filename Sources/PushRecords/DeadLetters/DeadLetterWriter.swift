@@ -10,11 +10,13 @@ package struct DeadLetterWriter: ~Copyable {
 
     package init() {}
 
-    /// Writes the headers of a record's dead letter, which are valid until the next call and as long as `original` is.
+    /// Writes the headers of a record's dead letter. They are valid until the next call, and only while `original` is
+    /// valid.
     ///
     /// - Parameters:
     ///   - place: The topic, partition and offset of the record. The index is ignored.
-    ///   - truncatedBytes: The size of a value that is omitted because the broker rejected it as too large.
+    ///   - truncatedBytes: The size of the value in bytes if the dead letter omits the value, because the broker
+    ///     rejected it as too large.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil

@@ -32,7 +32,8 @@ final class EncodedNode {
             return .object(members)
         case .conflicting:
             throw RequestError(
-                .badRequestPayload, "\(EncodingPath.text(path)) must not be encoded as two kinds of values")
+                .badRequestPayload,
+                "\(EncodingPath.text(path)) must be encoded as one kind of value: object, array or single value")
         }
     }
 

@@ -1,8 +1,8 @@
 /// A borrowed header of a Kafka record.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// The header's value. Kafka allows a header without a value: the buffer has no base address, and the header counts
-    /// as absent.
+    /// The header's value. A Kafka header may have no value. In this case the buffer has no base address, and the
+    /// worker treats the header as absent.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
@@ -16,8 +16,8 @@ package struct RecordHeader {
     }
 }
 
-/// A record that a writer created. The record is valid until the writer's next `write` and as long as the writer's
-/// input (token, payload, copied headers).
+/// A record that a writer created. The record is valid until the writer's next `write`, and only while the writer's
+/// input (token, payload, copied headers) is valid.
 package struct EncodedRecord {
     package var key: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -32,14 +32,14 @@ package struct EncodedRecord {
     }
 }
 
-/// The identity of a notification: the topic, partition and offset of its request record, and its index in the record's
-/// list of tokens.
+/// The position of a request in Kafka, which identifies a notification: the topic, partition and offset of the record,
+/// and the notification's index in the record's list of tokens.
 package struct RequestPlace {
     /// The topic's name, borrowed. The name needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
     package var topic: UnsafeRawBufferPointer
     package var partition: Int32
     package var offset: Int64
-    /// The position in the record's list of tokens. 0 if the record has a single target.
+    /// The index in the record's list of tokens. 0 if the record has a single target.
     package var index: Int32
 
     @inlinable package init(topic: UnsafeRawBufferPointer, partition: Int32, offset: Int64, index: Int32) {
@@ -54,8 +54,8 @@ package struct RequestPlace {
 package struct Detail {
     /// The constant text, which is empty if there is no detail.
     package var text: StaticString
-    /// The part of the input that the text describes, which may be any bytes, or empty. Borrowed. Writers truncate the
-    /// subject to `Detail.subjectLimit` bytes.
+    /// The part of the input that the text describes, or empty. It may contain any bytes, and is borrowed. Writers
+    /// truncate the subject to `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject

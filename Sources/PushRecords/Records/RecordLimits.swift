@@ -19,8 +19,8 @@ package enum RecordLimits {
     package static let key = 512
     /// The longest part of the input in a detail (`Detail.subject`).
     package static let detailSubject = 100
-    /// The largest number of headers that the worker copies to a result. `copiedBytes` limits the total size of their
-    /// names and values.
+    /// The largest number of headers that the worker copies to a result. `copiedBytes` limits the total size of the
+    /// names and values of these headers.
     package static let copiedHeaders = 32
     package static let copiedBytes = 1_024
     /// The longest text of a reason. Apple's longest reason has 26 bytes.
@@ -47,13 +47,13 @@ package enum RecordLimits {
     package static let result = 4_096
     /// The largest size of a record of the dead-token topic.
     package static let unregistered = 1_024
-    /// The number of bytes by which a retry record may be larger than its request.
+    /// The maximum number of bytes by which a retry record is larger than its request.
     package static let retryGrowth = 1_472
-    /// The number of bytes by which a dead letter may be larger than the original record.
+    /// The maximum number of bytes by which a dead letter is larger than the original record.
     package static let deadLetterGrowth = 1_024
     /// The largest size of the reduced form of a record that a broker rejected as too large.
     package static let reduced = 1_024
-    /// The number of bytes of the key, and of the value, that a reduced dead letter contains.
+    /// The maximum size of the key, and of the value, in a reduced dead letter. A longer key or value is truncated.
     package static let reducedBytes = 128
 
     /// The maximum length of the text `topic/partition/offset/index`.
@@ -81,7 +81,8 @@ extension UnsafeRawBufferPointer {
 }
 
 extension String {
-    /// Returns at most the first `limit` bytes. A truncated character becomes U+FFFD.
+    /// Returns the text truncated after `limit` UTF-8 bytes. A character that is cut becomes U+FFFD, which can make the
+    /// text two bytes longer than the limit.
     package func cut(utf8 limit: Int) -> String {
         utf8.count <= limit ? self : String(decoding: utf8.prefix(limit), as: UTF8.self)
     }
@@ -91,18 +92,18 @@ extension String {
 /// timestamp. Pass each timestamp through `checked` once, so that sums and differences of two times cannot overflow.
 /// For durations that may have any value, use the saturating functions of this type.
 package enum RecordTime {
-    /// An unknown time, which Kafka writes as -1 and old clients as 0. A record without a timestamp never exceeds a
-    /// maximum age.
+    /// The value of an unknown time. A record without a timestamp has the timestamp -1, or 0 from old clients. Such a
+    /// record never exceeds a maximum age.
     package static let unknown: Int64 = 0
     /// 9999-12-31T23:59:59.999Z, the latest time of RFC 3339.
     package static let latestMs: Int64 = 253_402_300_799_999
 
-    /// Returns the time if it is within 1 to `latestMs`, or else `unknown`.
+    /// Returns the time if it is in the range from 1 to `latestMs`, or else `unknown`.
     @inlinable package static func checked(_ ms: Int64) -> Int64 {
         UInt64(bitPattern: ms) <= UInt64(bitPattern: latestMs) ? ms : unknown
     }
 
-    /// Returns `ms` plus a duration, clamped to 1 to `latestMs`. An unknown time stays unknown.
+    /// Returns `ms` plus a duration, clamped to the range from 1 to `latestMs`. An unknown time stays unknown.
     @inlinable package static func adding(_ delayMs: Int64, to ms: Int64) -> Int64 {
         let start = checked(ms)
         guard start != unknown else { return unknown }

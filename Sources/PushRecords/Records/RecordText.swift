@@ -73,10 +73,10 @@ extension Outcome {
     }
 }
 
-/// The buffer for header values that a writer creates: numbers, ids and request places. The buffer never moves, so its
-/// values stay valid until `removeAll`. Its capacity is sufficient for the headers of any record.
+/// The buffer for header values that a writer creates: numbers, ids and the positions of requests. The buffer never
+/// moves, so its values stay valid until `removeAll`. Its capacity is sufficient for the headers of any record.
 struct HeaderText: ~Copyable {
-    /// The maximum size of one request place, one id and ten numbers, rounded up.
+    /// The maximum size of one request's position, one id and ten numbers, rounded up.
     static let capacity = 1_024
 
     private var text = ByteWriter(capacity: capacity)
@@ -96,7 +96,9 @@ struct HeaderText: ~Copyable {
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
         // A number needs up to 24 bytes.
-        precondition(size + 32 <= Self.capacity - text.count, "The header values must fit into the buffer")
+        precondition(
+            size + 32 <= Self.capacity - text.count,
+            "The header values of one record must have at most 1024 bytes in total")
         let start = text.count
         write(&text)
         return text.bytes(from: start, to: text.count)
@@ -104,7 +106,8 @@ struct HeaderText: ~Copyable {
 }
 
 extension RequestPlace {
-    /// Creates a place from `topic/partition/offset/index`. The topic is borrowed from `text`.
+    /// Creates a position from `topic/partition/offset/index`, or returns `nil` for another text. The topic is borrowed
+    /// from `text`.
     package init?(text: UnsafeRawBufferPointer) {
         var end = text.count
         guard let index = Self.number(text, &end), index <= Int32.max,

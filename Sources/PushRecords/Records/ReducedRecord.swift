@@ -1,7 +1,7 @@
 import JSON
 
 /// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are
-/// created from the rejected record alone, because the worker may have released its notification.
+/// created from the rejected record alone, because the worker may no longer have the record's notification in memory.
 package enum ReducedRecord {
     /// The reason why a broker rejects a record.
     package enum Refusal: Hashable {
@@ -79,7 +79,8 @@ package enum ReducedRecord {
         return reduced
     }
 
-    /// Copies a validated JSON object without the omitted members. The same members are omitted from its `request`.
+    /// Copies a validated JSON object without the members in `omitted`. The function also omits these members from the
+    /// object's member `request`.
     ///
     /// - Parameter detail: The replacement for the member `detail`.
     private static func copyObject(
@@ -110,8 +111,9 @@ package enum ReducedRecord {
     /// Returns the dead letter of an output record that the broker rejects: as too large in every form
     /// (`output-too-large`), or for another reason (`output-refused`).
     ///
-    /// The dead letter contains the output record's key and value, and the place of the request. If the record names no
-    /// request, as for an unregistered token, the place is the output record's topic, with -1 for partition and offset.
+    /// The dead letter contains the output record's key and value, and the position of the request. If the record names
+    /// no request, as for an unregistered token, the position is the output record's topic, with -1 for partition and
+    /// offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
@@ -140,10 +142,11 @@ package enum ReducedRecord {
         "push-dlq-timestamp": 20,
     ]
 
-    /// Returns the reduced form of a dead letter: its place and reason, and the first bytes and sizes of key and value.
+    /// Returns the reduced form of a dead letter: the position, the reason, the first bytes of key and value, and the
+    /// original sizes.
     ///
-    /// The reduced form omits the original record's headers. If the key is missing, the place becomes the key, because
-    /// a compacted topic requires one.
+    /// The reduced form omits the original record's headers. If the key is missing, the position becomes the key,
+    /// because a compacted topic requires one.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
         let added = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]

@@ -1,6 +1,6 @@
 import JSON
 
-/// A notification to request again, as identified by its result.
+/// A notification to request again, identified by the data in its result.
 package struct ReplayRequest: Hashable, Sendable {
     package var index: Int32
     /// The device token or channel id in the result, which must match the record. Empty if the result has neither.
@@ -28,7 +28,7 @@ package struct ReplayRequest: Hashable, Sendable {
 
 /// The outcome of a replay request.
 package enum ReplayVerdict {
-    /// The record to produce. It is valid during the call of the closure.
+    /// The record to produce. It is valid until the closure that received it returns.
     case record(EncodedRecord)
     /// The record is not the result's request, because the topic was recreated. The text names the difference.
     case another(StaticString)
@@ -47,7 +47,7 @@ package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
     private var parser: RequestParser
-    /// A second parser, for the payloads of envelopes, because the result of `parser` is still in use.
+    /// A second parser, for the payloads of envelopes. The result of `parser` is still in use when a payload is parsed.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
     private var list = RecordHeaderList()
@@ -61,7 +61,7 @@ package struct ReplayWriter: ~Copyable {
 
     deinit { token.deallocate() }
 
-    /// The kind of a record that is copied unchanged.
+    /// The kind of a record whose key and value are copied unchanged.
     package enum Whole {
         case request
         /// A dead letter, whose `push-dlq-…` headers are omitted.
@@ -74,7 +74,7 @@ package struct ReplayWriter: ~Copyable {
 
     /// Writes a copy of the record with the header `push-replay-of`.
     ///
-    /// - Parameter place: The record's place, with index 0.
+    /// - Parameter place: The record's position, with index 0.
     package mutating func whole(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         place: RequestPlace, as kind: Whole
@@ -88,12 +88,12 @@ package struct ReplayWriter: ~Copyable {
         return EncodedRecord(key: key, value: value, headers: list.list)
     }
 
-    /// Calls `body` with the verdict on each request. A record with one notification is copied. A notification of a
-    /// fan-out becomes a record in payload form, with the envelope record's key and headers.
+    /// Calls `body` with the verdict on each request. A record with one target is copied. A notification of a fan-out
+    /// becomes a record in payload form, with the envelope record's key and headers.
     ///
     /// - Parameters:
     ///   - timestampMs: The record's timestamp.
-    ///   - place: The record's place. Its index is replaced by the index of each request.
+    ///   - place: The record's position. Its index is replaced by the index of each request.
     ///   - requests: The requests in the order of their index. Two requests can have the same index if the topic was
     ///     recreated.
     ///   - expiredToo: Whether to request expired notifications again.
@@ -136,7 +136,7 @@ package struct ReplayWriter: ~Copyable {
     private struct Target {
         /// The device token or channel id, as a result would contain it.
         var text: UnsafeRawBufferPointer
-        /// Whether the text is a valid device token or channel.
+        /// Whether the text is a valid device token or channel id.
         var isToken: Bool
     }
 
@@ -173,7 +173,7 @@ package struct ReplayWriter: ~Copyable {
         return "the record is for another device or channel"
     }
 
-    /// Returns the reason why an envelope cannot be split, or `nil` if it can.
+    /// Returns the reason why an envelope cannot be split into one record for each token, or `nil` if it can.
     private mutating func rejection(of request: ParsedRequest) -> Detail? {
         if request.isInvalid { return request.detail }
         let none = UnsafeBufferPointer<RecordHeader>(start: nil, count: 0)

@@ -15,7 +15,10 @@ extension RequestParser {
             request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
         if names.instruction.baseAddress != nil {
-            request.fail(.none, "the headers of a request must be inside its envelope", names.instruction)
+            request.fail(
+                .none,
+                "a request in envelope form must have its headers inside the envelope, not in the record's headers",
+                names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
@@ -38,8 +41,8 @@ extension RequestParser {
         }
     }
 
-    /// Returns an unknown member's name with a suggestion: a member of envelopes, or a header, which belongs into
-    /// `headers`.
+    /// Returns an unknown member's name with the closest known name as a suggestion: a member of envelopes, or a
+    /// header, which belongs in the member `headers`. Returns the name alone if no known name is close enough.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -47,8 +50,8 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if it has
-    /// neither.
+    /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if the envelope
+    /// has no target, more than one, an empty one, one of the wrong type, or too many tokens.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -80,7 +83,8 @@ extension RequestParser {
         case (nil, nil, nil):
             request.markDeadLetter(.noDeviceToken, "device_token, device_tokens or channel_id must not be null")
         case (_?, _, _), (_, _?, _):
-            request.markDeadLetter(.badEnvelope, "device_token, device_tokens and channel_id exclude each other")
+            request.markDeadLetter(
+                .badEnvelope, "an envelope must have only one of device_token, device_tokens and channel_id")
         }
         return request.deadLetter == nil
     }
@@ -111,7 +115,7 @@ extension RequestParser {
     }
 
     /// Returns a header's value as text, or a buffer without an address if the JSON value is `null` or has the wrong
-    /// type.
+    /// type. A wrong type also makes the request invalid.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {

@@ -35,7 +35,8 @@ enum ForeignForm {
 }
 
 extension RequestParser.Scratch {
-    /// Returns an explanation of a value that is not JSON, or `nil` if no known serializer wrote it.
+    /// Returns an explanation of a value that is not JSON, or `nil` if the value begins with neither a Schema Registry
+    /// prefix nor a byte order mark.
     mutating func foreign(_ value: UnsafeRawBufferPointer) -> Detail? {
         if let id = ForeignForm.schemaID(value) {
             return Detail(
@@ -48,7 +49,8 @@ extension RequestParser.Scratch {
         return nil
     }
 
-    /// Returns an explanation of a key that should be a device token, or `nil` if no known serializer wrote it.
+    /// Returns an explanation of a key that contains a device token in another serializer's format, or `nil` for any
+    /// other key.
     mutating func foreign(key: UnsafeRawBufferPointer) -> Detail? {
         if ForeignForm.isQuotedHex(key) {
             return Detail(

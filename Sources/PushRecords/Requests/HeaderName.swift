@@ -1,4 +1,4 @@
-/// The headers that the parser knows, in requests and retry records.
+/// The headers that the parser recognizes in requests and retry records.
 enum HeaderName: UInt8, CaseIterable {
     case topic, pushType, priority, expiration, collapseID, apnsID
     case channelID, deviceToken, app, environment, notBefore
@@ -82,7 +82,7 @@ enum HeaderName: UInt8, CaseIterable {
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
     var isNumber: Bool { self == .priority || self == .expiration }
 
-    /// Apple's reason for an invalid value of the header.
+    /// Apple's reason for an invalid value of the header, or `.none` if Apple has no such reason.
     var badValue: ReasonCode {
         switch self {
         case .topic: .badTopic
@@ -99,8 +99,8 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with `push-dlq-`, which the headers
-    /// of replayed dead letters have.
+    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with `push-dlq-`. A dead letter
+    /// that is produced to a request topic again has `push-dlq-` headers, and they must not make the request invalid.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
@@ -115,7 +115,8 @@ enum HeaderName: UInt8, CaseIterable {
 
 /// Functions that validate the values of headers in a request to APNs.
 ///
-/// Only printable ASCII is allowed. Any other byte would make APNs close the connection (RFC 9113, 8.2.1).
+/// Only printable ASCII is allowed. Other bytes may make a request malformed (RFC 9113, 8.2.1), so that APNs could
+/// close the connection.
 enum HeaderCheck {
     /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, without quotes around it or spaces at the
     /// ends.
@@ -140,7 +141,8 @@ enum HeaderCheck {
         return true
     }
 
-    /// Reads a decimal number of at most 19 digits, without a sign.
+    /// Returns a decimal number of at most 19 digits, without a sign, or `nil` for another text or a number above
+    /// `Int64.max`.
     static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
         // 19 nines are less than 2 to the power of 64, so the multiplication cannot overflow.
         guard value.count > 0, value.count <= 19 else { return nil }
@@ -152,7 +154,8 @@ enum HeaderCheck {
         return Int64(exactly: number)
     }
 
-    /// Reads a priority, which is 1, 5 or 10. Source: "Sending notification requests to APNs", apns-priority.
+    /// Returns a priority, or `nil` for a value other than 1, 5 and 10. Source: "Sending notification requests to
+    /// APNs", apns-priority.
     static func priority(_ value: UnsafeRawBufferPointer) -> UInt8? {
         switch (value.count, value.first) {
         case (1, 0x31): 1
@@ -162,7 +165,8 @@ enum HeaderCheck {
         }
     }
 
-    /// Returns the push type whose suffix ends the topic, or `nil` if the topic has no push type suffix.
+    /// Returns the push type that the topic's suffix belongs to, or `nil` if the topic does not end with the suffix of
+    /// a push type.
     static func pushType(ofTopic topic: UnsafeRawBufferPointer) -> PushType? {
         suffixes.first { _, suffix in
             let start = topic.count - suffix.utf8CodeUnitCount

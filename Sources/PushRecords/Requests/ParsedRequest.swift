@@ -37,7 +37,8 @@ package struct ParsedRequest {
     package var token: UnsafeRawBufferPointer = .nothing
     /// The JSON list of tokens including its brackets. Every element is a string. Read it with a `TokenCursor`.
     package var tokenList: UnsafeRawBufferPointer = .nothing
-    /// The number of notifications: 1 for a device or a channel, 0 for a dead letter.
+    /// The number of notifications: 1 for a device or a channel, the number of tokens for a fan-out, 0 for a dead
+    /// letter.
     package var tokenCount = 0
     package var channelID: UnsafeRawBufferPointer = .nothing
 
@@ -54,8 +55,8 @@ package struct ParsedRequest {
     /// address if there is no key or the key is the token. A fan-out's key is always stored, because the writer of
     /// results compares it with each token. For a retry record, it is the key of the original request.
     package var key: UnsafeRawBufferPointer = .nothing
-    /// The headers to copy to results: `traceparent`, `tracestate` and the configured ones. Headers beyond
-    /// `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
+    /// The headers to copy to results: `traceparent`, `tracestate`, `push-replay-of`, and those of
+    /// `results.copy_headers`. Headers beyond `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
     package let copiedHeaders: UnsafeBufferPointer<RecordHeader>
     /// The retry headers. Set if and only if the record is a valid record of a retry topic.
     package var retry: RetryFields?
@@ -65,7 +66,7 @@ package struct ParsedRequest {
 
 /// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic. Its records may have either form, but no `push-retry-*` headers.
+    /// A request topic. Its records are in payload form or envelope form, and must not have `push-retry-*` headers.
     case request
     /// A retry topic. Its records are in payload form and have `push-retry-*` headers.
     case retry
@@ -160,7 +161,7 @@ extension ParsedRequest {
     }
 
     /// Marks the notifications as invalid because of a header's value. For a value in quotes, the detail explains the
-    /// quotes instead.
+    /// quotes instead of containing `text`.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
         if value.isQuoted {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
@@ -169,7 +170,8 @@ extension ParsedRequest {
         }
     }
 
-    /// Stores the record's key, unless the key is the device token or channel id. Truncates the key and the token.
+    /// Stores the record's key, unless the key is the device token or channel id. Truncates the stored key, and a token
+    /// that is too long.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         let isTarget =
             switch target {

@@ -49,7 +49,7 @@ extension RequestParser {
     /// The headers of one record that the worker copies to its results. The list is reused for each record, and its
     /// headers are borrowed.
     ///
-    /// The list includes `push-replay-of` (`ReplayWriter`), which is also copied to retry records, like `traceparent`.
+    /// The list includes `push-replay-of` (`ReplayWriter`). The worker also copies these headers to retry records.
     struct CopiedHeaders: ~Copyable {
         /// The names of headers that the worker always copies, regardless of the configuration.
         private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
@@ -105,8 +105,8 @@ extension RequestParser {
         var list: UnsafeBufferPointer<RecordHeader> { UnsafeBufferPointer(start: found, count: count) }
     }
 
-    /// The members of a record's value that may be an envelope. The table is reused for each record, and its values are
-    /// borrowed.
+    /// The members of a JSON object that may be an envelope. The parser reuses the table for each record, and the
+    /// table's values are borrowed.
     struct EnvelopeTable: ~Copyable {
         /// The member names that an envelope can have, and `aps`, which marks a payload.
         enum Name: UInt8, CaseIterable {
@@ -154,7 +154,8 @@ extension RequestParser {
         }
 
         private var values = ValueTable<Name>()
-        /// The name of the first member that occurs twice, or empty. `unknown` is the name of the first unknown member.
+        /// The name of the first known member that occurs twice, or empty. `unknown` is the name of the first unknown
+        /// member, or empty.
         private(set) var duplicate: UnsafeRawBufferPointer = .nothing
         private(set) var unknown: UnsafeRawBufferPointer = .nothing
         /// Whether the value lacks only a target to be an envelope: it has `payload` and no `aps`.
@@ -164,8 +165,8 @@ extension RequestParser {
         /// quotes.
         subscript(_ name: Name) -> UnsafeRawBufferPointer? { values[name] }
 
-        /// Reads an object. Returns whether the object is an envelope: one that has `payload`, one of `device_token`,
-        /// `device_tokens` and `channel_id`, and no `aps`.
+        /// Reads an object. Returns whether the object is an envelope. An envelope has `payload`, at least one of
+        /// `device_token`, `device_tokens` and `channel_id`, and no `aps`.
         ///
         /// - Parameter members: The members that the scan of `value` reported.
         mutating func read(
@@ -210,8 +211,8 @@ extension RequestParser {
 
     /// Memory that the parser reuses: members of objects, unescaped strings, and subjects of details.
     struct Scratch: ~Copyable {
-        /// The maximum number of members that are stored of a record's value, and of an envelope's `headers`. Valid
-        /// envelopes have fewer members.
+        /// The maximum number of members that the parser stores, both for a record's value and for an envelope's
+        /// `headers`. Valid envelopes have fewer members.
         static let memberLimit = 16
         static let textLimit = 4_096
 

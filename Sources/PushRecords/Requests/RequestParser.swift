@@ -1,11 +1,11 @@
 import JSON
 
-/// A parser for records of request and retry topics, which validates borrowed bytes in one pass. It copies only escaped
-/// strings of envelopes and allocates no memory for a valid record.
+/// A parser for records of request and retry topics, which validates borrowed bytes. It copies only escaped strings of
+/// envelopes and allocates no memory for a valid record.
 ///
 /// Not thread-safe. The parser does not throw. It marks an unreadable record as a dead letter, and sets `isInvalid` for
-/// an incorrect one. The caller checks what depends on the configuration: the default topic, whether the app has the
-/// topic and the push type, and whether the expiration has passed.
+/// an incorrect one. The caller checks what depends on the configuration or the clock: the default topic, whether the
+/// app has the topic and the push type, and whether the expiration has passed.
 package struct RequestParser: ~Copyable {
     /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
@@ -18,7 +18,7 @@ package struct RequestParser: ~Copyable {
     var envelope = EnvelopeTable()
     var scratch = Scratch()
 
-    /// - Parameter copyHeaders: The names of headers to copy besides `traceparent` and `tracestate`
+    /// - Parameter copyHeaders: The names of headers to copy besides `traceparent`, `tracestate` and `push-replay-of`
     ///   (`results.copy_headers`).
     package init(copyHeaders: [String] = []) {
         copied = CopiedHeaders(copyHeaders)
@@ -61,7 +61,7 @@ package struct RequestParser: ~Copyable {
 
     /// The names of headers that later checks report.
     struct NotableNames {
-        /// The first header name that occurs twice in the record.
+        /// The first known header name that occurs twice in the record.
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
@@ -75,7 +75,7 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// Adds the record's headers to the field table.
+    /// Adds the record's headers to the field table, and returns the names that later checks report.
     private mutating func read(_ headers: UnsafeBufferPointer<RecordHeader>, _ role: RecordRole) -> NotableNames {
         fields.removeAll()
         copied.removeAll()
@@ -139,7 +139,8 @@ package struct RequestParser: ~Copyable {
             // Reject unknown headers only in requests, because a newer worker's retry record may have headers that this
             // version does not recognize.
             if names.unknown.begins("push-retry-") {
-                request.fail(.none, "only the worker writes push-retry headers", names.unknown)
+                request.fail(
+                    .none, "a request must not have push-retry headers, which only the worker writes", names.unknown)
             } else if names.unknown.baseAddress != nil {
                 let nearest = HeaderName.nearest(to: names.unknown, inEnvelope: false)
                 request.fail(.none, "unknown header", scratch.suggestion(nearest, for: names.unknown))
@@ -157,7 +158,7 @@ package struct RequestParser: ~Copyable {
         // The envelope table is only valid for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
-                "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
+                "an envelope must have device_token, device_tokens or channel_id", meantMember(envelope.unknown))
         }
         return Detail("the record has no push-device-token, and its key is not a token of at least 64 hex digits")
     }
@@ -171,7 +172,7 @@ package struct RequestParser: ~Copyable {
     /// Validates the payload's kind, text and size.
     ///
     /// - Parameter half: The offset of an unpaired surrogate in the record's value, if the payload has one. JSON's
-    ///   grammar allows an unpaired surrogate, but RFC 7493 forbids it. APNs accepts it, but Foundation cannot parse
+    ///   grammar allows an unpaired surrogate, but RFC 7493 forbids it. APNs may accept it, but Foundation cannot parse
     ///   it, so the notification may be lost on the device.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
@@ -197,8 +198,8 @@ package struct RequestParser: ~Copyable {
 }
 
 extension RequestParser {
-    /// Validates the values in the field table and stores them in the request. Both forms of requests use this
-    /// function.
+    /// Validates the values in the field table and stores them in the request. The parser calls this function for both
+    /// the payload form and the envelope form.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if request.token.isQuoted, ForeignForm.isQuotedHex(request.token) {
@@ -288,7 +289,7 @@ extension RequestParser {
         }
     }
 
-    /// Reads the earliest time at which to send the notification. This time must be before the expiration.
+    /// Reads the earliest time at which to send the notification. This time must be before an expiration that is not 0.
     private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
         let isEnvelope = request.form == .envelope
         guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {

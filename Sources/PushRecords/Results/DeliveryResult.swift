@@ -11,12 +11,13 @@
 ///
 /// After a crash, the worker may publish the result of a notification more than once. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
-    /// The identity of a notification: its request record, and its position in the record's list of tokens.
+    /// The identity of a notification: the topic, partition and offset of its request record, and its index in the
+    /// record's list of tokens.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
         public var topic: String
         public var partition: Int32
         public var offset: Int64
-        /// The position in the record's list of tokens. 0 if the record has a single target.
+        /// The index in the record's list of tokens. 0 if the record has a single target.
         public var index: Int32
         /// The record's key, unless it is the device token.
         public var key: String?
@@ -39,7 +40,7 @@ public struct DeliveryResult: Hashable, Sendable {
     public var apnsUniqueID: String?
     /// The device token in lower-case hex, or as the producer wrote it if it is invalid. `nil` for a broadcast.
     public var deviceToken: String?
-    /// The channel of a broadcast.
+    /// The channel id of a broadcast, or `nil` for a notification to a device.
     public var channelID: String?
     /// The `apns-topic`, or `nil` if it is unknown.
     public var apnsTopic: String?
@@ -51,17 +52,18 @@ public struct DeliveryResult: Hashable, Sendable {
     public var outcome: Outcome
     /// The HTTP status of APNs's last answer, or `nil` if APNs did not answer since the last stay in a retry topic.
     public var status: Int?
-    /// The reason in Apple's spelling. The worker passes on reasons that it does not know.
+    /// The reason in Apple's spelling, or `nil` if there is none. The worker copies unknown reasons from APNs's
+    /// response.
     public var reason: Reason?
     /// A human-readable explanation of the outcome.
     public var detail: String?
-    /// The time at which the token became invalid (ms since 1970, UTC). Delete the token only if it was registered
-    /// before this time.
+    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). Delete the token only if it was
+    /// registered before this time.
     public var unregisteredAtMs: Int64?
     /// An upper bound of the number of sends, including sends in doubt.
     public var attempts: Int
-    /// The number of sends whose outcome is unknown. If it is above 0, the device may have shown the notification
-    /// repeatedly.
+    /// The number of sends whose outcome is unknown. If it is above 0, the device may have shown the notification more
+    /// than once.
     public var inDoubt: Int
     /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if the record has no valid timestamp.
     public var requestedAtMs: Int64
@@ -193,8 +195,8 @@ public enum Outcome: String, CaseIterable, Sendable {
     case rejected
     /// The worker rejected the request and did not send the notification.
     case invalid
-    /// The `apns-expiration` or the worker's `delivery.max_age` passed before APNs accepted the notification, or its
-    /// expiration is 0 and it could not be delivered immediately.
+    /// The `apns-expiration` or the worker's `delivery.max_age` passed before APNs accepted the notification, or a
+    /// notification with expiration 0 would have needed a later retry.
     case expired
     /// All retries of the notification failed, or it is in doubt and `delivery.in_doubt` is `abandon`.
     case abandoned

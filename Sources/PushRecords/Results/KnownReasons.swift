@@ -1,4 +1,5 @@
-// The reasons that Apple documents for notifications and broadcasts, and some undocumented ones observed from APNs.
+// The reasons that Apple documents for notifications and broadcasts, and undocumented reasons that users of other APNs
+// clients have observed.
 
 extension Reason {
     public static let badCollapseID = Reason(rawValue: "BadCollapseId")
@@ -45,6 +46,6 @@ extension Reason {
     public static let missingPushType = Reason(rawValue: "MissingPushType")
     public static let cannotCreateChannelConfig = Reason(rawValue: "CannotCreateChannelConfig")
     public static let topicMismatch = Reason(rawValue: "TopicMismatch")
-    /// The reason for a token reported by the feedback service of the binary protocol.
+    /// The worker's reason for an unregistered token that the feedback service of the binary protocol reported.
     public static let feedback = Reason(rawValue: "Feedback")
 }

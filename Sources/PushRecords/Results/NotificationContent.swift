@@ -22,7 +22,7 @@ package struct NotificationContent {
     package var app: Int
     /// The payload, which only retry records contain.
     package var payload: UnsafeRawBufferPointer
-    /// The place of the original request, even if the notification was read from a retry topic.
+    /// The position of the original request, even if the notification was read from a retry topic.
     package var request: RequestPlace
     /// The request's key (`ParsedRequest.key`). Results omit the key if it equals the token, ignoring case.
     package var requestKey: UnsafeRawBufferPointer
@@ -63,7 +63,8 @@ package struct Ending {
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// The time at which the notification was last passed to a connection, or 0 if it never was.
+    /// The time at which the notification was last passed to a connection, in milliseconds since the epoch, or 0 if it
+    /// was not passed to any.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 

@@ -7,11 +7,12 @@ package struct RetryOrder {
     package var dueMs: Int64
     /// The earliest time to send the notification, in seconds since the epoch, or 0 if it is not scheduled.
     package var notBefore: UInt32
-    /// The reason of the retry: Apple's reason in the last answer, `held`, `scheduled`, or empty. Borrowed.
+    /// The reason of the retry: Apple's reason in the last answer, `held`, `scheduled`, or empty if there is none.
+    /// Borrowed.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment rejected the token before, or empty. Borrowed.
+    /// The name of the app in whose environment APNs already rejected the token, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 
     /// The reason of a deferred notification, unless it is deferred because of its scheduled time.
@@ -45,8 +46,8 @@ package struct RetryWriter: ~Copyable {
 
     private static let groupHeader: StaticString = "push-retry-group"
 
-    /// Returns the consumer group that a retry record names, or `nil` if an older worker wrote it. Workers of other
-    /// groups skip the record.
+    /// Returns the value of `push-retry-group`, the consumer group whose workers retry the record. Workers of other
+    /// groups skip the record. Returns `nil` if the header is missing, as in records of older workers.
     package static func group(in headers: [RecordHeader]) -> UnsafeRawBufferPointer? {
         headers.first { groupHeader.spells($0.name) }?.value
     }
@@ -96,8 +97,8 @@ package struct RetryWriter: ~Copyable {
     }
 }
 
-/// The validated `push-retry-*` headers of a retry record. Counts are at most `RecordLimits.count`, times are valid for
-/// `RecordTime`, and the index is within the limit of tokens. Its ranges are borrowed.
+/// The validated `push-retry-*` headers of a retry record. Counts are at most `RecordLimits.count`, times are in the
+/// range of `RecordTime.checked`, and the index is below `RequestParser.tokenLimit`. The texts are borrowed.
 package struct RetryFields {
     package var request: RequestPlace
     /// The number of stays in a retry topic, including the stay of this record. Deferrals are not counted.
@@ -111,13 +112,13 @@ package struct RetryFields {
     /// The number of sends by all workers so far, of which `inDoubt` are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment rejected the token before, or empty. Borrowed.
+    /// The name of the app in whose environment APNs already rejected the token, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 }
 
 extension RetryFields {
-    /// Returns `nil` if `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, a number is invalid, or
-    /// the index exceeds the limit of tokens.
+    /// Returns `nil` if `push-retry-request`, `push-retry-attempt`, `push-retry-due-ms` or `push-retry-first-ms` is
+    /// missing, a number is invalid, or the index is not below `RequestParser.tokenLimit`.
     init?(_ fields: borrowing RequestParser.ValueTable<HeaderName>) {
         func count(_ name: HeaderName, or absent: Int32? = nil) -> Int32? {
             guard let value = fields[name] else { return absent }

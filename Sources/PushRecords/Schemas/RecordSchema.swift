@@ -1,7 +1,8 @@
 /// The JSON Schemas (draft 2020-12) of the records. `apns-worker schema NAME` prints them.
 ///
 /// New versions only add members to the records that the worker writes. The worker accepts exactly the requests that
-/// the request schemas allow. The description in a schema lists the exceptions.
+/// the request schemas allow. Exceptions: the rules that JSON Schema cannot express, which each schema's description
+/// lists.
 public enum RecordSchema: String, CaseIterable, Sendable {
     /// The value of a request in payload form.
     case payload = "request-payload"
@@ -22,7 +23,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
     /// The headers of a record of `apns.dead-letters`, as an object of strings.
     case deadLetterHeaders = "dead-letter-headers"
 
-    /// A one-line description of what the schema describes, for `apns-worker schema`.
+    /// A one-line description of the value or headers that the schema validates, for `apns-worker schema`.
     public var summary: String {
         switch self {
         case .payload: "the value of a request in payload form"

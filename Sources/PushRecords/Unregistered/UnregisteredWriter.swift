@@ -10,8 +10,8 @@ package struct UnregisteredWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the record of a notification's token, without headers. The record is valid until the next `write`. Its
-    /// `observed_at_ms` is the ending's `settledAtMs`.
+    /// Writes the record for the token of an unregistered notification, without headers. The record is valid until the
+    /// next `write`. The record's `observed_at_ms` is the ending's `settledAtMs`.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":\"")
@@ -25,8 +25,8 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// Writes the record of a token from the feedback service, without headers. The record is valid until the next
-    /// `write`.
+    /// Writes the record for a token that the feedback service returned, without headers. The record is valid until the
+    /// next `write`.
     ///
     /// - Parameters:
     ///   - token: The token's bytes. Bytes after the first 100 are omitted.

@@ -26,7 +26,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         default:
             throw RequestError(
                 .badDeviceToken,
-                "a device token must have 2 to 200 hex digits, an even number; Apple's tokens have at least 64")
+                "a device token must have an even number of hex digits, 2 to 200; Apple's tokens have at least 64")
         }
     }
 
@@ -56,8 +56,8 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension DeviceToken {
-    /// The largest number of hex digits in a token. If a token is invalid, the result's key contains at most this
-    /// number of its bytes.
+    /// The largest number of hex digits in a token. The result of an invalid token has at most this number of the
+    /// token's bytes as its key.
     package static let textLimit = RecordLimits.deviceToken
 
     /// The result of `normalize`, which validates a token and writes it to a buffer.
@@ -78,7 +78,9 @@ extension DeviceToken {
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {
-        precondition(buffer.count >= textLimit, "The buffer must have room for a device token of the maximum length")
+        precondition(
+            buffer.count >= textLimit, "The buffer must have at least 200 bytes, the length of the longest device token"
+        )
         guard let source = text.baseAddress, let target = buffer.baseAddress, text.count > 0 else {
             return Normalized(count: 0, failure: .missingDeviceToken)
         }

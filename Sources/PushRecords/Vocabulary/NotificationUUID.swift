@@ -21,7 +21,7 @@ extension NotificationUUID: CustomStringConvertible {
     /// The length of an id's text in bytes.
     package static let textCount = 36
 
-    /// Creates an id from `8-4-4-4-12` hex digits in either case.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for another text.
     public init?(text: String) {
         var text = text
         let id = text.withUTF8 { NotificationUUID(text: UnsafeRawBufferPointer($0)) }
@@ -29,7 +29,7 @@ extension NotificationUUID: CustomStringConvertible {
         self = id
     }
 
-    /// Creates an id from `8-4-4-4-12` hex digits in either case.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for another text.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)
@@ -78,9 +78,9 @@ extension NotificationUUID: CustomStringConvertible {
 
 /// The `apns-id` derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
-/// A derived id is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a
-/// hash of the topic's name. They are in this order, around the version and variant bits. Higher bits of each value are
-/// dropped, so ids may collide. Only `request` in results identifies a notification.
+/// A derived id is a UUIDv8 (RFC 9562). Besides the version and variant bits, it contains the lowest 48 bits of the
+/// offset, 14 of the index, 20 of the partition, and 40 bits of a hash of the topic's name, in this order. Ids may
+/// collide, because higher bits are dropped. Only the member `request` of a result identifies a notification uniquely.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64
@@ -96,7 +96,8 @@ package enum DerivedID {
         }
     }
 
-    /// Returns the 64-bit FNV-1a hash of a topic's name, its upper 24 bits folded onto the lower 40.
+    /// Returns a 40-bit hash of a topic's name: the 64-bit FNV-1a hash, whose upper 24 bits are XORed into its lowest
+    /// bits.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
         var hash = FNV1a()
         hash.add(topic)
@@ -115,7 +116,7 @@ package enum DerivedID {
             low: 0x8000_0000_0000_0000 | (index & 3) << 60 | partition << 40 | topicHash & 0xFF_FFFF_FFFF)
     }
 
-    /// Returns the request's position from which an id was derived, or `nil` if the id is not a UUIDv8.
+    /// Returns the parts of the request's position that an id contains, or `nil` if the id is not a UUIDv8.
     package static func decode(_ id: NotificationUUID) -> Place? {
         guard id.high >> 12 & 0xF == 8, id.low >> 62 == 0b10 else { return nil }
         return Place(

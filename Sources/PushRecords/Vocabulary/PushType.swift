@@ -57,8 +57,8 @@ public enum PushType: UInt8, CaseIterable, Sendable {
 }
 
 extension PushType {
-    /// Creates the push type of the topic's suffix, such as `.voip`. Returns `nil` if the topic does not end with the
-    /// suffix of a push type.
+    /// Creates the push type that the topic's suffix belongs to: `voip` for a topic that ends with `.voip`. Returns
+    /// `nil` if the topic does not end with the suffix of a push type.
     package init?(ofTopic topic: String) {
         var topic = topic
         guard let type = topic.withUTF8({ HeaderCheck.pushType(ofTopic: UnsafeRawBufferPointer($0)) }) else {

@@ -9,7 +9,8 @@ public struct Reason: RawRepresentable, Hashable, Sendable {
 
 /// The known reasons as one byte each, so that an APNs response needs no string. `none` and `other` are not reasons.
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
-    /// No reason: the status was 200, or the response's body could not be read.
+    /// No reason: APNs accepted the notification, its response has no readable reason, or the worker rejected the
+    /// request with a detail alone.
     case none = 0
     // Reasons of Apple's page "Handling notification responses from APNs", in the order of its table.
     case badCollapseId, badDeviceToken, badExpirationDate, badMessageId, badPriority, badTopic
@@ -18,7 +19,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case invalidProviderToken, missingProviderToken, unrelatedKeyIdInToken, badEnvironmentKeyIdInToken, badPath
     case methodNotAllowed, expiredToken, unregistered, payloadTooLarge, tooManyProviderTokenUpdates, tooManyRequests
     case internalServerError, serviceUnavailable, shutdown
-    /// A variant of `badEnvironmentKeyIdInToken` observed from APNs.
+    /// A variant of `badEnvironmentKeyIdInToken` that users of other APNs clients have observed.
     case badEnvironmentKeyInToken
     // Reasons for broadcasts, from "Handling error responses from Apple Push Notification service".
     case featureNotEnabled, missingChannelId, badChannelId, channelNotRegistered, badRequestParams, badRequestPayload

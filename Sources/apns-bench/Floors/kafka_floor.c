@@ -29,7 +29,7 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *const *properties, i
             fail(properties[i], text);
     if (type == RD_KAFKA_PRODUCER) rd_kafka_conf_set_events(configuration, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
     rd_kafka_t *client = rd_kafka_new(type, configuration, text, sizeof text);
-    if (!client) fail("no client", text);
+    if (!client) fail("cannot create a client", text);
     return client;
 }
 

@@ -86,7 +86,7 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t code, voi
 static void start(connection *it, SSL_CTX *context, int port) {
     struct sockaddr_in address = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}};
     it->socket = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(it->socket, (struct sockaddr *)&address, sizeof address) != 0) fail("the port accepts no connection");
+    if (connect(it->socket, (struct sockaddr *)&address, sizeof address) != 0) fail("cannot connect to the server");
     setsockopt(it->socket, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     it->ssl = SSL_new(context);
     SSL_set_fd(it->ssl, it->socket);
@@ -126,7 +126,7 @@ static void gather(connection *it) {
     const uint8_t *bytes;
     ssize_t size;
     while (it->size < 2 * RECORD && (size = nghttp2_session_mem_send(it->session, &bytes)) != 0) {
-        if (size < 0 || size > RECORD + 9) fail("nghttp2 has no memory");
+        if (size < 0 || size > RECORD + 9) fail("nghttp2 could not serialize a frame");
         memcpy(it->output + it->size, bytes, size);
         it->size += size;
     }

@@ -15,11 +15,11 @@ final class MachinePart: PartRun {
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
-    /// Requests in flight to APNs, and results in flight to Kafka.
+    /// The requests in flight to APNs. `unacknowledged` has the results in flight to Kafka.
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// The total size of the results, computed so that the compiler cannot remove the reads.
+    /// A sum over the contents of all results, so that the compiler cannot remove the reads.
     private var resultBytes = 0
 
     private static let partitionCount = 8

@@ -98,7 +98,8 @@ final class LedgerPart: PartRun {
         for record in late { settle(record) }
         count += late.count
         late.removeAll(keepingCapacity: true)
-        // Settle out of order, as answers arrive over several connections. 93 is odd, so each record occurs once.
+        // Settle out of order, as answers arrive over several connections. 93 is odd and the batch size is a power of
+        // two, so each record occurs once.
         for step in 0..<Self.batch {
             let place = step &* 93 & (Self.batch - 1)
             let record = (first + place) & (Self.names - 1)

@@ -71,7 +71,7 @@ enum PartCommand {
                 + "\"sent_bytes\":\(run.sentBytes - sentBefore)}\n")
     }
 
-    /// The CPU time of the calling thread.
+    /// The CPU time of the calling thread in nanoseconds.
     private static var threadNs: Int64 {
         var time = timespec()
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

@@ -1,8 +1,8 @@
-"""`apns-bench`: measures the worker's CPU per notification, compared with C programs that do half of the work.
+"""`apns-bench`: measures the worker's CPU per notification, compared with C programs that each do half of the work.
 
 One run measures everything against the same servers. A bare nghttp2 and OpenSSL loop in C posts the same requests (the
 send floor), and a bare librdkafka loop consumes the same records and produces the same results (the Kafka floor). Then
-apns-worker does both, in several forms. The run fails unless each request has exactly one accepted result. Requires
+apns-worker does the work of both loops. The run fails unless each request has exactly one accepted result. Requires
 nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use one, or KAFKA_HOME (a
 folder with Kafka's libs) to start one.
 
@@ -227,7 +227,7 @@ def measure_latency(stage, report):
 
 
 def measure_scaling(stage, report, distance):
-    """Measures 50 ms of server or network latency, with the simulator's flow-control windows and 1,000 streams."""
+    """Measures the rate at 50 ms of server or network latency, with the simulator's flow-control windows and 1,000 streams."""
     simulator, directory = stage.simulator(
         f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
@@ -343,10 +343,10 @@ def parse(words):
     add("--partitions", type=int, default=8, help="partitions of the request and result topics (default 8)")
     add("--connections", type=int, default=2, help="connections of floors and worker to the server (default 2)")
     add("--rounds", type=int, default=1, help="measure floors and worker this many times, and show the cheapest round of each")
-    add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use this broker")
-    add("--worker", default="", help="the worker (default: apns-worker beside this program)")
+    add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use these brokers (host:port, comma-separated)")
+    add("--worker", default="", help="measure this program (default: apns-worker in the folder of this program)")
     add("--timeout", type=int, default=600, help="seconds that each measured process may take (default 600)")
-    add("--window", type=int, default=2_000, help="ms without an error after which the gateway counts as accepting (default 2000)")
+    add("--window", type=int, default=2_000, help="resend window of the binary protocol in ms: notifications without an error count as accepted after this time (default 2000)")
     add("--history", help="append the figures to this file, as one line of JSON (.github/pictures/history draws it)")
     add("--json", action="store_true", help="print the figures as one JSON object")
     return parser.parse_args(words)

@@ -74,13 +74,13 @@ class Callgrind:
         os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
 
     def readable(self, program):
-        """Copies a program without its debug information, because valgrind 3.19 cannot read that of Swift 6."""
+        """Copies a program without its debug information, because valgrind 3.19 cannot read the debug information of Swift 6."""
         copy = self.scratch.file(os.path.basename(program))
         subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
         return copy
 
     def start(self, name, words, *options):
-        # valgrind runs one thread at a time, fairly so that none starves.
+        # valgrind runs one thread at a time. With --fair-sched, no thread starves.
         child = Child(name, [self.valgrind, "--tool=callgrind", "--dump-line=no", "--fair-sched=try", *options,
                              f"--callgrind-out-file={self.scratch.file(name)}.callgrind", *words], self.scratch)
         child.profile = f"{self.scratch.file(name)}.callgrind"
@@ -114,7 +114,7 @@ class Callgrind:
         return each(*found), run.child.profile
 
     def show(self, profile):
-        """Returns the most expensive functions, each with its callers."""
+        """Prints the most expensive functions, each with its callers."""
         text = subprocess.check_output([find("callgrind_annotate", "valgrind"), "--tree=caller", profile], text=True)
         if swift := shutil.which("swift"):
             text = subprocess.run([swift, "demangle", "--simplified"], input=text, capture_output=True, text=True).stdout
@@ -122,7 +122,7 @@ class Callgrind:
 
 
 def toolchain():
-    """Returns the versions on which instruction counts depend besides the source: compiler, C libraries, processor."""
+    """Returns the versions that determine the instruction counts besides the source: compiler, C libraries, processor."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
     swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""

@@ -242,7 +242,7 @@ class Stage:
                 # Shortly after a topic is created, its partitions have no leader.
                 tries += 1
                 if tries > 200 or not error.args[0].retriable() and error.args[0].code() != 6:
-                    raise Failure(f"{topic} cannot be queried:  {error}") from None
+                    raise Failure(f"{topic} cannot be queried: {error}") from None
                 time.sleep(0.05)
         return found
 

@@ -34,11 +34,13 @@ struct ChannelsOptions {
             "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. The command does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. You cannot restore a deleted channel.",
             "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
-        notes: "Exit codes: 0 done, 1 refused by Apple or unreachable, 64 wrong usage, 78 wrong configuration.")
+        notes:
+            "Exit codes: 0 done, 1 Apple refused the request or could not be reached, 64 wrong usage, 78 wrong configuration."
+    )
 
     private static let options: [OptionTable<Self>.Option] =
         [
-            .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration."),
+            .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
             .init(
                 "app", value: "NAME", to: \.app, "Choose the app, if the configuration has several."),
             .init(

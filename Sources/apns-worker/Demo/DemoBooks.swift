@@ -2,8 +2,8 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three counts: produced records, requests accepted by the simulator, and consumed results. Each is kept by
-/// notification number, so that two errors cannot cancel each other out.
+/// The demo's three counts: produced notifications, notifications accepted by the simulator, and consumed results. The
+/// demo keeps the counts separately for each notification, so that two errors cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
@@ -13,7 +13,8 @@ struct DemoBooks {
         var inDoubt = 0
         var deadTokens = 0
         var deadLetters = 0
-        /// The numbers of requests that the simulator received, and of those that it accepted.
+        /// The number of requests for this notification that the simulator received. `accepted` is the number that it
+        /// accepted.
         var received = 0
         var accepted = 0
 
@@ -116,7 +117,7 @@ struct DemoBooks {
         return parts.joined(separator: "  ")
     }
 
-    /// Returns whether the books agree, and a table that shows the three books side by side.
+    /// Returns whether the three counts agree, and a table that shows them side by side.
     ///
     /// - Parameter isWhole: Whether the demo ran to its end.
     func compared(_ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
@@ -150,10 +151,10 @@ struct DemoBooks {
         }
         let count = differences.count + strangers
         if count == 0 {
-            rows.append("The books agree.")
+            rows.append("The counts agree.")
         } else {
-            let lead = isWhole ? "The books" : "The demo ended early, so the books"
-            rows += ["\(lead) differ in \(grouped(count)):"] + differences.prefix(5)
+            let lead = isWhole ? "The counts differ" : "The demo ended early, so the counts differ"
+            rows += ["\(lead). Differences: \(grouped(count))"] + differences.prefix(5)
             if strangers > 0 {
                 rows.append("  \(strangers) results or requests for notifications that the demo did not produce")
             }

@@ -3,7 +3,7 @@ import Kafka
 import PushRecords
 import Replay
 
-/// Produces the demo's requests: most in payload form, the rest as envelopes. Not thread-safe.
+/// A producer of the demo's requests: most in payload form, the rest as envelopes. Not thread-safe.
 final class DemoProducer {
     private let producer: Producer
     private let topic: ProducerTopic
@@ -26,7 +26,7 @@ final class DemoProducer {
     var isDone: Bool { next == nil && producer.outstanding == 0 }
 
     /// Produces records until `limit` notifications are produced or librdkafka's queue is full, and adds the
-    /// notifications to the books.
+    /// notifications to the counts in `books`.
     func produce(upTo limit: Int, _ books: inout DemoBooks) {
         var code = KafkaCode.none
         while books.produced < limit, code == .none, let record = next {
@@ -42,12 +42,12 @@ final class DemoProducer {
     }
 }
 
-/// Consumes results, dead tokens and dead letters, as any consumer would. Not thread-safe.
+/// A consumer of results, dead tokens and dead letters. Not thread-safe.
 struct DemoReader {
     private let results: TopicReader
     private let unregistered: TopicReader
     private let deadLetters: TopicReader
-    /// The number of the result to leave out of the books, counted from 1. 0 leaves out none.
+    /// The number of the result to leave out of the counts, starting with 1. 0 leaves out none.
     private let withheld: Int
     private var count = 0
 
@@ -65,7 +65,7 @@ struct DemoReader {
 
     var hasWithheld: Bool { withheld > 0 && count >= withheld }
 
-    /// Adds the available records to the books. Waits up to `timeoutMs` if there are no results.
+    /// Adds the available records to the counts in `books`. Waits up to `timeoutMs` if there are no results.
     mutating func read(into books: inout DemoBooks, timeoutMs: Int32) throws {
         func number(_ key: UnsafeRawBufferPointer) -> Int? {
             DemoTraffic.number(inToken: String(decoding: key, as: UTF8.self))

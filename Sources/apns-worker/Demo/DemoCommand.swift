@@ -12,7 +12,7 @@ private struct DemoOptions {
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
-    /// The index of the result to ignore when results are read back, counted from 1. 0 ignores none.
+    /// The number of the result to ignore when results are read back, starting with 1. 0 ignores none.
     var withheld = 0
     var log = LogFlags()
 
@@ -21,7 +21,7 @@ private struct DemoOptions {
         about: [
             "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
             "Example: apns-worker demo --count 10000 --faults goaway@5000",
-            "One record in twenty is not accepted at the first attempt: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted on the second attempt.",
+            "One record in twenty is not accepted at the first send: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted at the second send.",
         ],
         options: [
             .init(

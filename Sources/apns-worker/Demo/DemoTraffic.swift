@@ -6,7 +6,7 @@ import PushRecords
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
-        /// The simulator answers the first attempt with 429, and accepts the second attempt.
+        /// The simulator answers the first send with 429, and accepts the second send.
         case retried
         case unregistered
         case rejected
@@ -15,8 +15,8 @@ struct DemoTraffic {
         /// The record contains no readable notification, so it becomes a dead letter.
         case deadLetter
 
-        /// The outcome in the result, or `nil` for a dead letter, which has no result. Also the prefix of a device
-        /// token that requests this outcome from the simulator (`simulate --help`). Other tokens must not begin with
+        /// The outcome in the result, or `nil` for a dead letter, which has no result. `tokenPrefix` begins the device
+        /// tokens that request this outcome from the simulator (`simulate --help`). Other tokens must not begin with
         /// `fa17`.
         fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
@@ -80,7 +80,7 @@ struct DemoTraffic {
         guard next < count else { return nil }
         var record = Record(first: next)
         // Of 1,000 records, 30 are envelopes of ten notifications (a quarter of all notifications), and 50 are not
-        // accepted at the first attempt.
+        // accepted at the first send.
         let roll = random.below(1_000)
         if roll < 30, next + Self.fanOut <= count { record.count = Self.fanOut }
         switch roll {
@@ -96,14 +96,15 @@ struct DemoTraffic {
         return record
     }
 
-    /// Returns a device token of 64 hex digits: the simulator's prefix, zeros and the number.
+    /// Returns a device token of 64 hex digits: the prefix that requests the outcome, zeros, and the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
         let start = completion.parts.tokenPrefix
         return start + String(repeating: "0", count: 64 - start.count - digits.count) + digits
     }
 
-    /// Returns the notification's number in a token, or `nil` if the demo did not create the token.
+    /// Returns the notification's number, which is in the last 12 digits of the token, or `nil` if the token does not
+    /// have the 64 digits of the demo's tokens.
     static func number(inToken token: some StringProtocol) -> Int? {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }

@@ -37,7 +37,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
         last = try run.run()
     } catch let error as CommandFailure where error.kind == .stopped {
         complain(
-            "apns-worker replay: \(isStopped ? "stopped" : "--deadline reached") before all records were \(order.isDryRun ? "read" : "done; run the same command again to continue")"
+            "apns-worker replay: \(isStopped ? "stopped" : "--deadline reached") before all records were \(order.isDryRun ? "read" : "processed; run the same command again to continue")"
         )
     }
     for place in last.unmatched {

@@ -26,7 +26,7 @@ struct ReplayOptions {
             "All conditions must match. A repeated condition matches if one of its values matches. Accepted notifications are only requested with --outcome accepted. Each request is written once, even if you kill the command and run it again, because progress and requests are committed in one transaction. Records that arrive after the start of the job are not read.",
         ], options: conditionOptions + otherOptions,
         notes:
-            "Exit codes: 0 every match was requested again, or skipped as expired or repeated; 1 some matches could not be requested, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 every match was requested again, or skipped as expired or repeated; 1 some matches could not be requested, a --request had no match, or the command was stopped (repeat it to continue);\n64 wrong usage, 78 wrong configuration."
     )
 
     private static let conditionOptions: [OptionTable<Self>.Option] =
@@ -55,7 +55,7 @@ struct ReplayOptions {
             condition(
                 "request", "PLACE", \.order.selection.places, parsedPlace,
                 "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),
-            .init("all", sets: \.isAll, "Match everything."),
+            .init("all", sets: \.isAll, "Match all results except accepted ones, or all dead letters."),
             .init(
                 "to", value: "TOPIC", to: \.order.target, OptionValue.topicName,
                 "Write the requests to this topic (default: their original topics)."),
@@ -83,7 +83,7 @@ struct ReplayOptions {
             "Write nothing, and print the number of matching requests by topic, app, outcome and reason."),
         .init(
             "name", value: "JOB", to: \.name, name,
-            "Name the job (default: a hash of the conditions). A job runs once; running it again resumes it."
+            "Name the job (default: a hash of the conditions). A completed job does not run again. Repeat the command to resume a job that was stopped."
         ),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,

@@ -7,7 +7,7 @@ import PushRecords
 /// The retry topic in which a request without a result waits.
 struct PutOff {
     var topic: String
-    /// Apple's reason for the retry, or the worker's reason if the request was not sent.
+    /// Apple's reason for the retry, the worker's reason if the request was not sent, or empty.
     var reason: String
     /// The time at which a worker processes the retry record (wall clock).
     var dueMs: Int64
@@ -50,7 +50,8 @@ struct PutOff {
             do {
                 let limit = Deadline(after: .seconds(3))
                 let reader = try TopicReader(cluster, topic: tier.topic, BrokerWait(cluster, until: limit))
-                // The search starts a minute earlier, because the clocks of brokers and of this machine may differ.
+                // The search starts a minute before the request was sent, because the clocks of brokers and of this
+                // machine may differ.
                 try reader.start(at: .time(max(0, sentMs - 60_000)))
                 while !reader.isCaughtUp, !limit.hasPassed {
                     try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { _, message in

@@ -41,7 +41,7 @@ struct SendOptions {
     )
 
     private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration."),
+        .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
         .init("token", "t", value: "HEX", "The device token.") { options, text throws(UsageError) in
             do throws(RequestError) {
                 options.token = try DeviceToken(hex: text)
@@ -60,7 +60,8 @@ struct SendOptions {
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
             "Choose production or development, if an app is configured for both (default with --key-file: production)."),
         .init(
-            "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, or alert)."
+            "push-type", value: "NAME",
+            "Set apns-push-type: \(pushTypes) (default: the push type that the topic's suffix belongs to, or alert)."
         ) {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
@@ -77,7 +78,7 @@ struct SendOptions {
             "Set apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for a single attempt."),
         .init(
             "not-before", value: "TIME", to: \.notBefore, parsedNotBefore,
-            "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The request waits in a retry topic until that time. The command ends at its deadline."
+            "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The notification waits in a retry topic until that time. If the time is after --deadline, the command ends once the notification is in the retry topic."
         ),
     ]
 

@@ -2,10 +2,11 @@ import Glibc
 import Kafka
 import PushRecords
 
-/// Reads a topic as a member of a consumer group, and passes the records to a shell command in batches. Commits a batch
-/// if the command succeeds, and otherwise passes the batch to the command again. Not thread-safe.
+/// A member of a consumer group that passes the records of a topic to a shell command in batches. It commits a batch if
+/// the command succeeds, and otherwise passes the batch to the command again. Not thread-safe.
 ///
-/// A crash between the end of the command and the commit passes a batch twice, so the command must be idempotent.
+/// After a crash between the end of the command and the commit, the batch is passed a second time, so the command must
+/// be idempotent.
 final class GroupFeeder {
     private struct Batch {
         var lines: [UInt8] = []
@@ -53,9 +54,10 @@ final class GroupFeeder {
         try consumer.subscribe(to: [topic])
     }
 
-    /// Runs until the deadline, the total or a signal, then leaves the group. Returns whether all passed records are
-    /// committed. After a signal, the feeder waits for the command and commits its batch. At the deadline or after a
-    /// second signal, the feeder kills the command and does not commit its batch.
+    /// Runs until `total` records are processed, the deadline passes or a signal arrives, then leaves the group.
+    /// Returns whether all records were processed and committed, and `total` was reached. After a signal, the feeder
+    /// waits for the command and commits its batch. At the deadline or after a second signal, the feeder stops the
+    /// command (SIGTERM, then SIGKILL) and does not commit its batch.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
     ) throws -> Bool {
@@ -67,8 +69,8 @@ final class GroupFeeder {
             isStopping = signals.take() || deadline.hasPassed
             guard !isStopping, fill(min(limit, total - taken)) else { continue }
             if let problem = try hand(to: command, deadline, signals, &isStopping) {
-                let fate = isStopping ? "not committed" : "passed to it again in \(pauseMs / 1_000) s"
-                complain("the command \(problem); its \(batch.records) records are \(fate)")
+                let fate = isStopping ? "not committed" : "passed to the command again in \(pauseMs / 1_000) s"
+                complain("the command \(problem); \(batch.records) records are \(fate)")
                 isStopping = try wait(pauseMs, deadline, signals) || isStopping
                 pauseMs = min(2 * pauseMs, 30_000)
                 // The next owner of the partition reads the uncommitted records again.
@@ -152,7 +154,8 @@ final class GroupFeeder {
         try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
         while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        // If the broker refuses the commit because of a rebalance, another member owns the records.
+        // A commit that the broker refuses because of a rebalance is not in doubt: another member owns the records now,
+        // and reads them again.
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(

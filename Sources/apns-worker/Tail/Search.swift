@@ -74,7 +74,8 @@ enum Search: Equatable {
     ) -> (start: ReadingStart, wanted: Int?) {
         var found: (timestampMs: Int64, tokens: Int)?
         if let (log, offset) = request(among: requestTopics) { found = try? readRequest(at: offset, of: log, cluster) }
-        // Reading starts a minute earlier, because the clocks of brokers and of this machine may differ.
+        // Reading starts a minute before the request's timestamp, because the clocks of brokers and producers may
+        // differ.
         let fromMs = (found?.timestampMs ?? 0) - 60_000
         let wanted: Int? =
             switch self {

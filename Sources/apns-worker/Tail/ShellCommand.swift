@@ -17,7 +17,7 @@ struct ShellCommand: ~Copyable {
         defer { if file >= 0 { close(file) } }
         // A short write means that there is not enough memory.
         guard file >= 0, write(file, input, input.count) == input.count, lseek(file, 0, SEEK_SET) == 0 else {
-            throw CommandFailure("no memory for the command's input: \(String(cString: strerror(errno)))")
+            throw CommandFailure("cannot store the command's input in memory: \(String(cString: strerror(errno)))")
         }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)

@@ -39,7 +39,7 @@ struct TailOptions {
         about: [
             "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. The output contains full device tokens, so protect it.",
             "Example: apns-worker tail results --config worker.yaml --format text",
-            "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to it again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
+            "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to the shell command again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
             "Exit codes: 0 done, 1 failed, or some records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
@@ -56,7 +56,7 @@ struct TailOptions {
             "json (default) prints one JSON object per line, text one readable line per record."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
-            "Start at beginning, end, or a duration ago such as 15m. Default: end; with --device or --group beginning (a group resumes at its committed offsets); with --request or --apns-id the request's time."
+            "Start at beginning, end, or a duration ago such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
         ),
         .init(
             "count", "n", value: "N", to: \.count,
@@ -70,7 +70,7 @@ struct TailOptions {
         ) { text throws(UsageError) in .id(try parsedUUID(text)) },
         search(
             "request", "PLACE",
-            "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX of one of its notifications, then end."
+            "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX the records of one notification of the request, then end."
         ) { text throws(UsageError) in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",

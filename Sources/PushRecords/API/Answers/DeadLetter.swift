@@ -8,12 +8,14 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key. If
+    /// `truncatedBytes` is set, a record without a key has its position as the key.
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
     /// tombstone) or was omitted.
     public var value: [UInt8]?
-    /// The original record's headers, without `push-dlq-…`. The list is empty if the value was truncated.
+    /// The original record's headers, without `push-dlq-…`. The list is empty for an output record, for unreadable
+    /// headers, or if `truncatedBytes` is set.
     public var headers: [HeaderField]
     /// The code of the reason: `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`,
     /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. The dead letter of an output record has
@@ -21,21 +23,25 @@ public struct DeadLetter: Hashable, Sendable {
     public var reason: String
     /// A human-readable explanation of the outcome.
     public var detail: String?
-    /// The original record's topic.
+    /// The original record's topic. For an output record, it is the topic of the request, or the output topic if the
+    /// record names no request.
     public var topic: String
-    /// The original record's partition.
+    /// The original record's partition. For an output record, it is the partition of the request, or -1 if the record
+    /// names no request.
     public var partition: Int32
-    /// The original record's offset.
+    /// The original record's offset. For an output record, it is the offset of the request, or -1 if the record names
+    /// no request.
     public var offset: Int64
-    /// The original record's timestamp, in milliseconds since 1970 (UTC).
+    /// The original record's timestamp in milliseconds since 1970 (UTC). For an output record, it is the time of the
+    /// dead letter.
     public var timestampMs: Int64
-    /// The original size of the value in bytes, if the broker rejected the whole record as too large.
+    /// The original size of the value in bytes. Set only if the broker rejected the complete dead letter as too large.
     public var truncatedBytes: Int?
-    /// The original size of the key in bytes, if the broker rejected the whole record as too large and the key was
-    /// truncated.
+    /// The original size of the key in bytes. Set only if the broker rejected the complete dead letter as too large and
+    /// the key was truncated.
     public var truncatedKeyBytes: Int?
 
-    /// The original record's position, `topic/partition/offset`.
+    /// The text `topic/partition/offset`, which names the original record or, for an output record, the request.
     public var place: String { "\(topic)/\(partition)/\(offset)" }
 }
 

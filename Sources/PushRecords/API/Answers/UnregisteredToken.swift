@@ -1,6 +1,7 @@
 /// A record of `apns.unregistered`: a device token that is no longer valid.
 ///
-/// Delete the token only if the app registered it before `unregisteredAtMs`. The device may have registered it again.
+/// Delete the token only if the app registered it before `unregisteredAtMs`. The device may have registered the token
+/// again since that time.
 ///
 /// ```swift
 /// let dead = try UnregisteredToken(json: message.value)

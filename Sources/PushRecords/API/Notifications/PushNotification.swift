@@ -13,8 +13,8 @@
 /// Activity. `init(json:pushType:topic:)` accepts any JSON.
 ///
 /// Creating a record validates everything else by the worker's rules, except what depends on the worker's configuration
-/// or clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
-/// passed, a `notBefore` that is too far ahead.
+/// or clock. The worker reports the remaining errors in the result: a topic that belongs to no app, an expiration that
+/// has passed, a `notBefore` that is too far ahead.
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The payload, whose type determines the push type and the allowed headers.
     public var payload: Payload
@@ -31,12 +31,14 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// week by default) and before the `expiration`.
     public var notBefore: UnixTime?
     /// The notification's id (`apns-id`), which stays the same when the worker resends the notification. If `nil`, the
-    /// worker derives an id from the record's topic, partition and offset. It must be `nil`
-    /// if the notification is sent to several devices.
+    /// worker derives an id from the topic, partition, offset and index of the request. The id must be `nil` if the
+    /// notification is sent to several devices.
     public var apnsID: NotificationUUID?
-    /// The name of an app in the worker's configuration. Needed only if the topic does not identify the app.
+    /// The name of an app in the worker's configuration. The worker needs the name only if the topic does not identify
+    /// the app.
     public var app: String?
-    /// The environment of the app. Needed only if the app is configured for production and development.
+    /// The environment of the app. The worker needs it only if the app is configured for both production and
+    /// development.
     public var environment: PushEnvironment?
 
     /// The storage of `collapseID`, which only collapsible payloads expose.
@@ -75,7 +77,7 @@ extension PushNotification where Payload == RawPayload {
 }
 
 extension PushNotification {
-    /// Returns the same notification with its payload encoded as JSON.
+    /// Returns this notification with its payload encoded as JSON.
     ///
     /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws if the
     /// payload is invalid.
@@ -143,7 +145,8 @@ public enum PushTopic: Hashable, Sendable {
 public enum PushExpiration: Hashable, Sendable {
     /// Apple's own policy, at most 30 days. No `apns-expiration` is sent.
     case appleDefault
-    /// One delivery attempt by APNs, without storing the notification. The worker retries for at most 30 seconds.
+    /// One delivery attempt by APNs, without storing the notification. If APNs did not process a send, the worker
+    /// resends the notification until 30 seconds after the record's timestamp.
     case nowOrNever
     /// Storage until this time, 1 to 4294967295 seconds since 1970 (UTC).
     case at(secondsSinceEpoch: Int64)

@@ -220,7 +220,8 @@ extension AlertPayload {
         while excess > 0 {
             guard let last = rest.popLast() else {
                 throw RequestError(
-                    .payloadTooLarge, "the payload has \(size - limit) bytes too many, and its body is shorter")
+                    .payloadTooLarge,
+                    "the payload is \(size - limit) bytes too large, which is more than removing its body would save")
             }
             excess -= json.escapedSize(of: last)
         }

@@ -35,11 +35,13 @@ public struct LiveActivityStart: PushPayload {
     /// The way in which the activity receives updates. If `nil`, send updates to a token from `pushTokenUpdates`, as on
     /// iOS 17.
     public var updates: Updates?
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, regardless of the order in
+    /// which payloads arrive.
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, any number (`relevance-score`). The Dynamic Island shows the activity with the highest score.
+    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// the highest score.
     public var relevanceScore: Double?
 
     /// Creates a payload that starts an activity. Encode your own types with `try PayloadValue(encoding: state)`.
@@ -112,11 +114,13 @@ public struct LiveActivityUpdate: BroadcastPayload {
 
     /// The members of the activity's `ContentState`, as an object for Apple's default JSON decoder (`content-state`).
     public var contentState: PayloadValue
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, regardless of the order in
+    /// which payloads arrive.
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, any number (`relevance-score`). The Dynamic Island shows the activity with the highest score.
+    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// the highest score.
     public var relevanceScore: Double?
     /// The alert, or `nil` to update without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
@@ -161,14 +165,15 @@ public struct LiveActivityEnd: BroadcastPayload {
         case appleDefault
         /// The device removes the activity immediately.
         case immediately
-        /// The device removes the activity at this time, but within four hours.
+        /// The device removes the activity at this time, or after four hours if that is earlier.
         case at(UnixTime)
     }
 
     /// The final state, as an object with the members of the activity's `ContentState` (`content-state`). `nil` keeps
     /// the last state.
     public var contentState: PayloadValue?
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, regardless of the order in
+    /// which payloads arrive.
     public var timestamp: UnixTime
     /// The time at which the activity leaves the Lock Screen (`dismissal-date`).
     public var dismissal: Dismissal
@@ -209,8 +214,8 @@ public struct LiveActivityEnd: BroadcastPayload {
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// Each text is either plain or localized, in the same member. `AlertPayload` has separate members for both. Source:
-/// "Starting and updating Live Activities with ActivityKit push notifications".
+/// A text is either plain or localized, and both kinds use the same JSON member. An `AlertPayload` has separate members
+/// for plain and localized texts. Source: "Starting and updating Live Activities with ActivityKit push notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
     /// A plain or a localized text.
     public enum Text: Hashable, Sendable {

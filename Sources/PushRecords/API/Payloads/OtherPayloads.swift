@@ -6,8 +6,8 @@ import JSON
 /// let wake = BackgroundPayload(custom: ["mailbox": 7])      // {"aps":{"content-available":1},"mailbox":7}
 /// ```
 ///
-/// Apple delivers two or three of these notifications an hour, stores only the newest one for an unreachable device,
-/// and does not guarantee delivery. Source: "Pushing background updates to your App".
+/// Apple advises against more than two or three background notifications an hour. APNs stores only the newest one for
+/// an unreachable device, and does not guarantee delivery. Source: "Pushing background updates to your App".
 public struct BackgroundPayload: PushPayload {
     /// The only allowed priority, 5. Source: "Sending notification requests to APNs", `background`.
     public typealias Priority = BackgroundPriority
@@ -30,8 +30,8 @@ public struct BackgroundPayload: PushPayload {
 /// The payload that updates ClockKit complications of a watchOS app (push type `complication`). WidgetKit complications
 /// use `WidgetsPayload`.
 ///
-/// Your app defines the content. A device accepts 50 of these notifications a day. Source: "Keeping your complications
-/// up to date".
+/// Your app defines the content. A device accepts 50 notifications of this push type a day. Source: "Keeping your
+/// complications up to date".
 public struct ComplicationPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]

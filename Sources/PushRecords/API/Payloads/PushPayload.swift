@@ -36,7 +36,7 @@ public protocol PushPayload: Hashable, Sendable {
     func json() throws(RequestError) -> [UInt8]
 }
 
-/// A payload whose notification may replace an earlier one (`PushNotification.collapseID`).
+/// A payload whose notification may replace an earlier notification with the same `PushNotification.collapseID`.
 ///
 /// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs",
 /// apns-collapse-id.
@@ -55,7 +55,7 @@ extension PushPayload {
     /// Returns the size of `json()` in bytes. Throws the errors of `json()`.
     public func size() throws(RequestError) -> Int { try json().count }
 
-    /// The largest size in bytes that Apple accepts for a device: 4,096, or 5,120 for `voip`.
+    /// The largest payload in bytes that Apple accepts for a notification to a device: 4,096, or 5,120 for `voip`.
     ///
     /// ```swift
     /// guard try payload.size() <= payload.sizeLimit else { … }
@@ -66,19 +66,19 @@ extension PushPayload {
 }
 
 extension BroadcastPayload {
-    /// The largest size in bytes that Apple accepts for a channel: 5,120. Source: "Sending broadcast push notification
-    /// requests to APNs".
+    /// The largest payload in bytes that Apple accepts for a broadcast on a channel: 5,120. Source: "Sending broadcast
+    /// push notification requests to APNs".
     public var broadcastSizeLimit: Int { PushType.broadcastPayloadLimit }
 }
 
 extension PushType {
-    /// The largest payload for a device in bytes: 4,096, or 5,120 for `voip`. Source: "Generating a remote
-    /// notification".
+    /// The largest payload of a notification to a device in bytes: 4,096, or 5,120 for `voip`. Source: "Generating a
+    /// remote notification".
     public var payloadLimit: Int {
         self == .voip ? RequestParser.largePayloadLimit : RequestParser.payloadLimit
     }
 
-    /// The largest payload for a channel in bytes: 5,120. Source: "Sending broadcast push notification requests to
+    /// The largest payload of a broadcast in bytes: 5,120. Source: "Sending broadcast push notification requests to
     /// APNs".
     public static var broadcastPayloadLimit: Int { RequestParser.largePayloadLimit }
 }
@@ -168,8 +168,8 @@ extension RequestError {
     }
 }
 
-/// A payload of any push type that is encoded as JSON already. The rules that other payload types enforce at compile
-/// time are checked when a record is created.
+/// A payload of any push type that is encoded as JSON already. Other payload types enforce Apple's rules at compile
+/// time. For this type, the library checks the rules when a record is created.
 ///
 /// ```swift
 /// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))

@@ -1,5 +1,5 @@
-// The floors of the bench: C functions that do the minimum for each half of the worker's work. Both return the elapsed
-// milliseconds. On an error they print a line to standard error and exit.
+// The reference programs (floors) of the bench: two C functions, each of which does the minimum for one half of the
+// worker's work. Both return the elapsed milliseconds. On an error they print a line to standard error and exit.
 #pragma once
 #include <stdint.h>
 
