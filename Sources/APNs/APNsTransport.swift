@@ -15,7 +15,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var topicRenewalNs: Int64?
     /// Whether APNs answers requests on some connections only with server errors (5xx, or without a reason).
     var hasErring = false
-    /// The time at which a connection was last replaced because of its errors.
+    /// The time at which a connection was last replaced because of server errors.
     private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
@@ -72,8 +72,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
     }
 
-    /// Replaces all connections, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
-    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
+    /// Replaces all connections if the answering one is at least `topicAgeNs` old, at most once per `topicPauseNs`.
+    /// APNs accepts a newly created bundle id on new connections only. If new connections get TopicDisallowed too,
+    /// further connections would not help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -197,7 +198,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
-    /// Whether a request is in flight that the host could have answered by now.
+    /// Whether a request waits for an answer of the host, on a connection or in the queue of a pool with a ready
+    /// connection.
     private var isAsked: Bool {
         // Requests that wait for the first connection were not sent yet.
         if !queue.isEmpty, isAnyReady { return true }

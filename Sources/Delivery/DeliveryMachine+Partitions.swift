@@ -54,11 +54,13 @@ extension DeliveryMachine {
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
-                // If the partition is lost and returns before the next commit, it must not be resumed from this commit.
+                // If the partition is lost and returns before the next commit, it must not be resumed from a commit for
+                // the old log.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
-                // The machine commits `logStart` at once, so a later assignment does not count the loss again.
+                // The machine commits `logStart` immediately, so that a later assignment does not report the skipped
+                // offsets again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .nothingCommitted, .at:

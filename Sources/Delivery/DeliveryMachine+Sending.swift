@@ -3,7 +3,7 @@ import PushRecords
 
 // Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
-    /// How long a notification with expiration 0 may be resent.
+    /// How long after its request's timestamp a notification with expiration 0 may be sent.
     static let nowOrNeverMs: Int64 = 30_000
     /// The number of consecutive refusals by APNs to process a notification after which the notification is deferred.
     static let deferredRefusals: UInt8 = 10
@@ -19,7 +19,8 @@ extension DeliveryMachine {
         return dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Appends a notification to the queue of its device, or makes the notification ready if the queue is empty.
+    /// Appends a notification to the queue of its device, and makes it ready if it is the first one there. If the queue
+    /// is full, the notification is deferred.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
@@ -88,7 +89,7 @@ extension DeliveryMachine {
             }
             takeOut(slot)
             store[slot].state = .admitted
-            // A scheduled notification whose time has come meanwhile needs no tier.
+            // A scheduled notification whose time has come while it waited is sent instead of moved to a tier.
             if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
@@ -363,7 +364,7 @@ extension DeliveryMachine {
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if isFull {
-            // Forwarded notifications must not use the budget of all apps.
+            // Forwarded notifications must not use up the budget of all apps.
             deferToTier(slot, .share)
         } else {
             waitForTurn(slot)
@@ -373,7 +374,8 @@ extension DeliveryMachine {
 
     // MARK: Resends
 
-    /// Resends a notification immediately, or after a pause if the quick resends failed.
+    /// Resends a notification, after a pause if `tries` exceeds `quickTries`. Defers it instead if it may not be sent
+    /// now, and drops it if its partition is being given up.
     private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
         if !ledger.isSending(slot, in: store) {
@@ -387,7 +389,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, it moves to a tier.
+    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, the notification is
+    /// retried from a retry topic instead.
     private mutating func resend(_ slot: NotificationSlot) {
         if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)

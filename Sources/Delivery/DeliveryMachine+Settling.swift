@@ -4,7 +4,7 @@ package import PushRecords
 // Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
 // acknowledged these records.
 extension DeliveryMachine {
-    /// How long an app's notifications are deferred before they are moved to the 15-minute tier.
+    /// How long an app's notifications are deferred for one reason before further ones are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
@@ -63,9 +63,10 @@ extension DeliveryMachine {
             preconditionFailure("A deferred notification must belong to an assignment")
         }
         let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
-        // The notification will be sent from the tier. A successor that reads the record again must mark it in doubt,
-        // so the send horizon must be above the record first. An `unwritable` notification was already sent. It does
-        // not wait for a commit, because the group's session may be lost.
+        // A worker will send the notification when it reads the retry record. If the partition's next owner also reads
+        // the original record again, it must mark the notification in doubt, so the send horizon must be above the
+        // record first. An `unwritable` notification was already sent. It does not wait for a commit, because the
+        // group's session may be lost.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
@@ -77,7 +78,8 @@ extension DeliveryMachine {
     /// Moves a notification to the tier for this reason, without using up an attempt.
     mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
         dispatch.breakers.endProbe(slot, in: store)
-        // The horizon of later commits must stay above this record, because the notification is sent from the tier.
+        // Later commits must keep the send horizon above this record until it settles, because a worker may send the
+        // notification after it has read the retry record.
         if let partition = ledger.find(store[recordOf: slot].partition) {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }

@@ -1,16 +1,17 @@
 package import PushTransport
 
-/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. The
-/// connection adds the credential's state and the texts to its completions.
+/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock.
+/// `BinaryConnection` adds the texts and the credential's state to the completions.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller first receives the completions of the notifications that the answer settled
-    /// or discarded.
+    /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
+    /// discarded.
     package enum Meaning: Sendable, Equatable {
-        /// The answer settled `settled` notifications. It named the fence or a notification that was still open.
+        /// The answer named the fence, an open notification or the last processed one. It showed that `settled` open
+        /// notifications were processed, and that `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been accepted by silence. At most `lostAtMost` were not
-        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from its write
-        /// to the answer, if known.
+        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
+        /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
         /// Silence had accepted `lostAtMost` notifications that the answer calls unprocessed.
@@ -27,9 +28,10 @@ package struct BinarySession: Sendable {
     /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
     private var hasFence = false
-    /// Whether silence no longer counts as acceptance, and only the answer to the fence settles notifications.
+    /// Whether silence no longer counts as acceptance, and only the answer to the fence determines outcomes.
     package private(set) var mustProve = false
-    /// Whether the gateway settled a notification on this connection, or answered the fence.
+    /// Whether silence accepted a notification on this connection, or an answer named an open notification or the
+    /// fence.
     package private(set) var wasAnswered = false
     package private(set) var settledCount = 0
     package private(set) var isAnswered = false
@@ -57,8 +59,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Proof
 
-    /// Stops accepting by silence, because the peer may not read and bytes in its kernel prove nothing. Returns whether
-    /// the connection must now write a fence.
+    /// Stops accepting notifications by silence, because bytes in the peer's kernel do not prove that its program
+    /// reads. Returns whether the connection must now write a fence.
     package mutating func demandProof() -> Bool {
         mustProve = true
         return !hasFence && !isAnswered
@@ -106,7 +108,8 @@ package struct BinarySession: Sendable {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Returns whether the peer's program has stopped reading, so that no further requests may be handed over.
+    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs`. Then
+    /// no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
@@ -175,7 +178,8 @@ package struct BinarySession: Sendable {
 
     /// Ends a connection that closed without an answer, and returns how many notifications are in doubt.
     ///
-    /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes.
+    /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes or did
+    ///   not answer a fence.
     package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
         let isAlone = open == 1
         var inDoubt = 0

@@ -83,7 +83,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     package func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         silence = nil
-        // Some servers close without a TLS close_notify. An end between two items is complete.
+        // Some servers close without a TLS close_notify. If the end is between two items, no item is missing.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
         if failure == nil, parser.isInsideItem { failure = "\(name): the server closed before an item was complete" }

@@ -74,8 +74,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the front of the queue until the connection has `most` requests. Callbacks during this call
-    /// must not make the transport use `queue` or `headers`.
+    /// Takes requests from the front of the queue until the connection has `most` requests or accepts no more.
+    /// Callbacks during this call must not make the transport use `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // A request sent on a connection that may be dead would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
@@ -312,7 +312,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
-                // then. A later time than now would delete tokens that devices register until that time.
+                // then. A timestamp in the future becomes the current time, because consumers would otherwise delete
+                // tokens that devices register until then.
                 completion.unregisteredAtMs =
                     body.isTimestampUnusable ? closed.sentAtMs : min(body.timestampMs, transport.loop.now.wallMs)
             }

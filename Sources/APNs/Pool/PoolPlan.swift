@@ -6,8 +6,8 @@ internal import PushTransport
 /// number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool dials until
 /// one connection has answered, which shows that the host works.
 ///
-/// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, so each
-/// `wanted` asks for one connection.
+/// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
+/// event `wanted` dials one connection.
 struct PoolPlan {
     typealias ConnectionID = Int
 

@@ -64,7 +64,7 @@ package class PooledConnection {
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// The number of requests on the connection that have no completion.
-    var unanswered: Int { preconditionFailure("overridden") }
+    var unanswered: Int { preconditionFailure("A subclass must override this") }
 
     final func opened(nowNs: Int64) {
         openedNs = nowNs
@@ -105,10 +105,10 @@ package class PooledConnection {
     }
 
     /// Writes the turn's output in few large blocks.
-    func flush() { preconditionFailure("overridden") }
+    func flush() { preconditionFailure("A subclass must override this") }
 
     /// Updates the host's reachability with how the connection ended.
-    func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
+    func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override this") }
 
     /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
@@ -124,7 +124,7 @@ package class PooledConnection {
     /// Sets the alarm, so that `alarmRang` is called at this time or earlier.
     final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
-    func alarmRang() { preconditionFailure("overridden") }
+    func alarmRang() { preconditionFailure("A subclass must override this") }
 }
 
 /// The reason why a connection ended, as text: the peer's message or action, and the worker's reason for giving it up.

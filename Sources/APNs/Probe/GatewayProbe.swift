@@ -5,7 +5,8 @@ package import TLS
 
 /// Completes a TLS handshake with a gateway of the binary protocol, with the client certificate and through the proxy.
 /// Then it waits briefly, because a gateway that refuses the certificate closes the connection. On request it also
-/// sends one notification for a token of zeros, whose error answer proves that the gateway reads and answers.
+/// sends one notification for a token of zeros, whose error answer proves that the gateway reads notifications and
+/// answers errors.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -91,7 +91,8 @@ struct TokenAge {
     /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
-    /// The difference between the clocks up to which they agree. Smaller differences are normal adjustments.
+    /// The difference between the token's ages by the two clocks from which the clocks disagree. Smaller differences
+    /// are normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
     /// An `iat` that is ahead of the current time by less than this counts as now.
     private static let aheadNs: Int64 = 2 * 1_000_000_000

@@ -27,7 +27,7 @@ package struct AdmissionBudget {
 
     /// - Parameters:
     ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
-    ///   - mostBytes: The maximum size in bytes of the open notifications' records.
+    ///   - mostBytes: The size in bytes of the open records at which no more records are read.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
@@ -69,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Records that one more partition of the topic group is read, or one fewer.
+    /// Notes that one more partition of the topic group is read, or one fewer.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -91,8 +91,8 @@ package struct AdmissionBudget {
     }
 
     /// Returns how many more notifications above the send horizon a partition may admit, if `open` of its notifications
-    /// are already above it. All `partitions` together may use half of the budget above the horizon. Commits that never
-    /// succeed therefore do not block records below the horizon.
+    /// are already above it. All `partitions` together may use half of the budget above the horizon. The other half
+    /// stays free for records below the horizon if commits do not succeed.
     func aboveHorizon(open: Int, partitions: Int) -> Int {
         let most = min(notifications.total, mostBytes / recordBytesMean)
         return max(0, max(1, most / (2 * max(1, partitions))) - open)

@@ -294,7 +294,7 @@ extension AppDirectory {
         // configuration the app may have another name, permanently or during a rolling restart.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
         let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
-        // No configured app has the request's environment. Return the app that forwarded the request.
+        // No configured app has the request's topic in its environment. Return the app that forwarded the notification.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }

@@ -95,8 +95,8 @@ struct DeviceQueues: ~Copyable {
         return next
     }
 
-    /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when a
-    /// partition is given up, or when its send horizon falls.
+    /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when
+    /// waiting notifications are deferred, a partition is given up, or its send horizon falls.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {

@@ -53,7 +53,7 @@ extension CommitLedger {
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
         // If the metadata of one entry is too large, a broker refuses all entries. Metadata that is at most half as
-        // long as the longest is not the cause.
+        // long as the longest does not count as the cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {

@@ -63,7 +63,7 @@ struct CommitBackoff {
     private(set) var refusals = 0
     /// The time before which no commit of the partition is sent.
     private(set) var untilNs: Int64 = 0
-    /// Whether the topic does not exist, or the group is denied access.
+    /// Whether the topic does not exist, or the group may not read it.
     private(set) var isImpossible = false
     /// Whether the partition is committed separately, so that an error certainly concerns it.
     private(set) var isAlone = false
@@ -83,7 +83,8 @@ struct CommitBackoff {
         isAskedAgain = true
     }
 
-    /// - Parameter longestPauseNs: The maximum pause.
+    /// Counts a refused commit, and doubles the pause before the next one, up to `longestPauseNs`.
+    ///
     /// - Returns: Whether to log the refusal.
     mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, nowNs: Int64) -> Bool {
         refusals += 1

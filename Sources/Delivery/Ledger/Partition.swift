@@ -74,8 +74,8 @@ package struct Partition: ~Copyable {
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
     var unsetRecords: Int64?
-    /// The first and last record that wait for admission, in offset order, or `.none`. No more records are read
-    /// meanwhile.
+    /// The first and last record that wait for admission, in offset order, or `.none`. While a record waits, no more
+    /// records of the partition are read.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
 
@@ -127,7 +127,7 @@ package struct Partition: ~Copyable {
     /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
     /// upper bound, because a commit may contain a lower horizon than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
-        // Now every offset has at most one notification, and no waiting notification was below the horizon before.
+        // Without fan-outs, each offset at or above the horizon has at most one open notification.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
@@ -171,9 +171,9 @@ package struct Partition: ~Copyable {
 
     // MARK: Received
 
-    /// Adds a record with one notification to the partition.
+    /// Adds a record to the partition. Its `count` is 1, and the caller may raise it.
     ///
-    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
+    /// - Returns: The record and its settled indexes, or `nil` if the record is settled or was received before.
     mutating func receive(
         _ offset: Int64, in store: inout NotificationStore
     ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
@@ -281,7 +281,7 @@ extension Partition {
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
-        // Without the topic, no successor can read the partition.
+        // If the topic does not exist, or the group may not read it, no successor needs the commit.
         if isImpossible, isLeaving { phase = .left }
     }
 
@@ -298,10 +298,11 @@ extension Partition {
     /// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
-    /// The horizon stays ahead of the highest record handed out by the offsets of about four commit intervals: at least
-    /// as many records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is
-    /// needed because `pace` counts offsets, so a large gap between two records would look like a high rate. If a
-    /// commit contains a lower horizon than the commit before, the lower horizon applies immediately.
+    /// The horizon stays above the highest record handed out. The distance is the number of offsets handed out in about
+    /// four commit intervals: at least as many records as contain `minimum` notifications on average, and at most
+    /// `maximum` offsets. The maximum is needed because `pace` counts offsets, so a large gap between two records would
+    /// look like a high rate. If a commit contains a lower horizon than the commit before, the lower horizon applies
+    /// immediately.
     package struct SendHorizon: Equatable {
         package static let maximum: Int64 = 100_000
 
@@ -346,7 +347,8 @@ extension Partition {
             return acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)
         }
 
-        /// Returns the minimum horizon of the commit that is created now.
+        /// Returns the minimum horizon of the commit that is created now, and updates `pace`. Call this once per
+        /// commit.
         package mutating func next(from base: Int64) -> Int64 {
             let start = max(front + 1, base)
             if let startAtCommit { pace = max(min(start - startAtCommit, Self.maximum), pace - max(1, pace / 8)) }

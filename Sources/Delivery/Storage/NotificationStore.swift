@@ -98,8 +98,8 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Keeps the doubt of a dropped notification counted in its record, so that the last commit's send horizon covers
-    /// it.
+    /// Keeps a dropped notification counted in `Record.doubts`, so that the last commit's send horizon is above the
+    /// record.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
@@ -185,8 +185,8 @@ struct NotificationStore: ~Copyable {
         !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
-    /// Returns whether `limitMs` have passed since a record with expiration 0 was written, or since its scheduled time.
-    /// If the time of writing is unknown, the limit counts from when the record was received.
+    /// Returns whether more than `limitMs` have passed since the original request's timestamp, or since the scheduled
+    /// time if that is later. If the request has no timestamp, the time counts from when the record was received.
     func isLate(_ record: RecordSlot, limitMs: Int64, now: DeliveryTime) -> Bool {
         let startMs = RecordTime.start(self[bodyOf: record].firstMs, notBefore: self[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > limitMs }
@@ -273,7 +273,7 @@ struct NotificationStore: ~Copyable {
         budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
-    /// Releases the bytes of a notification.
+    /// Frees a token's separate block, and releases one user of the record's body.
     mutating func releaseBytes(_ slot: NotificationSlot) {
         if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
             let size = Int(notifications[slot].tokenBlockSize)
