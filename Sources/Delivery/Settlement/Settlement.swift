@@ -201,8 +201,7 @@ struct Settlement: ~Copyable {
         let content = content(slot, in: store)
         // If a producer sets a timestamp in seconds instead of milliseconds, it is a time in January or February 1970.
         if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
-            let advice: StaticString = "the record's timestamp must be in milliseconds, not in seconds"
-            ending.detail.subject = advice.lentBytes
+            ending.detail.subject = StaticString("request timestamps must be in milliseconds, not in seconds").lentBytes
         }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
