@@ -21,7 +21,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
 
-    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
+    /// Dials the first connections immediately or, with a minimum of 0, when there is a request to send.
     ///
     /// - Parameter token: the provider token, shared by the apps of one key on this loop, or `nil` if the client
     ///   certificate authenticates.
@@ -212,7 +212,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // While the next connection is dialed and none is ready, report the same capacity as before.
+        // While the next connection is dialed and none is ready, report the same capacity as before, so that the
+        // waiting requests are not given back.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

@@ -42,7 +42,8 @@ extension DeliveryMachine {
         var base = committedOffset ?? logStart
         var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
-        // Without a worker's metadata it is unknown which records were sent.
+        // Without a worker's metadata it is unknown which records were sent, so all records up to the log's end are in
+        // doubt.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
         var map = written ?? CommitMap(horizon: logEnd ?? from + Partition.SendHorizon.maximum)
         if let committed = committedOffset {

@@ -96,7 +96,7 @@ extension DeliveryMachine {
         let isList: Bool
         switch request.target {
         case .none:
-            // `count` is 1, so the record counts as completely admitted.
+            // The index reaches `count`, so the record counts as completely admitted.
             store[record].cursor.index = 1
             return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
@@ -173,7 +173,7 @@ extension DeliveryMachine {
             (0..<OffsetLimit.highest).contains(offset),
             let (record, _) = ledger[partition].receive(offset, in: &store)
         else { return }
-        // `count` is 1, so the record counts as completely admitted, without a notification.
+        // The index reaches `count`, so the record counts as completely admitted, without a notification.
         store[record].cursor.index = 1
         ledger[partition].finish(record, in: &store)
     }

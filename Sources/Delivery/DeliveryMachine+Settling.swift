@@ -75,7 +75,8 @@ extension DeliveryMachine {
         moveDeferred(slot, deferral)
     }
 
-    /// Moves a notification to the tier for this reason, without using up an attempt.
+    /// Moves a notification to the tier for this reason. This uses up an attempt only for `unprocessed` without a
+    /// maximum age.
     mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
         dispatch.breakers.endProbe(slot, in: store)
         // Later commits must keep the send horizon above this record until it settles, because a worker may send the
@@ -84,7 +85,8 @@ extension DeliveryMachine {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
-        // Without a maximum age, only attempts can end the notification.
+        // Without a maximum age, a notification could be deferred forever, so each of these deferrals uses up an
+        // attempt.
         let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
@@ -119,7 +121,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Removes a notification from the list that it waits in. Its state does not change.
+    /// Removes a notification from the list in which it waits, without changing the notification's state.
     mutating func takeOut(_ slot: NotificationSlot) {
         switch store[slot].state {
         case .ready, .backingOff:
@@ -186,8 +188,8 @@ extension DeliveryMachine {
 
     /// Stores the publisher's report whether a topic is writable.
     ///
-    /// - A retry tier that is not writable gets no notifications. Notifications that wait for such a tier move to a
-    ///   writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
+    /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
+    ///   to a writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
     /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
     ///   includes those that wait for the topic, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.

@@ -76,7 +76,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
     /// The notifications of a suspended partition were dropped. The partition was not assigned again in time, or
-    /// another worker owned it meanwhile.
+    /// another worker has owned it since the suspension.
     case suspendedReleased(PartitionID)
     /// A suspended partition was assigned again, and no other worker had sent anything. The partition resumes without
     /// repeats.

@@ -46,8 +46,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// Records an error answer that left fewer notifications processed than discarded. With fewer open notifications,
-    /// an error causes fewer resends.
+    /// Records an error answer after which more notifications were discarded than processed. With fewer open
+    /// notifications, an error causes fewer resends.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

@@ -14,8 +14,8 @@ internal import PushTransport
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
-    /// Unchecked: every access is one method call, and a run-time check would cost hundreds of instructions a
-    /// notification.
+    /// Accesses are not checked at run time, because a check would cost hundreds of instructions a notification.
+    /// Accesses cannot overlap, because every access is one method call.
     @exclusivity(unchecked) private(set) var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
@@ -57,7 +57,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         reachability.ended(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs)
     }
 
-    /// Whether the channel's buffer is full. Further frames would only wait there.
+    /// Whether the channel's buffer is full, so that further frames would have to wait in `frames`.
     private(set) var isBlocked = false
 
     // MARK: Requests

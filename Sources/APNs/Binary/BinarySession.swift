@@ -196,7 +196,8 @@ package struct BinarySession: Sendable {
         return inDoubt
     }
 
-    /// Closes the entries after the one that the answer named, which the gateway did not process.
+    /// Closes all open entries, which follow the one that the answer named, because the gateway did not process them.
+    /// Returns their number, not counting the fence.
     private mutating func discard(_ resends: Bool, _ complete: (Completion) -> Void) -> Int {
         let unprocessed: Completion.Unprocessed =
             !resends ? .discardedForGood : wasAnswered ? .discarded : .neverSent

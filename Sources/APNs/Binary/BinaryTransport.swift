@@ -12,7 +12,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// How long the gateway must stay silent until a notification counts as accepted (`WindowLimits.durationNs`).
     private(set) var windowNs: Int64
 
-    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
+    /// Dials the first connections immediately or, with a minimum of 0, when there is a request to send.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),

@@ -14,12 +14,12 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let configuration: APNsConfiguration
     private let token: ProviderToken?
     private var session: ClientSession?
-    /// Unchecked: the run-time check (`swift_beginAccess`) costs about 120 instructions a notification. Accesses cannot
-    /// overlap, because each is one method call and `fill` must not use `self.window`.
+    /// Accesses are not checked at run time, because the check (`swift_beginAccess`) costs about 120 instructions a
+    /// notification. Accesses cannot overlap, because each is one method call and `fill` must not use `self.window`.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var tracesFrames = false
-    /// The answers on this connection. Unchecked for the same reason as `window`.
+    /// The answers on this connection. Accesses are not checked at run time, for the same reason as those to `window`.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
@@ -313,7 +313,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
                 // then. A timestamp in the future becomes the current time, because consumers would otherwise delete
-                // tokens that devices register until then.
+                // tokens that devices register before that timestamp.
                 completion.unregisteredAtMs =
                     body.isTimestampUnusable ? closed.sentAtMs : min(body.timestampMs, transport.loop.now.wallMs)
             }
@@ -351,8 +351,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
-            // The answer is neither a fault nor a sign that the host works. The next connection is dialed at once if
-            // other requests were answered.
+            // The answer is neither a fault nor a sign that the host works. The next connection is dialed immediately
+            // if other requests on this connection were answered.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:

@@ -70,7 +70,7 @@ struct PoolPlan {
     private var nextID = 0
     private var backOff: BackOff
     /// The backoff of dials for additional connections. It is separate from the plan's main backoff, because lost
-    /// connections must still be replaced at once.
+    /// connections must still be replaced immediately.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
@@ -147,7 +147,7 @@ struct PoolPlan {
     /// Whether no connection is left after `close`.
     var isFinished: Bool { isClosing && connections.isEmpty }
 
-    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials at once.
+    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials immediately.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
     /// Whether requests may be handed over without a connection, because one is dialed on demand and no dial has

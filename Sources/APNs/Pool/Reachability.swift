@@ -2,8 +2,8 @@
 ///
 /// A host is unreachable immediately if a connection attempt fails while no other connection is ready, or if the host
 /// stops reading from a connection. It is also unreachable if three connections in a row end without an answer. After
-/// three such ends, or a host that stopped reading, the pool hands over at most one request at a time, and only an
-/// answer makes the host reachable again. A host whose connections allow no streams is unreachable until one of them
+/// three such ends, or after the host has stopped reading, the pool hands over at most one request at a time, and only
+/// an answer makes the host reachable again. A host whose connections allow no streams is unreachable until one of them
 /// allows some.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3

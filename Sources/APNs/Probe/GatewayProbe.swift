@@ -6,7 +6,7 @@ package import TLS
 /// Completes a TLS handshake with a gateway of the binary protocol, with the client certificate and through the proxy.
 /// Then it waits briefly, because a gateway that refuses the certificate closes the connection. On request it also
 /// sends one notification for a token of zeros, whose error answer proves that the gateway reads notifications and
-/// answers errors.
+/// reports errors.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -73,6 +73,6 @@ struct RateLimit {
 
     mutating func take(_ count: Int, _ nowNs: Int64) { nextNs = max(nextNs, nowNs) + Int64(count) * intervalNs }
 
-    /// Returns when to check again, after the allowance was used up.
+    /// Returns when to check the allowance again after it was used up (monotonic).
     func dueNs(_ nowNs: Int64) -> Int64 { max(nextNs - Self.burstNs, nowNs + Self.pauseNs) }
 }

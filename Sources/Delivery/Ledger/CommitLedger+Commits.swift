@@ -45,7 +45,7 @@ extension CommitLedger {
         let flight = group.rawValue
         guard commits[flight].isInFlight else { return [] }
         let entries = commits[flight].entries
-        precondition(outcomes == nil || outcomes?.count == entries.count, "A reply must have one outcome per entry")
+        precondition(outcomes == nil || outcomes?.count == entries.count, "A reply must have an outcome for each entry")
         commits[flight].isInFlight = false
         if !commits[flight].isAlone {
             let replyNs = journal.now.ns - commits[flight].sentNs

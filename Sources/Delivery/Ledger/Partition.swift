@@ -6,7 +6,7 @@ package struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
         case active
-        /// No more records are read or sent. Notifications on connections may be answered and settle.
+        /// No more records are read or sent. Notifications on connections may still be answered and settle.
         case draining
         /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
@@ -69,7 +69,7 @@ package struct Partition: ~Copyable {
     var fanOuts = 0
     /// The number of the partition's open dead letters.
     var deadLetters = 0
-    /// The partition's notifications that wait for the send horizon.
+    /// The partition's notifications that wait for a higher send horizon.
     var behindHorizon = Notification.List()
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
@@ -299,7 +299,7 @@ extension Partition {
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
     /// The horizon stays above the highest record handed out. The distance is the number of offsets handed out in about
-    /// four commit intervals: at least as many records as contain `minimum` notifications on average, and at most
+    /// four commit intervals, but at least as many records as contain `minimum` notifications on average, and at most
     /// `maximum` offsets. The maximum is needed because `pace` counts offsets, so a large gap between two records would
     /// look like a high rate. If a commit contains a lower horizon than the commit before, the lower horizon applies
     /// immediately.
@@ -369,7 +369,7 @@ extension Partition {
             refresh()
         }
 
-        /// Stops sending until the next acknowledgement.
+        /// Stops sending until the next commit is acknowledged.
         package mutating func withdraw() {
             acknowledged = nil
             refresh()

@@ -260,8 +260,8 @@ struct Settlement: ~Copyable {
         case .none: break
         }
         switch tried {
-        case .production: return Detail("BadDeviceToken in production first")
-        case .development: return Detail("BadDeviceToken in development first")
+        case .production: return Detail("the token was bad in production")
+        case .development: return Detail("the token was bad in development")
         case nil: break
         }
         guard outcome == .expired else { return .none }

@@ -75,7 +75,7 @@ struct Notification {
         // The counts `sends` and `inDoubt` include the sends of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // The counts below include only the sends of this worker.
+        // `resends`, `returns`, `refusals` and `deaths` count only the sends of this worker.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
@@ -215,7 +215,8 @@ struct Record {
     var body: UnsafeMutablePointer<Body>?
     /// The settled indexes of a fan-out as bits, or `nil` for a record with one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
-    /// The number of the record's notifications, of which `cursor.index` were admitted.
+    /// The number of the record's notifications. The first `cursor.index` of them were admitted, or were settled
+    /// before.
     var count: Int32 = 0
     var cursor = TokenCursor()
     /// The number of the record's admitted notifications that are not settled.

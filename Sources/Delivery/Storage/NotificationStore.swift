@@ -196,7 +196,7 @@ struct NotificationStore: ~Copyable {
     /// Copies the required parts of a request into one block, the body of its record.
     ///
     /// - Parameters:
-    ///   - firstMs: The timestamp of the original record.
+    ///   - firstMs: The timestamp of the original request.
     ///   - isExpired: Whether the request is too old to be sent.
     ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of the request's app, or -1 if no app is known.
