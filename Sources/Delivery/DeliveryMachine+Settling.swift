@@ -110,7 +110,7 @@ extension DeliveryMachine {
         case .device:
             return tiers.writable(Int(deferral.deviceTier))
         case .share:
-            // In each round, about as many notifications pass as the app's share allows.
+            // In each round, about as many notifications are admitted as the app's share allows.
             let rounds = Int64(noted.before / max(1, store.budget.total / 2) + 1)
             return tiers.writable(max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs)))
         case .unwritable:

@@ -125,7 +125,8 @@ package struct DeliveryTurn {
         if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        // The action of a timer that is still due after this turn needs an event first. The pause avoids a busy loop.
+        // If a timer is still due after this turn, its work needs an event first. The pause avoids a busy loop until
+        // then.
         return max(deadlineNs, now.ns + Self.leastPauseNs)
     }
 }

@@ -28,7 +28,7 @@ package struct NotificationID: Hashable, Sendable {
     }
 }
 
-/// The index of an app, which does not change while the worker runs.
+/// An app's index, which does not change while the worker runs.
 package struct AppIndex: Hashable, Sendable {
     package var value: Int
 
@@ -72,7 +72,7 @@ package struct OutgoingRequest: @unchecked Sendable {
 /// The outcome of one send. Every request handed to a transport gets exactly one completion.
 package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
-        /// APNs answered with `status` and `reason`, or its silence counts as a 200 (binary protocol).
+        /// APNs answered with `status` and `reason`, or the notification is presumed accepted (binary protocol).
         case answered
         /// APNs certainly did not process the request: GOAWAY with a lower last stream id, REFUSED_STREAM, never
         /// written, recalled, or discarded by a gateway (binary protocol).

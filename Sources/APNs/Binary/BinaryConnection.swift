@@ -22,14 +22,14 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// Whether the gateway has answered on this connection, or its silence has accepted notifications while the kernel
-    /// of its host acknowledged bytes. The transport sets this.
+    /// Whether the gateway has answered on this connection, or notifications were presumed accepted while the kernel of
+    /// the gateway's host acknowledged bytes. The transport sets this.
     var hasAnswered = false
     /// The reason why the connection was given up: the peer acknowledged no byte for too long, or did not answer a
     /// fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// The time at which the connection next reports the notifications that silence accepted.
+    /// The time at which the connection next reports the number of notifications that it presumed accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
@@ -117,7 +117,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     /// Stops taking requests, and sends a fence, whose answer determines the outcome of the open requests. Drains the
     /// connection if it cannot be fenced. The fence is a last frame with a device token that the gateway must reject.
-    /// Its error shows that all frames before it were accepted.
+    /// The gateway's error for the fence shows that it accepted all frames before the fence.
     func fence() {
         // The connection waits only for the gateway's answer to a fence, and no notification is open.
         if session.mustProve, unanswered == 0 { return giveUp("the worker closed the connection before an answer") }
@@ -127,9 +127,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         writeFence()
     }
 
-    /// Sends a fence as `fence` does, and ignores silence from now on. Only the gateway's answer then determines the
-    /// outcome of open notifications, and shows that the gateway works. In a format without identifiers, a connection
-    /// with open notifications is drained instead.
+    /// Sends a fence as `fence` does, and presumes no more notifications accepted. Only the gateway's answer then
+    /// determines the outcome of open notifications, and shows that the gateway works. In a format without identifiers,
+    /// a connection with open notifications is drained instead.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || unanswered == 0 else {
             return drain()
@@ -309,7 +309,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     /// Gives the connection up because the gateway reads nothing or has not answered a fence. The kernel of the
-    /// gateway's host may have received notifications that silence accepted and the gateway never read.
+    /// gateway's host may have received notifications that were presumed accepted, although the gateway never read
+    /// them.
     private func giveUp(_ silence: Silence, _ reason: String) {
         self.silence = silence
         let presumed = session.presumedInBuffers

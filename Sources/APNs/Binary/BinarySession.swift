@@ -9,12 +9,13 @@ package struct BinarySession: Sendable {
         /// The answer named the fence, an open notification or the last processed one. It showed that `settled` open
         /// notifications were processed, and that `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
-        /// The answer named a notification that had already been accepted by silence. At most `lostAtMost` were not
+        /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
         /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
-        /// Silence had accepted `lostAtMost` notifications that the answer calls unprocessed.
+        /// `lostAtMost` notifications had been presumed accepted, although the answer says that they were not
+        /// processed.
         case unmatched(lostAtMost: Int)
     }
 
@@ -28,9 +29,9 @@ package struct BinarySession: Sendable {
     /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
     private var hasFence = false
-    /// Whether silence no longer counts as acceptance, and only the answer to the fence determines outcomes.
+    /// Whether no more notifications are presumed accepted, so that only the answer to the fence determines outcomes.
     package private(set) var mustProve = false
-    /// Whether silence accepted a notification on this connection, or an answer named an open notification or the
+    /// Whether a notification was presumed accepted on this connection, or an answer named an open notification or the
     /// fence.
     package private(set) var wasAnswered = false
     package private(set) var settledCount = 0
@@ -43,8 +44,8 @@ package struct BinarySession: Sendable {
 
     /// The number of notifications without an outcome, not counting the fence.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// Returns when silence accepts the first frame or, after a fence, when the wait for the fence's answer ends.
-    /// Returns `nil` if the frame is not acknowledged yet.
+    /// Returns when the first frame can be presumed accepted or, after a fence, when the wait for the fence's answer
+    /// ends. Returns `nil` if the frame is not acknowledged yet.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
         return window.firstLeftNs.map { $0 + windowNs }
@@ -53,21 +54,21 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence is useful: notifications are open, or silence has accepted some. In the second case, an error
+    /// Whether a fence is useful: notifications are open, or some were presumed accepted. In the second case, an error
     /// that the gateway has sent for one of them arrives before the answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
 
-    /// Stops accepting notifications by silence, because bytes in the peer's kernel do not prove that its program
-    /// reads. Returns whether the connection must now write a fence.
+    /// Stops presuming notifications accepted, because bytes in the peer's kernel do not prove that its program reads.
+    /// Returns whether the connection must now write a fence.
     package mutating func demandProof() -> Bool {
         mustProve = true
         return !hasFence && !isAnswered
     }
 
-    /// Whether an answer to a fence is expected. Until it arrives, silence accepts nothing, because the peer may not be
-    /// reading.
+    /// Whether an answer to a fence is expected. Until it arrives, no notification is presumed accepted, because the
+    /// peer may not be reading.
     package var isAsked: Bool { mustProve || hasFence }
 
     /// Whether the fence was sent so long ago that a peer that reads would have answered.
@@ -78,8 +79,8 @@ package struct BinarySession: Sendable {
     /// The assumed limit of unread bytes in the peer's kernel and in network devices before the peer.
     private static let bufferBytes: Int64 = 8 << 20
 
-    /// The number of notifications accepted by silence that the peer may not have read: as many frames as fit into the
-    /// buffers.
+    /// The number of notifications that were presumed accepted and that the peer may not have read: as many frames as
+    /// fit into the buffers.
     package var presumedInBuffers: Int {
         let frameBytes = max(1, framedBytes / max(1, Int64(window.nextIdentifier) - 1))
         return min(settledCount, Int(Self.bufferBytes / frameBytes))
@@ -114,12 +115,12 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Accepts by silence the notifications that were acknowledged at least one window ago, and returns their number.
-    /// Call this at most once a turn.
+    /// Completes as presumed accepted the notifications that were acknowledged at least one window ago, and returns
+    /// their number. Call this at most once a turn.
     ///
-    /// Silence is known only up to the previous call, because only the bytes that arrived until then have been read.
-    /// After a pause of the process, an error may still wait in the socket. The silence of a peer that does not read
-    /// accepts nothing, because its kernel took bytes that its program may never see.
+    /// The peer is known to have been silent only until the previous call, because only the bytes that arrived before
+    /// it have been read. After a pause of the process, an error may still wait in the socket. If the peer does not
+    /// read, no notification is presumed accepted, because its kernel took bytes that its program may never read.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs
         readUntilNs = nowNs

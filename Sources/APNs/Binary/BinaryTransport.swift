@@ -34,8 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// Sends a fence on each connection with recalled notifications, if the format allows one, so that an answer and
-    /// not silence determines the outcome of the open notifications.
+    /// Sends a fence on each connection with recalled notifications, if the format allows one, so that an answer
+    /// determines the outcome of the open notifications, and none is presumed accepted.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -112,7 +112,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if mustProve, !connection.isQuarantine { connection.prove() }
     }
 
-    /// Records that silence accepted `count` notifications, which shows that the gateway works.
+    /// Records that `count` notifications were presumed accepted, which shows that the gateway works.
     func settled(_ connection: BinaryConnection, _ count: Int) {
         if !connection.isQuarantine { admission.settled(count) }
         works(connection)
@@ -135,7 +135,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`. Called when an error
-    /// named a notification that silence had accepted. `ageNs` is the time from the acknowledgement of the
+    /// named a notification that had been presumed accepted. `ageNs` is the time from the acknowledgement of the
     /// notification's bytes to the error.
     func windowWasTooShort(ageNs: Int64?) {
         let longestNs = configuration.window.longestNs

@@ -80,8 +80,8 @@ package struct BinaryWindow: Sendable {
 
     // MARK: Closing
 
-    /// Removes and returns the first entry if it was acknowledged at `leftNs` or before, so that the peer's silence
-    /// accepts it.
+    /// Removes and returns the first entry if it was acknowledged at `leftNs` or before, so that it can be presumed
+    /// accepted.
     package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
         guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
         return removeFirst()

@@ -2,9 +2,9 @@ internal import PushTransport
 
 /// Decides when to dial a connection and when to retire one. A value type. The transport performs the actions.
 ///
-/// At most one dial is under way. After a failure the next dial waits (`BackOff`). Each connection has a unique serial
-/// number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool dials until
-/// one connection has answered, which shows that the host works.
+/// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
+/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool
+/// dials until one connection has answered, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.

@@ -341,7 +341,8 @@ extension Partition {
         @inline(__always)
         package mutating func advance(to offset: Int64) { if offset > front { front = offset } }
 
-        /// Returns whether less than half of the margin is left, so that a commit should be sent immediately.
+        /// Returns whether the horizon is less than half of `margin` above the records handed out, so that a commit
+        /// should be sent immediately.
         package func isShort(from base: Int64) -> Bool {
             guard let acknowledged else { return true }
             return acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)

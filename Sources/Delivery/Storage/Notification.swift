@@ -59,7 +59,7 @@ struct Notification {
     /// record.
     struct Deferral: Equatable {
         var reason: DeferralReason
-        /// For `.device`, the index of the retry tier whose delay ends about when the notification's turn comes.
+        /// For `.device`, the index of the retry tier whose delay is about as long as the expected wait for the device.
         var deviceTier: UInt8 = 0
     }
 
