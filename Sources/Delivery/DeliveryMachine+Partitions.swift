@@ -186,8 +186,8 @@ extension DeliveryMachine {
     /// Suspends partitions after the worker's session in the group was lost. Notifications of these partitions are no
     /// longer sent, and those already on a connection are completed.
     ///
-    /// If `assign` gets a suspended partition with the last commit of this worker, no other worker has sent anything
-    /// meanwhile. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
+    /// If `assign` gets a suspended partition with the latest commit of this worker, no other worker has sent anything
+    /// since then. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
     /// released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
@@ -225,7 +225,7 @@ extension DeliveryMachine {
     }
 
     /// Stops waiting for the open notifications of draining partitions, at the drain limit. The last commits are sent
-    /// now, with horizons that cover unanswered sends.
+    /// now, with send horizons above the records of unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }

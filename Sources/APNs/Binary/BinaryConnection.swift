@@ -284,8 +284,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     override func alarmRang() {
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        // The bytes written minus the bytes in the kernel's buffer. TLS can only add to the buffered bytes, so no byte
-        // counts as acknowledged too early.
+        // The acknowledged bytes are the written bytes minus those in the kernel's buffer. The buffered bytes include
+        // the overhead of TLS, so no byte counts as acknowledged too early.
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {

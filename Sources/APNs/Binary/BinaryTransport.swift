@@ -94,8 +94,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// Sends a fence on all ready connections, and on the next one, to get an answer. Called after several connections
-    /// ended without an answer, or after a peer stopped reading.
+    /// Sends a fence on all ready connections, to get an answer, and replaces them. `connected` sends one on the next
+    /// connection. Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -181,7 +181,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Notifications that an error discarded return to this transport and wait for the next connection.
+        // The core hands discarded notifications to this transport again, where they wait for the next connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

@@ -68,7 +68,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body.
+    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body that did
+    /// not fit.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
@@ -458,7 +459,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .nothing: break
             case .ping:
                 try session.ping()
-                // Answers on other connections show whether the network is the cause.
+                // Answers on other connections show whether the network is the cause of the silence.
                 if !window.isEmpty { transport.askOthersForSign(than: self) }
             case .dead(let pingedNs):
                 return giveUpSilent("no answer to a PING", sinceNs: pingedNs, answers: false)

@@ -53,7 +53,8 @@ package class PooledConnection {
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
     }
 
-    /// The address for log lines: the peer's address, or the host's name before a connection exists or behind a proxy.
+    /// The address for log lines: the peer's address, or `host:port` before a connection exists. With a proxy,
+    /// `host:port` and the proxy's address.
     final var address: String { target.text(reachedAt: channel?.peerAddress) }
 
     final var id: PoolPlan.ConnectionID { order.id }
@@ -104,7 +105,7 @@ package class PooledConnection {
         outbox.askForTurnEnd()
     }
 
-    /// Writes the turn's output in few large blocks.
+    /// Writes the turn's output in a few large blocks.
     func flush() { preconditionFailure("A subclass must override this") }
 
     /// Updates the host's reachability with how the connection ended.

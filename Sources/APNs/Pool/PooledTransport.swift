@@ -377,7 +377,7 @@ struct RequestQueue {
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
-    /// Requests to send alone when they return to this queue.
+    /// The ids of the requests that are sent alone when they return to this queue.
     private var marked: Set<NotificationID> = []
     /// Whether a request that must be alone is on the connection.
     private var isTaken = false

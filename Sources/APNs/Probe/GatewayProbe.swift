@@ -40,7 +40,8 @@ package final class GatewayProbe: ProbeDelegate {
             timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
     }
 
-    /// The result. It is a success if the gateway answered, or if the connection stayed open for long enough.
+    /// The result. It is a success if the gateway answered, or if the connection stayed open for `patienceNs`
+    /// (`answerNs` with a notification).
     var result: Result<Answer, ChannelEnd>? {
         if let end { return end }
         guard let openedNs, let answer else { return nil }

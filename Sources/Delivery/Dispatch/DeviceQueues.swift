@@ -1,7 +1,8 @@
 import PushRecords
 
 /// The queue of each device, used with `ordering: device`. One notification of a device is sent at a time, and the next
-/// one follows when the previous one has ended. The queues determine only the order of sends.
+/// one is sent after the previous one was concluded or moved to a retry tier. The queues determine only the order of
+/// sends.
 ///
 /// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {

@@ -89,7 +89,7 @@ extension CommitLedger {
     }
 
     /// Returns the offset below which the machine defers waiting notifications of a partition, because the map of the
-    /// partition's last commit was three quarters full. Returns `nil` if nothing has to be deferred.
+    /// partition's latest commit was at least three quarters full. Returns `nil` if nothing has to be deferred.
     mutating func shortenSpan(_ partition: PartitionSlot, nowNs: Int64) -> Int64? {
         guard self[partition].phase == .active, self[partition].mapEighths >= 6,
             nowNs >= self[partition].nextShorteningNs

@@ -188,7 +188,8 @@ extension Partition {
             return end
         }
 
-        /// Returns the send horizon of the last commit: one past the highest record that may have a send in doubt.
+        /// Returns the send horizon of the partition's last commit: one past the highest record that may have a send
+        /// in doubt.
         ///
         /// - Parameter isInDoubt: Whether a received record that is not settled has a send in doubt.
         package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {

@@ -45,7 +45,7 @@ package struct Partition: ~Copyable {
     var phase = Phase.active
     var offsets: Offsets
     var horizon: SendHorizon
-    /// Whether records settled, or were found to be settled, since the last commit was sent.
+    /// Whether records settled, or were found to be settled, since the latest commit was sent.
     var isDirty = false
     var pending: Pending?
     /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
@@ -54,7 +54,7 @@ package struct Partition: ~Copyable {
     var unconfirmed: [LastCommit] = []
     /// When a suspended partition is released (monotonic).
     var releaseNs: Int64 = 0
-    /// The used part of the last commit's map, in eighths.
+    /// The used part of the latest commit's map, in eighths.
     var mapEighths = 0
     /// The earliest time to defer the partition's oldest notifications again.
     var nextShorteningNs: Int64 = 0
@@ -114,7 +114,7 @@ package struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether the map of the partition's last commit is nearly full, because many records above an open one are
+    /// Whether the map of the partition's latest commit is nearly full, because many records above an open one are
     /// settled. Without open records, only further reading makes the map shorter.
     var isSpanFull: Bool { mapEighths >= 7 && offsets.openCount > 0 }
 
@@ -147,7 +147,7 @@ package struct Partition: ~Copyable {
         }
     }
 
-    /// Whether the last commit of the partition may be sent.
+    /// Whether the last commit of a partition that is given up may be sent.
     var mayLeave: Bool { phase == .leaving || phase == .draining && open == 0 }
 
     /// Whether a commit of the partition should be sent without waiting for the interval.
@@ -315,7 +315,8 @@ extension Partition {
         /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
         package var isStale = false { didSet { refresh() } }
         private let minimum: Int64
-        /// The highest record handed to a transport, or the first record that waits for the horizon.
+        /// The highest offset of a record that was handed to a transport, or that was the first to wait for the
+        /// horizon.
         private var front: Int64 = -1
         private var startAtCommit: Int64?
         /// The number of offsets handed out per commit. It decreases slowly.

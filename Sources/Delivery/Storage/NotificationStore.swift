@@ -98,8 +98,8 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Keeps a dropped notification counted in `Record.doubts`, so that the last commit's send horizon is above the
-    /// record.
+    /// Keeps a dropped notification counted in `Record.doubts`, so that the send horizon of the partition's final
+    /// commit is above the record.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
