@@ -163,9 +163,9 @@ extension DeliveryMachine {
         for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
-    /// Keeps the commit map from overflowing: if the map is three quarters full, defers the waiting notifications of
-    /// the older half of the partition's open records, so that the watermark can advance. Records received less than a
-    /// second ago are not deferred.
+    /// Keeps the commit map from overflowing: if the map is at least three quarters full, defers the waiting
+    /// notifications of the older half of the partition's open records, so that the watermark can advance. Records
+    /// received less than a second ago are not deferred.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []

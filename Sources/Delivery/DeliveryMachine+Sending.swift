@@ -25,8 +25,8 @@ extension DeliveryMachine {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        // Earlier notifications of the partition wait for the horizon outside of their device queues. This one must not
-        // overtake them.
+        // Earlier notifications of the partition wait for the horizon outside of their device queues. A later
+        // notification must not overtake them.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
             !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
@@ -57,8 +57,8 @@ extension DeliveryMachine {
     }
 
     /// Makes a notification wait until the send horizon of an acknowledged commit is above its record. The commit may
-    /// never succeed, so the notification leaves its device queue and does not block other partitions. Notifications of
-    /// its own partition leave the queue with it, to keep their order.
+    /// never succeed, so the notification leaves its device queue and does not block other partitions. Later
+    /// notifications of the same device and partition leave the queue too, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger[partition].waitForHorizon(slot, in: &store)
         // If this notification was a circuit's probe, another one may be the probe now.
@@ -162,7 +162,7 @@ extension DeliveryMachine {
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
-        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have bytes") }
+        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have its bytes") }
         store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers

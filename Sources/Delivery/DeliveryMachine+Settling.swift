@@ -100,7 +100,8 @@ extension DeliveryMachine {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
-        // `pauseNs` must be longer than a stay in the tier, because a notification may return and be deferred again.
+        // `pauseNs` must be longer than a stay in the tier, so that a notification that returns and is deferred again
+        // continues the series of deferrals.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
             pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
@@ -241,8 +242,8 @@ extension DeliveryMachine {
         ledger[partition].finish(record, in: &store)
     }
 
-    /// Frees a notification's slot and removes the notification from all counts. It must not be in a list or a device
-    /// queue.
+    /// Frees a notification's slot and removes the notification from all counts. The notification must not be in a list
+    /// or a device queue.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         if let partition = ledger.find(store[recordOf: slot].partition) {

@@ -36,7 +36,7 @@ package protocol RecordSink {
     /// The monotonic time of the next timer of `acknowledge`, or `nil` if there is none.
     var nextDeadlineNs: Int64? { get }
 
-    /// Passes acknowledgements to the machine, and produces failed records again.
+    /// Passes acknowledgements to the machine, and produces records again that Kafka did not acknowledge.
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Produces the machine's records for writable topics.

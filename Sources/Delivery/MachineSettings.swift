@@ -4,7 +4,7 @@ package import PushRecords
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
-    /// Wall clock in milliseconds since the epoch, for comparison with times of records and Apple.
+    /// Wall clock in milliseconds since the epoch, for comparison with the timestamps of records and of APNs.
     package var wallMs: Int64
 
     @inlinable package init(ns: Int64, wallMs: Int64) {

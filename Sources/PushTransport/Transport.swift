@@ -250,8 +250,9 @@ package enum TransportNote: Sendable, Equatable {
     /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
     /// notifications were not delivered, although their results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
-    /// Binary protocol: a connection was closed because the peer does not read. Up to `lostAtMost` notifications that
-    /// counted as accepted were not delivered, although their results report `accepted`.
+    /// Binary protocol: a connection was closed because the peer does not read or did not answer a fence. Up to
+    /// `lostAtMost` notifications that counted as accepted were not delivered, although their results report
+    /// `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
     /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` is the number
     /// of notifications up to the one that the response names, and `discarded` the number of later ones.

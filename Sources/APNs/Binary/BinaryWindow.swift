@@ -3,8 +3,8 @@ package import PushTransport
 /// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
 /// A value type without I/O and clock. The gateway sends an answer only for an error, so an entry counts as accepted if
-/// no error arrives within the window's duration after it was sent. An error answer names one entry. The entries before
-/// it were accepted, and those after it were discarded.
+/// no error arrives within the window's duration after the peer's kernel acknowledged the frame. An error answer names
+/// one entry. The entries before it were accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID
@@ -72,10 +72,10 @@ package struct BinaryWindow: Sendable {
     /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// The time at which the peer's kernel acknowledged the last entry, or `nil` if it did not yet.
+    /// The time at which the peer's kernel acknowledged the last entry, or `nil` if it has not.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// The time at which the peer's kernel acknowledged the first entry, or `nil` if it did not yet.
+    /// The time at which the peer's kernel acknowledged the first entry, or `nil` if it has not.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing

@@ -27,7 +27,7 @@ struct PoolPlan {
         /// A connection failed with many open requests, or an error discarded many. With more connections, each failure
         /// affects fewer requests.
         case crowded
-        /// The host is on probation: the pool adds no connection until one has answered.
+        /// The host is on probation: the pool adds no connection until APNs has answered on one.
         case onProbation
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.

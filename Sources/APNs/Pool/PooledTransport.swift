@@ -158,7 +158,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
-        // Random lifetimes, so that connections that were opened together are not replaced together.
+        // The lifetimes are random, so that connections that were opened together are not replaced together.
         let lifetimeNs =
             maxAgeNs > 0 ? Int64.random(in: (maxAgeNs - maxAgeNs / 4)...maxAgeNs, using: &random) : Int64.max
         return makeConnection(

@@ -69,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Notes that one more partition of the topic group is read, or one fewer.
+    /// Adds one to the number of the topic group's partitions that are read, or subtracts one.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -98,14 +98,14 @@ package struct AdmissionBudget {
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
     }
 
-    /// Whether the app uses its whole share: half of the notification limit, or, with open notifications, half of the
-    /// byte limit.
+    /// Whether the app uses its whole share: at least half of the notification limit, or, with open notifications, at
+    /// least half of the byte limit.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether records read for this app use half of the byte limit. The bytes of a record still count for this app
-    /// when its notifications are forwarded to another app.
+    /// Whether the records that were read for this app use at least half of the byte limit. The bytes of a record still
+    /// count for this app when its notifications are forwarded to another app.
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
     /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time

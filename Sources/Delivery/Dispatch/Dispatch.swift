@@ -27,7 +27,7 @@ struct Dispatch: ~Copyable {
         var lastCapacity = 1
         var throttle = Throttle()
         var environmentGuard: EnvironmentGuard
-        /// Whether notifications with bad tokens move to a retry tier while the guard is tripped.
+        /// Whether notifications with bad tokens move to a retry tier while the environment guard is tripped.
         var holdsBadTokens: Bool
         var rateLimit: RateLimit
         /// The requests to recall from the app's transport.
@@ -165,7 +165,7 @@ struct Dispatch: ~Copyable {
 
     /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
     /// refused to process is queued last instead, because its next refusal may close the connection, and APNs should
-    /// answer the others before.
+    /// answer the others first.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }

@@ -46,7 +46,7 @@ struct Throttle {
 
 /// An app's `rate_limit`: a token bucket, stored as the time at which it will be full again. A value type.
 struct RateLimit {
-    /// The maximum burst, as a duration at the given rate.
+    /// The maximum burst: as many notifications as the rate allows in this duration.
     static let burstNs: Int64 = 50_000_000
     /// The shortest time between two wake-ups for a high rate.
     static let pauseNs: Int64 = 5_000_000

@@ -39,7 +39,7 @@ package struct Partition: ~Copyable {
     var group: Int
     /// The delay of the retry tier, or 0 for a request topic.
     let tierDelayMs: Int64
-    /// The raw value of the partition's `CommitGroup`: the index of its commit in flight.
+    /// The raw value of the partition's `CommitGroup`, which is an index of `CommitLedger.commits`.
     let flight: Int
 
     var phase = Phase.active
@@ -228,8 +228,8 @@ package struct Partition: ~Copyable {
         behindHorizon.append(slot, in: &store)
     }
 
-    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
-    /// and were appended again because the lease ended before they were sent.
+    /// Sorts the notifications that wait for the horizon by record. Some of them may have been below the horizon
+    /// before, and were appended again because the lease ended before they were sent.
     mutating func sortBehindHorizon(in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
         var isSorted = true

@@ -143,7 +143,7 @@ struct Notification {
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// The bytes counted by `NotificationStore.takeBytes` until the notification settles.
+    /// The number of bytes that `NotificationStore.takeBytes` counts until the notification settles.
     var countedBytes: Int32 = 0
     /// When the notification began to wait in its app's queue (monotonic). A resend from the head of the queue keeps
     /// this time.
@@ -254,7 +254,7 @@ extension Record {
         /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
         var tokens: UnsafeRawBufferPointer
         var isList: Bool
-        /// The reason why the token is invalid, or `.none`. For a record without a list of tokens.
+        /// For a record without a list of tokens, the reason why its token is invalid, or `.none`.
         var tokenFailure: ReasonCode
         var copiedHeaders: UnsafeBufferPointer<RecordHeader>
         var isBroadcast: Bool

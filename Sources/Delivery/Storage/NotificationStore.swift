@@ -164,7 +164,8 @@ struct NotificationStore: ~Copyable {
         records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
     }
 
-    /// Stores the topic, partition and offset of a notification's record for crash reports, before it is produced.
+    /// Stores the topic, partition and offset of a notification's record for crash reports, before an output record is
+    /// produced.
     func enterPlace(of id: NotificationID) {
         precondition(isCurrent(id), "The notification must be concluded before its records are produced")
         guard let place = place(of: self[id.slot].record) else {
