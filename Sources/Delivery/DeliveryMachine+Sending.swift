@@ -162,7 +162,7 @@ extension DeliveryMachine {
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
-        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have its bytes") }
+        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have bytes") }
         store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
