@@ -15,13 +15,13 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var topicRenewalNs: Int64?
     /// Whether APNs answers requests on some connections only with server errors (5xx, or without a reason).
     var hasErring = false
-    /// The time at which a connection was last replaced because of its errors.
+    /// The time at which a connection was last replaced because of server errors.
     private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
 
-    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
+    /// Dials the first connections immediately or, with a minimum of 0, when there is a request to send.
     ///
     /// - Parameter token: the provider token, shared by the apps of one key on this loop, or `nil` if the client
     ///   certificate authenticates.
@@ -72,8 +72,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
     }
 
-    /// Replaces all connections, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
-    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
+    /// Replaces all connections if the answering one is at least `topicAgeNs` old, at most once per `topicPauseNs`.
+    /// APNs accepts a newly created bundle id on new connections only. If new connections get TopicDisallowed too,
+    /// further connections would not help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -197,7 +198,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
-    /// Whether a request is in flight that the host could have answered by now.
+    /// Whether a request waits for an answer of the host, on a connection or in the queue of a pool with a ready
+    /// connection.
     private var isAsked: Bool {
         // Requests that wait for the first connection were not sent yet.
         if !queue.isEmpty, isAnyReady { return true }
@@ -210,7 +212,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // While the next connection is dialed and none is ready, report the same capacity as before.
+        // While the next connection is dialed and none is ready, report the same capacity as before, so that the
+        // waiting requests are not given back.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

@@ -23,9 +23,9 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var resends: Int
         /// Notifications forwarded to the app of the other environment after BadDeviceToken.
         package var sentToOtherEnvironment: Int
-        /// Notifications moved to a retry tier as an attempt, by tier.
+        /// Moves of a notification to a retry tier that used up an attempt, by the index of the tier.
         package var retries: [Int]
-        /// Notifications deferred without an attempt, by `DeferralReason.rawValue`.
+        /// Deferrals of a notification, by `DeferralReason.rawValue`.
         package var heldByCause: [Int]
         /// The times from handing a send to the transport until its answer.
         package var answerTimes: LatencyCounts
@@ -52,7 +52,8 @@ package struct DeliveryCounters: Sendable, Equatable {
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0
-    /// The times from the original record's timestamp to the settlement, by the wall clock.
+    /// The times from the original request's timestamp, or from its scheduled time if that is later, to the settlement,
+    /// by the wall clock.
     package var settleTimes = LatencyCounts()
     /// Offsets committed, counted when the commit is acknowledged.
     package var offsetsCommitted: Int64 = 0

@@ -42,7 +42,8 @@ extension DeliveryMachine {
         var base = committedOffset ?? logStart
         var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
-        // Without a worker's metadata it is unknown which records were sent.
+        // Without a worker's metadata it is unknown which records were sent, so all records up to the log's end are in
+        // doubt.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
         var map = written ?? CommitMap(horizon: logEnd ?? from + Partition.SendHorizon.maximum)
         if let committed = committedOffset {
@@ -54,11 +55,13 @@ extension DeliveryMachine {
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
-                // If the partition is lost and returns before the next commit, it must not be resumed from this commit.
+                // If the partition is lost and returns before the next commit, it must not be resumed from a commit for
+                // the old log.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
-                // The machine commits `logStart` at once, so a later assignment does not count the loss again.
+                // The machine commits `logStart` immediately, so that a later assignment does not report the skipped
+                // offsets again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .nothingCommitted, .at:
@@ -160,9 +163,9 @@ extension DeliveryMachine {
         for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
-    /// Keeps the commit map from overflowing: if the map is three quarters full, defers the waiting notifications of
-    /// the older half of the partition's open records, so that the watermark can advance. Records received less than a
-    /// second ago are not deferred.
+    /// Keeps the commit map from overflowing: if the map is at least three quarters full, defers the waiting
+    /// notifications of the older half of the partition's open records, so that the watermark can advance. Records
+    /// received less than a second ago are not deferred.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
@@ -183,8 +186,8 @@ extension DeliveryMachine {
     /// Suspends partitions after the worker's session in the group was lost. Notifications of these partitions are no
     /// longer sent, and those already on a connection are completed.
     ///
-    /// If `assign` gets a suspended partition with the last commit of this worker, no other worker has sent anything
-    /// meanwhile. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
+    /// If `assign` gets a suspended partition with the latest commit of this worker, no other worker has sent anything
+    /// since then. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
     /// released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
@@ -222,7 +225,7 @@ extension DeliveryMachine {
     }
 
     /// Stops waiting for the open notifications of draining partitions, at the drain limit. The last commits are sent
-    /// now, with horizons that cover unanswered sends.
+    /// now, with send horizons above the records of unanswered sends.
     package mutating func stopWaiting(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.find(id), ledger[partition].phase == .draining else { continue }

@@ -3,14 +3,15 @@ package import PushRecords
 
 // Parses each record, and admits its notifications within the budget.
 extension DeliveryMachine {
-    /// The number of open dead letters at which a partition is not read while the dead-letter topic is not writable.
+    /// The number of a partition's open dead letters at which reading the partition stops while the dead-letter topic
+    /// is not writable.
     static let unwrittenDeadLetters = 100
-    /// The number of tokens of a fan-out that are admitted before the next partition's turn.
+    /// The maximum number of a record's notifications that are admitted before the next partition's turn.
     private static let admissionPiece = 256
 
     // MARK: Room
 
-    /// Returns how many records may be read from this partition now. Call this again after that many calls of
+    /// Returns how many records may be read from this partition now. Call this again after at most that many calls of
     /// `receive`, because each received record changes the number.
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
@@ -28,7 +29,8 @@ extension DeliveryMachine {
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
-    /// Returns an assignment's topic and partition for crash reports, or an empty place if the assignment has ended.
+    /// Returns an assignment's topic and partition for crash reports, or an empty `CrashPlace` if the assignment has
+    /// ended.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 
     // MARK: Received
@@ -36,7 +38,7 @@ extension DeliveryMachine {
     /// Receives one record. The key, value and headers are borrowed for the call. A `nil` base address means that the
     /// record has no key, or no value (a tombstone).
     ///
-    /// The offsets of a partition must ascend. An offset that is not above the previous ones returns `.ignored`.
+    /// The offsets of a partition must ascend. If an offset is not above all previous ones, the result is `.ignored`.
     ///
     /// - Parameters:
     ///   - unread: The reason to make the record a dead letter without parsing it, or `nil` to parse the record.
@@ -57,19 +59,19 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        // No worker writes a retry record that is scheduled more than a year ahead, because its request would have been
-        // invalid. Without this check, such a record would wait forever.
+        // No worker writes a retry record that is scheduled more than a year ahead, because a request with that time is
+        // invalid. Without this check, the record could stay in retry topics for decades.
         if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
-            // The header has the due time by a worker's clock. The timestamp may be by the broker's clock
-            // (LogAppendTime). Both are checked, so that a record from a worker with a wrong clock does not return
-            // immediately every time.
+            // The header has the due time by the clock of the worker that wrote the record. The timestamp may be by the
+            // broker's clock (LogAppendTime). Both are checked, so that a wrong clock of that worker does not make its
+            // retry records due immediately.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
-            // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. Then
-            // the timestamp determines when the record is due.
+            // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. In
+            // this case, the record is due when the delay after its timestamp ends.
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
@@ -94,7 +96,7 @@ extension DeliveryMachine {
         let isList: Bool
         switch request.target {
         case .none:
-            // `count` is 1, so the record counts as admitted.
+            // The index reaches `count`, so the record counts as completely admitted.
             store[record].cursor.index = 1
             return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
@@ -112,7 +114,7 @@ extension DeliveryMachine {
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger[partition].waitForAdmission(record, in: &store)
         } else {
-            // All notifications of the record may be settled already.
+            // If the commit map lists all notifications of the record as settled, the record settles now.
             ledger[partition].finish(record, in: &store)
         }
         return .taken
@@ -128,7 +130,8 @@ extension DeliveryMachine {
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].offsets.inheritedHorizon
-        // A time beyond `delivery.max_ahead` is probably a mistake. In a retry record it was accepted before.
+        // A scheduled time beyond `delivery.max_ahead` is probably a mistake. For a retry record, the time was accepted
+        // when the original request was read.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
@@ -170,15 +173,15 @@ extension DeliveryMachine {
             (0..<OffsetLimit.highest).contains(offset),
             let (record, _) = ledger[partition].receive(offset, in: &store)
         else { return }
-        // `count` is 1, so the record counts as admitted, without a notification.
+        // The index reaches `count`, so the record counts as completely admitted, without a notification.
         store[record].cursor.index = 1
         ledger[partition].finish(record, in: &store)
     }
 
     // MARK: Admitted
 
-    /// Continues to admit records that were admitted in part, as far as the budget allows. Admits up to
-    /// `admissionPiece` notifications of one partition before the next partition.
+    /// Admits the records that wait for admission, as far as the budget allows. Admits up to `admissionPiece`
+    /// notifications of one partition before the next partition.
     mutating func admitWaiting() {
         var progress = true
         while progress {
@@ -239,9 +242,9 @@ extension DeliveryMachine {
         return true
     }
 
-    /// Raises the send horizon to a record that is not admitted because it is above the horizon. (For admitted records,
-    /// `waitForHorizon` raises it.) The horizon is raised immediately if the app has free streams, and after 5 s if the
-    /// record may block records of other apps.
+    /// Makes the next commit raise the send horizon above a record that is not admitted because of the horizon. For
+    /// admitted records, `waitForHorizon` does this. The horizon is raised immediately if the app has free streams, and
+    /// after 5 s if the record may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -251,8 +254,8 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset)
     }
 
-    /// Returns when the machine will raise the horizon to a record that waits for admission, or will defer the record
-    /// because its app's share stays full. Returns `nil` if no such time is known.
+    /// Returns when the machine will raise the horizon above a record that waits for admission, or will defer the
+    /// record because its app's share stays full. Returns `nil` if no such time is known.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs

@@ -3,7 +3,7 @@ import PushRecords
 
 // Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
-    /// How long a notification with expiration 0 may be resent.
+    /// How long after its request's timestamp a notification with expiration 0 may be sent.
     static let nowOrNeverMs: Int64 = 30_000
     /// The number of consecutive refusals by APNs to process a notification after which the notification is deferred.
     static let deferredRefusals: UInt8 = 10
@@ -19,13 +19,14 @@ extension DeliveryMachine {
         return dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Appends a notification to the queue of its device, or makes the notification ready if the queue is empty.
+    /// Appends a notification to the queue of its device, and makes it ready if it is the first one there. If the queue
+    /// is full, the notification is deferred.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        // Earlier notifications of the partition wait for the horizon outside of their device queues. This one must not
-        // overtake them.
+        // Earlier notifications of the partition wait for the horizon outside of their device queues. A later
+        // notification must not overtake them.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
             !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
@@ -56,8 +57,8 @@ extension DeliveryMachine {
     }
 
     /// Makes a notification wait until the send horizon of an acknowledged commit is above its record. The commit may
-    /// never succeed, so the notification leaves its device queue and does not block other partitions. Notifications of
-    /// its own partition leave the queue with it, to keep their order.
+    /// never succeed, so the notification leaves its device queue and does not block other partitions. Later
+    /// notifications of the same device and partition leave the queue too, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger[partition].waitForHorizon(slot, in: &store)
         // If this notification was a circuit's probe, another one may be the probe now.
@@ -88,7 +89,7 @@ extension DeliveryMachine {
             }
             takeOut(slot)
             store[slot].state = .admitted
-            // A scheduled notification whose time has come meanwhile needs no tier.
+            // A scheduled notification whose time has come while it waited is sent instead of moved to a tier.
             if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
@@ -363,7 +364,7 @@ extension DeliveryMachine {
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if isFull {
-            // Forwarded notifications must not use the budget of all apps.
+            // Forwarded notifications must not use up the budget of all apps.
             deferToTier(slot, .share)
         } else {
             waitForTurn(slot)
@@ -373,7 +374,8 @@ extension DeliveryMachine {
 
     // MARK: Resends
 
-    /// Resends a notification immediately, or after a pause if the quick resends failed.
+    /// Resends a notification, after a pause if `tries` exceeds `quickTries`. Defers it instead if it may not be sent
+    /// now, and drops it if its partition is being given up.
     private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
         if !ledger.isSending(slot, in: store) {
@@ -387,7 +389,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, it moves to a tier.
+    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, the notification is
+    /// retried from a retry topic instead.
     private mutating func resend(_ slot: NotificationSlot) {
         if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)

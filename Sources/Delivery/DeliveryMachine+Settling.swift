@@ -4,7 +4,7 @@ package import PushRecords
 // Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
 // acknowledged these records.
 extension DeliveryMachine {
-    /// How long an app's notifications are deferred before they are moved to the 15-minute tier.
+    /// How long an app's notifications are deferred for one reason before further ones are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
@@ -63,9 +63,10 @@ extension DeliveryMachine {
             preconditionFailure("A deferred notification must belong to an assignment")
         }
         let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
-        // The notification will be sent from the tier. A successor that reads the record again must mark it in doubt,
-        // so the send horizon must be above the record first. An `unwritable` notification was already sent. It does
-        // not wait for a commit, because the group's session may be lost.
+        // A worker will send the notification when it reads the retry record. If the partition's next owner also reads
+        // the original record again, it must mark the notification in doubt, so the send horizon must be above the
+        // record first. An `unwritable` notification was already sent. It does not wait for a commit, because the
+        // group's session may be lost.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
@@ -74,15 +75,18 @@ extension DeliveryMachine {
         moveDeferred(slot, deferral)
     }
 
-    /// Moves a notification to the tier for this reason, without using up an attempt.
+    /// Moves a notification to the tier for this reason. This uses up an attempt only for `unprocessed` without a
+    /// maximum age.
     mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
         dispatch.breakers.endProbe(slot, in: store)
-        // The horizon of later commits must stay above this record, because the notification is sent from the tier.
+        // Later commits must keep the send horizon above this record until it settles, because a worker may send the
+        // notification after it has read the retry record.
         if let partition = ledger.find(store[recordOf: slot].partition) {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
-        // Without a maximum age, only attempts can end the notification.
+        // Without a maximum age, a notification could be deferred forever, so each of these deferrals uses up an
+        // attempt.
         let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
@@ -96,7 +100,8 @@ extension DeliveryMachine {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
-        // `pauseNs` must be longer than a stay in the tier, because a notification may return and be deferred again.
+        // `pauseNs` must be longer than a stay in the tier, so that a notification that returns and is deferred again
+        // continues the series of deferrals.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
             pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
@@ -106,7 +111,7 @@ extension DeliveryMachine {
         case .device:
             return tiers.writable(Int(deferral.deviceTier))
         case .share:
-            // In each round, about as many notifications pass as the app's share allows.
+            // In each round, about as many notifications are admitted as the app's share allows.
             let rounds = Int64(noted.before / max(1, store.budget.total / 2) + 1)
             return tiers.writable(max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs)))
         case .unwritable:
@@ -117,7 +122,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Removes a notification from the list that it waits in. Its state does not change.
+    /// Removes a notification from the list in which it waits, without changing the notification's state.
     mutating func takeOut(_ slot: NotificationSlot) {
         switch store[slot].state {
         case .ready, .backingOff:
@@ -184,8 +189,8 @@ extension DeliveryMachine {
 
     /// Stores the publisher's report whether a topic is writable.
     ///
-    /// - A retry tier that is not writable gets no notifications. Notifications that wait for such a tier move to a
-    ///   writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
+    /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
+    ///   to a writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
     /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
     ///   includes those that wait for the topic, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
@@ -237,8 +242,8 @@ extension DeliveryMachine {
         ledger[partition].finish(record, in: &store)
     }
 
-    /// Frees a notification's slot and removes the notification from all counts. It must not be in a list or a device
-    /// queue.
+    /// Frees a notification's slot and removes the notification from all counts. The notification must not be in a list
+    /// or a device queue.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         if let partition = ledger.find(store[recordOf: slot].partition) {

@@ -72,7 +72,8 @@ package struct DeliveryMachine: ~Copyable {
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // After this time, the record waits only for free budget, which does not depend on time.
+                // After the time from `admissionChangeNs`, the record waits only for free budget, which does not depend
+                // on time.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
@@ -100,7 +101,7 @@ package struct DeliveryMachine: ~Copyable {
     /// An app with the name and environment of an existing one keeps its `AppIndex` and its open notifications. An app
     /// that is missing is removed: its waiting notifications are deferred, its sends in flight are completed, and new
     /// records do not find it. Its transport may close immediately. Retry records of a removed app are `invalid` unless
-    /// the app exists again when they return.
+    /// the app exists again when they are read.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
@@ -147,15 +148,15 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// With several apps, the notifications of an app without a usable connection for `CircuitBreakers.cutOffNs` are
     /// deferred, so that they do not use the budget of other apps. After a new connection, one notification at a time
-    /// is sent as a probe. Normal sending resumes with an answer, or if the connection stays open without unanswered
-    /// requests. If only one app is configured, its notifications wait.
+    /// is sent as a probe. Normal sending resumes after an answer to the probe, or if the connection stays open without
+    /// unanswered requests. If only one app is configured, its notifications wait.
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.setReachable(app.value, isReachable, journal: &journal)
         followCircuits()
     }
 
-    /// Closes the circuits of this app, because the app's key or certificate was replaced.
+    /// Closes the circuits of this app's credential and topics, because the app's key or certificate was replaced.
     package mutating func credentialReplaced(_ app: AppIndex, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.replaceCredential(of: app.value, journal: &journal)
@@ -171,7 +172,7 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// Defers the waiting notifications of circuits that the last calls of `dispatch.breakers` opened.
+    /// Checks all waiting notifications if circuits have changed, and defers those that may not be sent any more.
     mutating func followCircuits() {
         guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {

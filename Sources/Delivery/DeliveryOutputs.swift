@@ -40,7 +40,8 @@ package struct PartitionCommit {
 /// The broker's reply to a commit, for one partition.
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
-    /// OFFSET_METADATA_TOO_LARGE. The machine commits the partition again immediately, with half the metadata limit.
+    /// OFFSET_METADATA_TOO_LARGE, for this entry or another. The machine commits the partition again immediately. It
+    /// halves the metadata limit unless the entry's metadata is much shorter than the longest.
     case metadataTooLarge
     /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused
@@ -64,7 +65,8 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// `records` is the number of offsets in the log. The machine marks all records at these offsets in doubt.
     case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
     /// The topic was recreated, or its log was truncated: the log ends below an offset that was committed or read, or
-    /// the offset is impossible. The worker reads from `start`, if known. Records that may have been sent are in doubt.
+    /// the committed offset is invalid. The worker reads from `start`, if known. Records that may have been sent are in
+    /// doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention deleted records before they were read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
@@ -74,7 +76,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
     /// The notifications of a suspended partition were dropped. The partition was not assigned again in time, or
-    /// another worker owned it meanwhile.
+    /// another worker has owned it since the suspension.
     case suspendedReleased(PartitionID)
     /// A suspended partition was assigned again, and no other worker had sent anything. The partition resumes without
     /// repeats.

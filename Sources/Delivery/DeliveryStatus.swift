@@ -27,7 +27,7 @@ package struct AppStatus: Sendable, Equatable {
     package var open: Int
     /// The number of the app's notifications that wait for a free stream.
     package var ready: Int
-    /// The number of the app's sends handed to the transport and unanswered.
+    /// The number of the app's sends that were handed to the transport and are unanswered.
     package var handed: Int
     /// The maximum number of the app's sends in flight. Less than the transport's capacity if Apple is overloaded or
     /// the environment guard slows the app down.
@@ -44,7 +44,7 @@ package struct AppStatus: Sendable, Equatable {
 package struct DeliveryGauges: Sendable, Equatable {
     package var openNotifications: Int
     package var openBytes: Int
-    /// The number of sends handed to a transport and unanswered, by app.
+    /// The number of sends that were handed to a transport and are unanswered, by app.
     package var inFlight: [Int]
 }
 

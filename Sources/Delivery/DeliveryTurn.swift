@@ -4,12 +4,12 @@ package protocol RequestSource {
 
     /// Handles the events of the consumer groups: assigned and revoked partitions, and replies to commits.
     ///
-    /// - Returns: The time after the call. The call may wait for brokers for so long that the lease has ended.
+    /// - Returns: The time after the call, because the call may wait for brokers until the lease has ended.
     /// - Throws: A fatal error. The turn ends without reading, sending or committing.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
-    /// Passes records to the machine, up to the machine's limits. Returns whether the machine may receive more records
-    /// that are already waiting.
+    /// Passes records to the machine, up to the machine's limits. Returns whether more records are waiting that the
+    /// machine may receive immediately.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
 
     /// Returns the monotonic time of the next timer of `serve` or `read`, or `nil` if there is none.
@@ -24,7 +24,7 @@ package protocol Transports {
     /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Recalls requests from the transports that must not be sent any more.
+    /// Recalls from the transports the requests that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 
@@ -36,7 +36,7 @@ package protocol RecordSink {
     /// The monotonic time of the next timer of `acknowledge`, or `nil` if there is none.
     var nextDeadlineNs: Int64? { get }
 
-    /// Passes acknowledgements to the machine, and produces failed records again.
+    /// Passes acknowledgements to the machine, and produces records again that Kafka did not acknowledge.
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Produces the machine's records for writable topics.
@@ -125,7 +125,8 @@ package struct DeliveryTurn {
         if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        // A timer that is still due after this turn also waits for an event. The pause avoids a busy loop.
+        // If a timer is still due after this turn, its work needs an event first. The pause avoids a busy loop until
+        // then.
         return max(deadlineNs, now.ns + Self.leastPauseNs)
     }
 }

@@ -4,7 +4,7 @@ package import PushRecords
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
-    /// Wall clock in milliseconds since the epoch, for comparison with times of records and Apple.
+    /// Wall clock in milliseconds since the epoch, for comparison with the timestamps of records and of APNs.
     package var wallMs: Int64
 
     @inlinable package init(ns: Int64, wallMs: Int64) {
@@ -29,24 +29,25 @@ package struct MachineSettings: Sendable {
     /// Whether the worker derives each `apns-id` (`apns_id: derived`). Otherwise Apple creates the id.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
-    /// The number of resends, after an answer or in doubt, before a notification moves to the 15-minute tier as one
-    /// attempt.
+    /// The maximum number of resends of a notification after an answer or a send in doubt. Instead of a further resend,
+    /// the notification moves to the 15-minute tier, which uses up one attempt.
     package var resendMax = 5
-    /// The age from which a request is `expired` when it is read, or 0 for no limit.
+    /// The maximum age of a request when it is read, or 0 for no limit. An older request is `expired`.
     package var maxAgeMs: Int64 = 24 * 3_600_000
     /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
-    /// The largest `maxAheadMs`, plus a day for clock differences.
+    /// The largest `maxAheadMs` that the configuration allows, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
-    /// The maximum number of open notifications over all partitions. `mostOpen` reduces it to what connections need.
+    /// The maximum number of open notifications over all partitions. `mostOpen(streams:)` may return less.
     package var maxOpen = 20_000
-    /// The maximum size of open records in bytes, over all partitions.
+    /// The size in bytes of the open records of all partitions at which no more records are read.
     package var maxOpenBytes = 16 << 20
     /// The maximum number of open notifications per device. Further notifications are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
-    /// The duration for which an acknowledged commit proves, from its send time, that this worker is a member of its
-    /// group. Less than the session timeout. Nothing is sent without such a proof. `Int64.max` disables the lease.
+    /// How long an acknowledged commit proves that this worker is a member of its group, from the time when the commit
+    /// was sent. Less than the session timeout. When this time has passed, nothing is sent until the next
+    /// acknowledgement. `Int64.max` disables the lease.
     package var leaseNs = Int64.max
     /// How long the state of a lost partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
@@ -62,7 +63,7 @@ package struct MachineSettings: Sendable {
     package var copiedHeaders: [String] = []
     /// The tiers in ascending order of delay, at least one.
     package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
-    /// The number of stays in retry topics, not counting deferrals, after which a notification is `abandoned`.
+    /// The maximum number of attempts. A notification that would need another attempt is `abandoned`.
     package var maxAttempts = 5
     /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]

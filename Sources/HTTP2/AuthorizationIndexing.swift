@@ -2,9 +2,9 @@ import Glibc
 
 // nghttp2 never indexes `authorization`, whatever the flags, which would cost 170 bytes in every request. The client
 // therefore submits the field under a placeholder name of the same length, which nghttp2 does index. In a HEADERS frame
-// with this name as a literal, it replaces the literal by a reference to `authorization` in the static table. The
-// dynamic tables of both sides then contain an entry of the same size at the same index, so every later reference is
-// valid on both sides. Where nghttp2 reuses the placeholder's entry as the name of a renewed value, the peer reads
+// with this name as a literal, the client replaces the literal by a reference to `authorization` in the static table.
+// The dynamic tables of both sides then contain an entry of the same size at the same index, so every later reference
+// is valid on both sides. Where nghttp2 reuses the placeholder's entry as the name of a renewed value, the peer reads
 // `authorization`. Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2
 // (literals).
 

@@ -78,7 +78,8 @@ extension ClientSession {
         return unsafe callbacks
     }
 
-    /// Returns how much of the body fits this DATA frame. `sendData` then writes it without an intermediate copy.
+    /// Returns how many bytes of the body fit into this DATA frame. `sendData` then writes these bytes without an
+    /// intermediate copy.
     static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
         // The stream was answered or cancelled, so the body may no longer be valid. A RST_STREAM is pending.

@@ -68,7 +68,7 @@ package final class ClientSession {
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         // Disable nghttp2's check of every byte of response headers, which is a tenth of a request's cost. Only the
-        // status and two headers are used, and `header` validates the status.
+        // status and the few wanted headers are used, and `setStatus` validates the status.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(

@@ -40,7 +40,7 @@ struct OutputBuffer {
     }
 
     mutating func consume(_ taken: Int) {
-        precondition(unsafe taken >= 0 && taken <= count, "consumed output must exist in the buffer")
+        precondition(unsafe taken >= 0 && taken <= count, "consumed bytes must be in the output buffer")
         let rest = unsafe count - taken
         if rest > 0, let base = unsafe base { unsafe memmove(base, base + taken, rest) }
         unsafe count = rest

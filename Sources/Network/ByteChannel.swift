@@ -1,8 +1,8 @@
 package import TLS
 
-/// A bidirectional byte stream to one peer, on one loop. `SecureChannel` implements it over TLS and TCP; tests and the
-/// guard of `apns-bench` have in-memory implementations. Use a channel on its loop's thread only. Call `close` or
-/// `abort` before releasing a channel.
+/// A bidirectional byte stream to one peer, on one loop. `SecureChannel` implements it over TLS and TCP. Tests and
+/// `apns-bench guard` have in-memory implementations. Use a channel on its loop's thread only. Call `close` or `abort`
+/// before releasing a channel.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
     /// The peer's address once connected, or `nil` if there is none.

@@ -70,7 +70,7 @@ package final class ProxyTunnel {
             switch unsafe withUnsafeMutableBytes(of: &byte, { unsafe descriptor.receive(into: $0) }) {
             case .bytes: answer.append(byte)
             case .wouldBlock: return
-            case .end: return finish("ended the connection instead of answering CONNECT")
+            case .end: return finish("the proxy ended the connection instead of answering CONNECT")
             case .failed(let code): return finish(SystemError.text(code))
             }
             if answer.suffix(4) == [13, 10, 13, 10] || answer.suffix(2) == [10, 10] {
@@ -86,7 +86,7 @@ package final class ProxyTunnel {
         let words = line.split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3, let status = Int(words[1])
         else {
-            return "does not speak HTTP"
+            return "the answer to CONNECT is not HTTP/1"
         }
         if (200...299).contains(status) { return nil }
         let statusLine = printable(words[1...].joined(separator: " "))

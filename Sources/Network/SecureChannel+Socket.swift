@@ -62,7 +62,7 @@ extension SecureChannel {
             try unsafe encrypt(plaintext, session)
         }
 
-        /// Encrypts plaintext, which ends at `sentBytes`.
+        /// Encrypts plaintext that ends at the position `sentBytes` of the output.
         private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
             try unsafe session.write(plaintext)
             pending = unsafe session.pendingOutput.count

@@ -51,12 +51,13 @@ package import TLS
 
     /// The maximum plaintext size of a TLS record (RFC 8446, section 5.1).
     package static let recordLimit = 16_384
-    /// The amount of ciphertext that the channel writes without waiting for the turn's end, so that the peer starts
-    /// early and the buffer stays small.
+    /// The amount of ciphertext that the channel writes without waiting for the turn's end, so that the peer can start
+    /// to process it, and the buffer stays small.
     private static let writeThreshold = 64 * 1024
     /// How long a peer may keep its side open after this side has ended the stream or a write has failed.
     private static let lingerNs: Int64 = 1_000_000_000
-    /// The maximum ciphertext in bytes that TLS itself (alerts, key updates) may add if the peer does not read.
+    /// The maximum number of ciphertext bytes that messages of TLS (alerts, key updates) may add to the output. If a
+    /// peer that does not read causes more, the connection is closed.
     private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening

@@ -49,7 +49,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// A text such as `127.0.0.1:443` or `[::1]:443`.
+    /// The address and port as text, for example `127.0.0.1:443` or `[::1]:443`.
     package var description: String { isIPv6 ? "[\(hostText)]:\(port)" : "\(hostText):\(port)" }
 
     package var hostText: String {

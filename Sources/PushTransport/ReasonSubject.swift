@@ -32,7 +32,7 @@ extension ReasonCode {
 package enum AnswerOrigin {
     /// Returns whether an answer is probably not from APNs, which gives a reason with every status but 200. Examples
     /// are the 404, 421 or redirect of a proxy or another server. Such an answer says nothing about the notification.
-    /// The statuses 403, 410, 429 and 5xx have the same meaning from any sender.
+    /// The statuses 403, 410, 429 and 5xx are handled in the same way from any sender.
     @inlinable package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         guard reason == .none else { return false }
         switch status {

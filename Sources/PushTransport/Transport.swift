@@ -28,7 +28,7 @@ package struct NotificationID: Hashable, Sendable {
     }
 }
 
-/// The index of an app, which does not change while the worker runs.
+/// An app's index, which does not change while the worker runs.
 package struct AppIndex: Hashable, Sendable {
     package var value: Int
 
@@ -72,10 +72,10 @@ package struct OutgoingRequest: @unchecked Sendable {
 /// The outcome of one send. Every request handed to a transport gets exactly one completion.
 package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
-        /// APNs answered with `status` and `reason`, or its silence counts as a 200 (binary protocol).
+        /// APNs answered with `status` and `reason`, or the notification is presumed accepted (binary protocol).
         case answered
         /// APNs certainly did not process the request: GOAWAY with a lower last stream id, REFUSED_STREAM, never
-        /// written, or recalled.
+        /// written, recalled, or discarded by a gateway (binary protocol).
         case notProcessed
         /// APNs may have processed the request: the connection was lost, the stream was reset, or no answer came in
         /// time.
@@ -91,7 +91,8 @@ package struct Completion: Sendable {
         /// moves the notification to a retry tier.
         case refusedByPeer
         /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
-        /// graceful GOAWAY refused the request. The machine resends the request immediately.
+        /// graceful GOAWAY refused the request after one on a lower stream. The machine resends the request
+        /// immediately.
         case discarded
         /// The gateway discarded the request, and the app is configured not to resend discarded notifications.
         case discardedForGood
@@ -168,7 +169,8 @@ package enum TransportCommand: Sendable {
     /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
     /// capacity.
     case send([OutgoingRequest])
-    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition is revoked.
+    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition was revoked
+    /// or suspended.
     case recall([NotificationID])
     /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
     /// `TransportEvent.closed` follows.
@@ -242,22 +244,23 @@ package enum TransportNote: Sendable, Equatable {
     /// No ready connection accepts requests (HTTP/2: none allows streams), so nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 10). `unprocessed` is the
+    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 0 or 10). `unprocessed` is the
     /// number of requests that the peer did not process and that will be resent.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// Binary protocol: an error response named a notification that already counted as accepted. This notification, and
-    /// up to `lostAtMost` notifications after it, were not delivered, although their results report `accepted`.
+    /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
+    /// notifications were not delivered, although their results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
-    /// Binary protocol: a connection was closed because the peer does not read. Up to `lostAtMost` notifications that
-    /// counted as accepted were not delivered, although their results report `accepted`.
+    /// Binary protocol: a connection was closed because the peer does not read or did not answer a fence. Up to
+    /// `lostAtMost` notifications that counted as accepted were not delivered, although their results report
+    /// `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
-    /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` were sent
-    /// before the notification that the response names, and `discarded` after it.
+    /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` is the number
+    /// of notifications up to the one that the response names, and `discarded` the number of later ones.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
-    /// Binary protocol: how many notifications a connection has accepted by silence, and how many are open. Reported
-    /// once a second at most.
+    /// Binary protocol: how many notifications on a connection count as accepted because the gateway stayed silent, and
+    /// how many are open. Reported once a second at most.
     case silent(address: String, accepted: Int, open: Int)
-    /// Binary protocol: the time after which silence counts as acceptance was increased.
+    /// Binary protocol: the time of silence after which a notification counts as accepted was increased.
     case windowLengthened(windowMs: Int64)
     /// New requests use a new provider token. `issuedMs` is the token's `iat` in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)

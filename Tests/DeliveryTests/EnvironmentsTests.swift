@@ -76,7 +76,7 @@ struct EnvironmentsTests {
     /// The last list has the number of notifications that ended in each app's counters.
     @Test(
         arguments: [
-            (200, .none, ["accepted  sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]),
+            (200, .none, ["accepted  sends 2 doubt 0, app 1, the token was bad in production"], [0, 1]),
             (
                 400, .badDeviceToken,
                 Array(repeating: "rejected BadDeviceToken sends 2 doubt 0, \(badInBoth)", count: 2), [1, 0]
@@ -84,12 +84,12 @@ struct EnvironmentsTests {
             (
                 410, .unregistered,
                 Array(
-                    repeating: "unregistered Unregistered sends 2 doubt 0, app 1, BadDeviceToken in production first",
+                    repeating: "unregistered Unregistered sends 2 doubt 0, app 1, the token was bad in production",
                     count: 2), [0, 1]
             ),
             (
                 413, .payloadTooLarge,
-                ["rejected PayloadTooLarge sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]
+                ["rejected PayloadTooLarge sends 2 doubt 0, app 1, the token was bad in production"], [0, 1]
             ),
             // The retry record is for the other app. One bad answer alone does not make a token dead.
             (503, .serviceUnavailable, ["tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0, app 1, shop"], [0, 0]),
@@ -124,7 +124,7 @@ struct EnvironmentsTests {
 
     @Test(
         arguments: [
-            (200, .none, ["accepted  sends 3 doubt 1, app 1, BadDeviceToken in production first"]),
+            (200, .none, ["accepted  sends 3 doubt 1, app 1, the token was bad in production"]),
             (
                 400, .badDeviceToken,
                 Array(repeating: "rejected BadDeviceToken sends 3 doubt 1, \(badInBoth)", count: 2)
@@ -164,7 +164,7 @@ struct EnvironmentsTests {
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 0"])
         rig.answer("a")
-        #expect(rig.settledWhole() == ["a accepted  sends 2 doubt 0, app 0, BadDeviceToken in development first"])
+        #expect(rig.settledWhole() == ["a accepted  sends 2 doubt 0, app 0, the token was bad in development"])
     }
 
     @Test func `Forwarded notifications are deferred if the other host is unreachable, and the first app continues`() {
@@ -291,7 +291,7 @@ struct EnvironmentsTests {
         Self.bad(rig, "b")
         let written = rig.settle()
         #expect(written.map(\.outcome) == [.accepted, .expired])
-        #expect(written.map(\.detail) == Array(repeating: "BadDeviceToken in production first", count: 2))
+        #expect(written.map(\.detail) == Array(repeating: "the token was bad in production", count: 2))
         #expect(rig.isEmpty)
     }
 

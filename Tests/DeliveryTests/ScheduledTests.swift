@@ -174,8 +174,8 @@ struct ScheduledTests {
         #expect(results.map(\.detail) == Array(repeating: "the request is older than delivery.max_age", count: 3))
         #expect(
             results.map(\.subject) == [
-                "its timestamp must be in milliseconds, not in seconds",
-                "its timestamp must be in milliseconds, not in seconds", "",
+                "request timestamps must be in milliseconds, not in seconds",
+                "request timestamps must be in milliseconds, not in seconds", "",
             ])
     }
 

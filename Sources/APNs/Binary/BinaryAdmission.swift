@@ -1,19 +1,19 @@
 /// The number of notifications that may be open at once on a connection, adapted to how connections end. A value type.
 ///
 /// If a gateway closes without an error answer, every open notification is in doubt and is sent again. The limit then
-/// drops to a quarter of what the connection had settled, but not below 100. The limit doubles as notifications are
-/// settled. If the connection had settled nothing, the limit is halved each time, and the same notifications are sent
-/// first. The notification that ends the connections is finally sent alone, and only then does the end count against
-/// that notification.
+/// drops to a quarter of the notifications that were processed on the connection, but not below 100. It doubles each
+/// time that as many notifications as the limit were processed. If none was processed on the connection, the limit is
+/// halved, and the same notifications are sent first on the next connection. The notification that ends the connections
+/// is finally sent alone, and only then does the end count against that notification.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int
-    /// The number of notifications settled since the limit changed.
+    /// The number of notifications processed since the limit changed.
     private var settled = 0
 
-    /// The lower bound after ends without an answer, as long as notifications are settled between the ends.
+    /// The lower bound of the limit after a connection ended without an answer, if notifications were processed on it.
     package static let leastAfterEnd = 100
-    /// The lower bound after errors that discard most of the open notifications.
+    /// The lower bound of the limit after errors that discarded most of the open notifications.
     package static let leastAfterError = 2_000
 
     package init(most: Int) {
@@ -29,7 +29,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         limit = min(most, limit * 2)
     }
 
-    /// Records that a connection ended without an answer. It had `open` notifications, and had settled `count` before.
+    /// Records that a connection ended without an answer, while `open` notifications were open. `count` notifications
+    /// were processed on the connection before.
     package mutating func ended(open: Int, settled count: Int) {
         guard open > 0 else { return }
         limit =
@@ -45,8 +46,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// Records an error that discarded more notifications than it settled. With fewer open notifications, an error
-    /// causes fewer resends.
+    /// Records an error answer after which more notifications were discarded than processed. With fewer open
+    /// notifications, an error causes fewer resends.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

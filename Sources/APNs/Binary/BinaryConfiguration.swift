@@ -14,10 +14,11 @@ package struct BinaryConfiguration: Sendable {
     }
 
     package struct WindowLimits: Sendable, Equatable {
-        /// How long after the peer's kernel acknowledged a notification the gateway's silence counts as acceptance.
+        /// How long the gateway must stay silent until a notification counts as accepted, from the time when the kernel
+        /// of the gateway's host acknowledged the notification's bytes.
         package var durationNs: Int64 = 2_000_000_000
-        /// The limit to which `durationNs` may grow if errors arrive later. If it equals `durationNs`, the window never
-        /// grows.
+        /// The limit to which `durationNs` may grow if errors arrive after that time. If it equals `durationNs`, the
+        /// window never grows.
         package var longestNs: Int64 = 2_000_000_000
         package var notifications = 100_000
         package var bytes = 32 << 20
@@ -41,7 +42,8 @@ package struct BinaryConfiguration: Sendable {
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The age limit of connections, as in `APNsConfiguration.maxAgeNs`, or 0 for none.
     package var maxAgeNs: Int64 = 0
-    /// The time without an acknowledged byte after which a connection is given up. It is shorter than TCP's timeout.
+    /// How long a frame may wait for the acknowledgement of its bytes before the connection is given up. This time is
+    /// shorter than TCP_USER_TIMEOUT.
     package var silenceNs: Int64 = 15_000_000_000
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions

@@ -6,28 +6,30 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the connection reports its end to the transport. There are three ways to a
-/// completion. An error answer of the gateway settles the notification that it names and all before it, and the gateway
-/// discards all after it. The gateway's silence counts as acceptance. A close without an answer leaves the rest in
-/// doubt.
+/// Every request gets one completion before the connection reports its end to the transport. A completion has one of
+/// three causes. An error answer of the gateway determines the outcome of the notification that it names and of all
+/// before it, and the gateway discards all after it. Without an error during the resend window, a notification counts
+/// as accepted. If the connection closes without an answer, all open notifications that were at least partly written
+/// are in doubt.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
-    /// Unchecked: every access is one method call, and a run-time check would cost hundreds of instructions a
-    /// notification.
+    /// Accesses are not checked at run time, because a check would cost hundreds of instructions a notification.
+    /// Accesses cannot overlap, because every access is one method call.
     @exclusivity(unchecked) private(set) var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
     /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// Whether the gateway has answered on this connection, or accepted notifications by silence while it was reading.
-    /// The transport sets this.
+    /// Whether the gateway has answered on this connection, or notifications were presumed accepted while the kernel of
+    /// the gateway's host acknowledged bytes. The transport sets this.
     var hasAnswered = false
-    /// The reason why the connection was given up: the peer read nothing for too long, or did not answer a fence.
+    /// The reason why the connection was given up: the peer acknowledged no byte for too long, or did not answer a
+    /// fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// The time at which the connection next reports the notifications that silence accepted.
+    /// The time at which the connection next reports the number of notifications that it presumed accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
@@ -55,7 +57,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         reachability.ended(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs)
     }
 
-    /// Whether the channel's buffer is full. Further frames would only wait there.
+    /// Whether the channel's buffer is full, so that further frames would have to wait in `frames`.
     private(set) var isBlocked = false
 
     // MARK: Requests
@@ -113,20 +115,21 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         outbox.complete(completion)
     }
 
-    /// Stops taking requests, and makes the gateway's answer decide the open ones. The fence is a last frame with a
-    /// device token that the gateway must reject. Its error shows that all frames before it were accepted.
+    /// Stops taking requests, and sends a fence, whose answer determines the outcome of the open requests. Drains the
+    /// connection if it cannot be fenced. The fence is a last frame with a device token that the gateway must reject.
+    /// The gateway's error for the fence shows that it accepted all frames before the fence.
     func fence() {
-        // The gateway was already asked for an answer, and no notification is open.
-        if session.mustProve, unanswered == 0 { return giveUp("the worker closed it before the gateway answered") }
+        // The connection waits only for the gateway's answer to a fence, and no notification is open.
+        if session.mustProve, unanswered == 0 { return giveUp("the worker closed the connection before an answer") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
         writeFence()
     }
 
-    /// Sends a fence as `fence` does, and ignores silence from now on. Only the gateway's answer settles open
-    /// notifications and shows that the gateway works. In a format without identifiers, open notifications end as
-    /// usual.
+    /// Sends a fence as `fence` does, and presumes no more notifications accepted. Only the gateway's answer then
+    /// determines the outcome of open notifications, and shows that the gateway works. In a format without identifiers,
+    /// a connection with open notifications is drained instead.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || unanswered == 0 else {
             return drain()
@@ -267,7 +270,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
         if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
-        // The timer runs at most once in 5 ms, so that it settles many notifications at once.
+        // The timer runs at most once in 5 ms, so that one run completes many notifications.
         if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
@@ -281,8 +284,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     override func alarmRang() {
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        // The bytes written minus the bytes in the kernel's buffer. TLS can only add to the buffered bytes, so no byte
-        // counts as acknowledged too early.
+        // The acknowledged bytes are the written bytes minus those in the kernel's buffer. The buffered bytes include
+        // the overhead of TLS, so no byte counts as acknowledged too early.
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
@@ -293,8 +296,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: the gateway reads nothing, or accepts it (then set binary.fence: false)"
-            )
+                "no answer to a token of zeros: the gateway reads nothing, or accepts that token (then set "
+                    + "binary.fence: false)")
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // If the transport keeps the connection, the idle time starts again.
@@ -305,8 +308,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    /// Gives the connection up because the gateway reads nothing. The kernel of the gateway's host may have received
-    /// notifications that silence accepted and the gateway never read.
+    /// Gives the connection up because the gateway reads nothing or has not answered a fence. The kernel of the
+    /// gateway's host may have received notifications that were presumed accepted, although the gateway never read
+    /// them.
     private func giveUp(_ silence: Silence, _ reason: String) {
         self.silence = silence
         let presumed = session.presumedInBuffers

@@ -1,19 +1,21 @@
 package import PushTransport
 
-/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock. The
-/// connection adds the credential's state and the texts to its completions.
+/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock.
+/// `BinaryConnection` adds the texts and the credential's state to the completions.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller first receives the completions of the notifications that the answer settled
-    /// or discarded.
+    /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
+    /// discarded.
     package enum Meaning: Sendable, Equatable {
-        /// The answer settled `settled` notifications. It named the fence or a notification that was still open.
+        /// The answer named the fence, an open notification or the last processed one. It showed that `settled` open
+        /// notifications were processed, and that `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
-        /// The answer named a notification that had already been accepted by silence. At most `lostAtMost` were not
-        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from its write
-        /// to the answer, if known.
+        /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
+        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
+        /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
-        /// Silence had accepted `lostAtMost` notifications that the answer calls unprocessed.
+        /// `lostAtMost` notifications had been presumed accepted, although the answer says that they were not
+        /// processed.
         case unmatched(lostAtMost: Int)
     }
 
@@ -27,9 +29,10 @@ package struct BinarySession: Sendable {
     /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
     private var hasFence = false
-    /// Whether silence no longer counts as acceptance, and only the answer to the fence settles notifications.
+    /// Whether no more notifications are presumed accepted, so that only the answer to the fence determines outcomes.
     package private(set) var mustProve = false
-    /// Whether the gateway settled a notification on this connection, or answered the fence.
+    /// Whether a notification was presumed accepted on this connection, or an answer named an open notification or the
+    /// fence.
     package private(set) var wasAnswered = false
     package private(set) var settledCount = 0
     package private(set) var isAnswered = false
@@ -41,8 +44,8 @@ package struct BinarySession: Sendable {
 
     /// The number of notifications without an outcome, not counting the fence.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// Returns when silence accepts the first frame or, after a fence, when the wait for the fence's answer ends.
-    /// Returns `nil` if the frame is not acknowledged yet.
+    /// Returns when the first frame can be presumed accepted or, after a fence, when the wait for the fence's answer
+    /// ends. Returns `nil` if the frame is not acknowledged yet.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
         return window.firstLeftNs.map { $0 + windowNs }
@@ -51,21 +54,21 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence is useful: notifications are open, or silence has accepted some. In the second case, an error
+    /// Whether a fence is useful: notifications are open, or some were presumed accepted. In the second case, an error
     /// that the gateway has sent for one of them arrives before the answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
 
-    /// Stops accepting by silence, because the peer may not read and bytes in its kernel prove nothing. Returns whether
-    /// the connection must now write a fence.
+    /// Stops presuming notifications accepted, because bytes in the peer's kernel do not prove that its program reads.
+    /// Returns whether the connection must now write a fence.
     package mutating func demandProof() -> Bool {
         mustProve = true
         return !hasFence && !isAnswered
     }
 
-    /// Whether an answer to a fence is expected. Until it arrives, silence accepts nothing, because the peer may not be
-    /// reading.
+    /// Whether an answer to a fence is expected. Until it arrives, no notification is presumed accepted, because the
+    /// peer may not be reading.
     package var isAsked: Bool { mustProve || hasFence }
 
     /// Whether the fence was sent so long ago that a peer that reads would have answered.
@@ -76,8 +79,8 @@ package struct BinarySession: Sendable {
     /// The assumed limit of unread bytes in the peer's kernel and in network devices before the peer.
     private static let bufferBytes: Int64 = 8 << 20
 
-    /// The number of notifications accepted by silence that the peer may not have read: as many frames as fit into the
-    /// buffers.
+    /// The number of notifications that were presumed accepted and that the peer may not have read: as many frames as
+    /// fit into the buffers.
     package var presumedInBuffers: Int {
         let frameBytes = max(1, framedBytes / max(1, Int64(window.nextIdentifier) - 1))
         return min(settledCount, Int(Self.bufferBytes / frameBytes))
@@ -106,17 +109,18 @@ package struct BinarySession: Sendable {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Returns whether the peer's program has stopped reading, so that no further requests may be handed over.
+    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs`. Then
+    /// no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
 
-    /// Accepts by silence the notifications that were acknowledged at least one window ago, and returns their number.
-    /// Call this at most once a turn.
+    /// Completes as presumed accepted the notifications that were acknowledged at least one window ago, and returns
+    /// their number. Call this at most once a turn.
     ///
-    /// Silence is known only up to the previous call, because only the bytes that arrived until then have been read.
-    /// After a pause of the process, an error may still wait in the socket. The silence of a peer that does not read
-    /// accepts nothing, because its kernel took bytes that its program may never see.
+    /// The peer is known to have been silent only until the previous call, because only the bytes that arrived before
+    /// it have been read. After a pause of the process, an error may still wait in the socket. If the peer does not
+    /// read, no notification is presumed accepted, because its kernel took bytes that its program may never read.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs
         readUntilNs = nowNs
@@ -175,7 +179,8 @@ package struct BinarySession: Sendable {
 
     /// Ends a connection that closed without an answer, and returns how many notifications are in doubt.
     ///
-    /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes.
+    /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes or did
+    ///   not answer a fence.
     package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
         let isAlone = open == 1
         var inDoubt = 0
@@ -192,7 +197,8 @@ package struct BinarySession: Sendable {
         return inDoubt
     }
 
-    /// Closes the entries after the one that the answer named, which the gateway did not process.
+    /// Closes all open entries, which follow the one that the answer named, because the gateway did not process them.
+    /// Returns their number, not counting the fence.
     private mutating func discard(_ resends: Bool, _ complete: (Completion) -> Void) -> Int {
         let unprocessed: Completion.Unprocessed =
             !resends ? .discardedForGood : wasAnswered ? .discarded : .neverSent

@@ -9,10 +9,10 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// How long after the peer's kernel acknowledged a notification the gateway's silence counts as acceptance.
+    /// How long the gateway must stay silent until a notification counts as accepted (`WindowLimits.durationNs`).
     private(set) var windowNs: Int64
 
-    /// Dials the first connections at once or, with a minimum of 0, when there is a request to send.
+    /// Dials the first connections immediately or, with a minimum of 0, when there is a request to send.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -34,8 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// Sends a fence on each connection if the protocol allows one, so that an answer and not silence settles open
-    /// notifications.
+    /// Sends a fence on each connection with recalled notifications, if the format allows one, so that an answer
+    /// determines the outcome of the open notifications, and none is presumed accepted.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -89,12 +89,13 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Probation
 
-    /// Whether requests wait until an answer shows that the gateway reads. To get that answer, a connection sends only
-    /// a fence. Bytes in the gateway's kernel do not show that its program reads.
+    /// Whether requests wait until the gateway answers a fence, which shows that its program reads from the connection.
+    /// Until then, connections send only fences. Acknowledgements of the gateway's kernel do not show that its program
+    /// reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// Sends a fence on all ready connections, and on the next one, to get an answer. Called after several connections
-    /// ended without an answer, or after a peer stopped reading.
+    /// Sends a fence on all ready connections, to get an answer, and replaces them. `connected` sends one on the next
+    /// connection. Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -111,14 +112,14 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if mustProve, !connection.isQuarantine { connection.prove() }
     }
 
-    /// Records that silence accepted `count` notifications, which shows that the gateway works.
+    /// Records that `count` notifications were presumed accepted, which shows that the gateway works.
     func settled(_ connection: BinaryConnection, _ count: Int) {
         if !connection.isQuarantine { admission.settled(count) }
         works(connection)
     }
 
-    /// Records an answer that settled and discarded notifications. `isProof` is whether it shows that the gateway
-    /// reads.
+    /// Records an answer of the gateway. It showed that `settled` notifications were processed, and that `discarded`
+    /// were not. `isProof` is whether it shows that the gateway's program reads.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }
@@ -134,7 +135,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`. Called when an error
-    /// named a notification that silence had accepted. `ageNs` is the time from the notification's write to the error.
+    /// named a notification that had been presumed accepted. `ageNs` is the time from the acknowledgement of the
+    /// notification's bytes to the error.
     func windowWasTooShort(ageNs: Int64?) {
         let longestNs = configuration.window.longestNs
         guard windowNs < longestNs else { return }
@@ -142,7 +144,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         outbox.note(.windowLengthened(windowMs: windowNs / 1_000_000))
     }
 
-    /// Removes a closed connection. `inDoubt` notifications were open at its end, or 0 if the network was the cause.
+    /// Removes a closed connection. `inDoubt` is the number of notifications in doubt, or 0 if the connection was given
+    /// up because the gateway read nothing.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)
@@ -178,7 +181,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Notifications that an error discarded return to this transport and wait for the next connection.
+        // The core hands discarded notifications to this transport again, where they wait for the next connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

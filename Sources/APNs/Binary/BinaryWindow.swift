@@ -2,9 +2,9 @@ package import PushTransport
 
 /// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
-/// A value type without I/O and clock. The gateway answers only errors, so an entry counts as accepted if no error
-/// arrives within the window's duration after it was sent. An error answer names one entry. The entries before it were
-/// accepted, and those after it were discarded.
+/// A value type without I/O and clock. The gateway sends an answer only for an error, so an entry counts as accepted if
+/// no error arrives within the window's duration after the peer's kernel acknowledged the frame. An error answer names
+/// one entry. The entries before it were accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID
@@ -72,15 +72,16 @@ package struct BinaryWindow: Sendable {
     /// Whether the first entry is the fence. The window must not be empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// The time at which the peer's kernel acknowledged the last entry, or `nil` if it did not yet.
+    /// The time at which the peer's kernel acknowledged the last entry, or `nil` if it has not.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// The time at which the peer's kernel acknowledged the first entry, or `nil` if it did not yet.
+    /// The time at which the peer's kernel acknowledged the first entry, or `nil` if it has not.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing
 
-    /// Removes the next entry that was acknowledged at `leftNs` or before, which the peer's silence accepts.
+    /// Removes and returns the first entry if it was acknowledged at `leftNs` or before, so that it can be presumed
+    /// accepted.
     package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
         guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
         return removeFirst()
@@ -105,7 +106,7 @@ package struct BinaryWindow: Sendable {
     }
 
     /// Returns when the peer's kernel acknowledged a closed entry. `after` is the number of entries closed after that
-    /// entry. Returns `nil` if the entry's place in the ring buffer was reused.
+    /// entry. Returns `nil` if the entry was overwritten in the ring buffer.
     package func leftNs(ofClosedBefore after: Int) -> Int64? {
         guard after < entries.count - count else { return nil }
         let leftNs = entries[place(-1 - after)].leftNs

@@ -7,9 +7,9 @@ package import TLS
 /// The server deletes items that it has sent, so the connection passes every received item to `onItem`. While reading
 /// is paused, TCP flow control stops the server.
 package final class FeedbackConnection: ByteChannelDelegate {
-    /// The longest time without a byte during a read.
+    /// The time without a received byte after which the read fails.
     package static let silenceNs: Int64 = 30_000_000_000
-    /// The longest time without a byte after `hurry`.
+    /// The time without a received byte after which the read fails, once `hurry` was called.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
 
     private let name: String
@@ -56,7 +56,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
         watchSilence()
     }
 
-    /// Closes the connection at once. `onEnd` follows.
+    /// Closes the connection immediately. `onEnd` follows.
     package func giveUp(_ reason: String) {
         if failure == nil { failure = reason }
         channel?.abort()
@@ -83,7 +83,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     package func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         silence = nil
-        // Some servers close without a TLS close_notify. An end between two items is complete.
+        // Some servers close without a TLS close_notify. If the end is between two items, no item is missing.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
         if failure == nil, parser.isInsideItem { failure = "\(name): the server closed before an item was complete" }

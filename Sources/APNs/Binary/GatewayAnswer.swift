@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// A gateway's answer, which it sends before it closes: six bytes, namely `08`, a status, and a notification's
-/// identifier.
+/// A gateway's answer, which it sends before it closes the connection: six bytes, namely `08`, a status, and a
+/// notification's identifier.
 ///
 /// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
 package struct GatewayAnswer: Sendable, Equatable {

@@ -4,7 +4,7 @@ struct AnswerRecord {
     private(set) var isAnswered = false
     /// The number of streams that the peer refused before its first answer.
     private var refusals = 0
-    /// The monotonic time of the last response.
+    /// The monotonic time of the last read in which the peer answered or ended a stream.
     private(set) var respondedNs: Int64 = 0
     /// The number of consecutive server errors: 5xx, or answers that are probably not from APNs
     /// (`AnswerOrigin.isForeign`).

@@ -10,7 +10,8 @@ internal import HTTP2
 struct AnswerWatch: Sendable, Equatable {
     /// The number of consecutive streams ended by the peer without an answer.
     static let endsLimit = 3
-    /// The idle time after which the wait for an answer starts over. Resends occur sooner.
+    /// The idle time after which the wait for an answer starts over. Resends are sent sooner, so they continue the
+    /// wait.
     static let pauseNs: Int64 = 5_000_000_000
     /// The idle time after which ended streams are forgotten. Notifications usually return from a retry tier sooner.
     static let endsPauseNs: Int64 = 1_200_000_000_000

@@ -14,12 +14,12 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let configuration: APNsConfiguration
     private let token: ProviderToken?
     private var session: ClientSession?
-    /// Unchecked: the run-time check (`swift_beginAccess`) costs about 120 instructions a notification. Accesses cannot
-    /// overlap, because each is one method call and `fill` must not use `self.window`.
+    /// Accesses are not checked at run time, because the check (`swift_beginAccess`) costs about 120 instructions a
+    /// notification. Accesses cannot overlap, because each is one method call and `fill` must not use `self.window`.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var tracesFrames = false
-    /// The answers on this connection. Unchecked for the same reason as `window`.
+    /// The answers on this connection. Accesses are not checked at run time, for the same reason as those to `window`.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
@@ -68,14 +68,15 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body.
+    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body that did
+    /// not fit.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the front of the queue until the connection has `most` requests. Callbacks during this call
-    /// must not make the transport use `queue` or `headers`.
+    /// Takes requests from the front of the queue until the connection has `most` requests or accepts no more.
+    /// Callbacks during this call must not make the transport use `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // A request sent on a connection that may be dead would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
@@ -312,7 +313,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
-                // then. A later time than now would delete tokens that devices register until that time.
+                // then. A timestamp in the future becomes the current time, because consumers would otherwise delete
+                // tokens that devices register before that timestamp.
                 completion.unregisteredAtMs =
                     body.isTimestampUnusable ? closed.sentAtMs : min(body.timestampMs, transport.loop.now.wallMs)
             }
@@ -350,8 +352,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
-            // The answer is neither a fault nor a sign that the host works. The next connection is dialed at once if
-            // other requests were answered.
+            // The answer is neither a fault nor a sign that the host works. The next connection is dialed immediately
+            // if other requests on this connection were answered.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
@@ -457,7 +459,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .nothing: break
             case .ping:
                 try session.ping()
-                // Answers on other connections show whether the network is the cause.
+                // Answers on other connections show whether the network is the cause of the silence.
                 if !window.isEmpty { transport.askOthersForSign(than: self) }
             case .dead(let pingedNs):
                 return giveUpSilent("no answer to a PING", sinceNs: pingedNs, answers: false)

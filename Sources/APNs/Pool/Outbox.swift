@@ -11,11 +11,12 @@ final class Outbox {
     private let emit: ([TransportEvent]) -> Void
     /// The transport whose `turnEnded` is requested after a write to the outbox.
     unowned var transport: (any TurnEnder)?
-    /// Unchecked: accesses cannot overlap, because the batch is only appended to and taken. A run-time check would cost
-    /// time on each completion.
+    /// Accesses are not checked at run time, because a check would cost time on each completion. Accesses cannot
+    /// overlap, because each one only appends to the batch or takes it.
     @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
-    /// Whether a turn's end was requested. Unchecked for the same reason as `batch`.
+    /// Whether a turn's end was requested. Accesses are not checked at run time, for the same reason as those to
+    /// `batch`.
     @exclusivity(unchecked) private var asksForTurnEnd = false
 
     init(app: AppIndex, loop: Loop, emit: @escaping ([TransportEvent]) -> Void) {

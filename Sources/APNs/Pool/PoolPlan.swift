@@ -2,12 +2,12 @@ internal import PushTransport
 
 /// Decides when to dial a connection and when to retire one. A value type. The transport performs the actions.
 ///
-/// At most one dial is under way. After a failure the next dial waits (`BackOff`). Each connection has a unique serial
-/// number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool dials until
-/// one connection has answered, which shows that the host works.
+/// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
+/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool
+/// dials until one connection has answered, which shows that the host works.
 ///
-/// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, so each
-/// `wanted` asks for one connection.
+/// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
+/// event `wanted` dials one connection.
 struct PoolPlan {
     typealias ConnectionID = Int
 
@@ -27,7 +27,7 @@ struct PoolPlan {
         /// A connection failed with many open requests, or an error discarded many. With more connections, each failure
         /// affects fewer requests.
         case crowded
-        /// The host is on probation: the pool adds no connection until one has answered.
+        /// The host is on probation: the pool adds no connection until APNs has answered on one.
         case onProbation
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.
@@ -70,7 +70,7 @@ struct PoolPlan {
     private var nextID = 0
     private var backOff: BackOff
     /// The backoff of dials for additional connections. It is separate from the plan's main backoff, because lost
-    /// connections must still be replaced at once.
+    /// connections must still be replaced immediately.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
@@ -147,7 +147,7 @@ struct PoolPlan {
     /// Whether no connection is left after `close`.
     var isFinished: Bool { isClosing && connections.isEmpty }
 
-    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials at once.
+    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials immediately.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
     /// Whether requests may be handed over without a connection, because one is dialed on demand and no dial has

@@ -53,7 +53,8 @@ package class PooledConnection {
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
     }
 
-    /// The address for log lines: the peer's address, or the host's name before a connection exists or behind a proxy.
+    /// The address for log lines: the peer's address, or `host:port` before a connection exists. With a proxy,
+    /// `host:port` and the proxy's address.
     final var address: String { target.text(reachedAt: channel?.peerAddress) }
 
     final var id: PoolPlan.ConnectionID { order.id }
@@ -64,7 +65,7 @@ package class PooledConnection {
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// The number of requests on the connection that have no completion.
-    var unanswered: Int { preconditionFailure("overridden") }
+    var unanswered: Int { preconditionFailure("A subclass must override this") }
 
     final func opened(nowNs: Int64) {
         openedNs = nowNs
@@ -104,11 +105,11 @@ package class PooledConnection {
         outbox.askForTurnEnd()
     }
 
-    /// Writes the turn's output in few large blocks.
-    func flush() { preconditionFailure("overridden") }
+    /// Writes the turn's output in a few large blocks.
+    func flush() { preconditionFailure("A subclass must override this") }
 
     /// Updates the host's reachability with how the connection ended.
-    func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
+    func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override this") }
 
     /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
@@ -124,7 +125,7 @@ package class PooledConnection {
     /// Sets the alarm, so that `alarmRang` is called at this time or earlier.
     final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
-    func alarmRang() { preconditionFailure("overridden") }
+    func alarmRang() { preconditionFailure("A subclass must override this") }
 }
 
 /// The reason why a connection ended, as text: the peer's message or action, and the worker's reason for giving it up.

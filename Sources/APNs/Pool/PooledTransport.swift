@@ -71,13 +71,15 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: Overridden by each protocol
 
-    func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
-    func dispatch() { preconditionFailure("overridden") }
-    /// Called when partitions are revoked, after their waiting requests were returned as not processed.
+    func makeConnection(_ order: PooledConnection.DialOrder) -> Connection {
+        preconditionFailure("A subclass must override this")
+    }
+    func dispatch() { preconditionFailure("A subclass must override this") }
+    /// Handles a recall of requests, after those that waited for a connection were completed as not processed.
     func didRecall(_ ids: Set<NotificationID>) {}
-    /// Called before all connections drain and close.
+    /// Called by `close`, before all connections drain and close.
     func willClose() {}
-    package func turnEnded() { preconditionFailure("overridden") }
+    package func turnEnded() { preconditionFailure("A subclass must override this") }
 
     // MARK: Commands
 
@@ -156,7 +158,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
-        // Random lifetimes, so that connections that were opened together are not replaced together.
+        // The lifetimes are random, so that connections that were opened together are not replaced together.
         let lifetimeNs =
             maxAgeNs > 0 ? Int64.random(in: (maxAgeNs - maxAgeNs / 4)...maxAgeNs, using: &random) : Int64.max
         return makeConnection(
@@ -324,12 +326,13 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 }
 
-/// Requests that no connection can accept now, in order. The storage is reused.
+/// Requests that wait until a connection accepts them, in order. The storage is reused.
 struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
-    /// The capacity up to which the storage is kept. Larger storage, such as some megabytes after a burst, is freed.
+    /// The capacity up to which the storage is kept. Larger storage is freed, for example several megabytes after a
+    /// burst.
     private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }
@@ -374,7 +377,7 @@ struct RequestQueue {
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
-    /// Requests to send alone when they return to this queue.
+    /// The ids of the requests that are sent alone when they return to this queue.
     private var marked: Set<NotificationID> = []
     /// Whether a request that must be alone is on the connection.
     private var isTaken = false

@@ -1,8 +1,10 @@
 /// Whether an app's host works, judged by how its connections end. A value type.
 ///
-/// A host is unreachable at once if connecting fails, or if it stops reading. It is also unreachable if three
-/// connections in a row end without an answer. The pool then hands over one request at a time, and only an answer makes
-/// the host reachable again. A host whose connections allow no streams is unreachable until one of them allows some.
+/// A host is unreachable immediately if a connection attempt fails while no other connection is ready, or if the host
+/// stops reading from a connection. It is also unreachable if three connections in a row end without an answer. After
+/// three such ends, or after the host has stopped reading, the pool hands over at most one request at a time, and only
+/// an answer makes the host reachable again. A host whose connections allow no streams is unreachable until one of them
+/// allows some.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3
     /// The number of refused streams before any answer at which a connection is given up.
@@ -15,7 +17,7 @@ package struct Reachability: Sendable, Equatable {
     /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
     /// ready.
     private(set) var allowsNoStream = false
-    /// The number of consecutive connections that ended without an answer.
+    /// The number of consecutive connections that ended without an answer, up to `endsLimit`.
     private(set) var endsInRow = 0
     /// Whether the peer of one of the last `endsInRow` connections stopped reading.
     private var isUnread = false

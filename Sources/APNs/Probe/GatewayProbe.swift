@@ -5,7 +5,8 @@ package import TLS
 
 /// Completes a TLS handshake with a gateway of the binary protocol, with the client certificate and through the proxy.
 /// Then it waits briefly, because a gateway that refuses the certificate closes the connection. On request it also
-/// sends one notification for a token of zeros, whose error answer proves that the gateway reads and answers.
+/// sends one notification for a token of zeros, whose error answer proves that the gateway reads notifications and
+/// reports errors.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String
@@ -39,7 +40,8 @@ package final class GatewayProbe: ProbeDelegate {
             timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
     }
 
-    /// The result. It is a success if the gateway answered, or if the connection stayed open for long enough.
+    /// The result. It is a success if the gateway answered, or if the connection stayed open for `patienceNs`
+    /// (`answerNs` with a notification).
     var result: Result<Answer, ChannelEnd>? {
         if let end { return end }
         guard let openedNs, let answer else { return nil }

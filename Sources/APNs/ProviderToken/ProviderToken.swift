@@ -91,7 +91,8 @@ struct TokenAge {
     /// The age by the monotonic clock at which a token must be renewed in any case.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
-    /// The difference between the clocks up to which they agree. Smaller differences are normal adjustments.
+    /// If the token's ages by the two clocks differ by at least this time, the clocks disagree. Smaller differences are
+    /// normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
     /// An `iat` that is ahead of the current time by less than this counts as now.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
@@ -118,7 +119,7 @@ struct TokenAge {
     /// Records that a token with the `iat` `issuedMs` is now in use.
     mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
         self.issuedMs = issuedMs
-        // A new token's `iat` is at most 41 minutes in the past.
+        // A new token's `iat` is at most 41 minutes in the past, even if the wall clock was stepped.
         issuedNs = nowNs - max(0, min(ageNs(wallMs), (Self.gridMs + Self.settledMs) * 1_000_000))
         generation &+= 1
     }

@@ -18,7 +18,7 @@ package struct Window: Sendable {
         /// The generation of the provider token that the request carried.
         package var token: UInt32
         package var connectionDied: Bool
-        /// Whether `connectionDied` is due to a silent connection, which is not the notification's fault.
+        /// Whether the connection was given up because it was silent, which is not the notification's fault.
         package var wasSilent = false
     }
 
@@ -105,7 +105,7 @@ package struct Window: Sendable {
         return ticket
     }
 
-    /// Removes an entry that the connection did not accept.
+    /// Removes an entry whose request the connection did not accept.
     package mutating func withdraw(_ ticket: UInt32) {
         guard isOpen(ticket) else { return }
         release(ticket)
@@ -147,7 +147,8 @@ package struct Window: Sendable {
         return isOpen(ticket) ? close(ticket, .answered) : nil
     }
 
-    /// Closes an entry whose stream ended without a complete response. If a status arrived, the status decides.
+    /// Closes an entry whose stream ended without a complete response. If a status arrived, the entry closes as
+    /// answered.
     package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
         answers &+= 1
         guard isOpen(ticket) else { return nil }

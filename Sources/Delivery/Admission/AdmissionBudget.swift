@@ -27,7 +27,7 @@ package struct AdmissionBudget {
 
     /// - Parameters:
     ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
-    ///   - mostBytes: The maximum size in bytes of the open notifications' records.
+    ///   - mostBytes: The size in bytes of the open records at which no more records are read.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
@@ -69,7 +69,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Records that one more partition of the topic group is read, or one fewer.
+    /// Adds one to the number of the topic group's partitions that are read, or subtracts one.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -91,21 +91,21 @@ package struct AdmissionBudget {
     }
 
     /// Returns how many more notifications above the send horizon a partition may admit, if `open` of its notifications
-    /// are already above it. All `partitions` together may use half of the budget above the horizon. Commits that never
-    /// succeed therefore do not block records below the horizon.
+    /// are already above it. All `partitions` together may use half of the budget above the horizon. The other half
+    /// stays free for records below the horizon if commits do not succeed.
     func aboveHorizon(open: Int, partitions: Int) -> Int {
         let most = min(notifications.total, mostBytes / recordBytesMean)
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
     }
 
-    /// Whether the app uses its whole share: half of the notification limit, or, with open notifications, half of the
-    /// byte limit.
+    /// Whether the app uses its whole share: at least half of the notification limit, or, with open notifications, at
+    /// least half of the byte limit.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether records read for this app use half of the byte limit. The bytes of a record still count for this app
-    /// when its notifications are forwarded to another app.
+    /// Whether the records that were read for this app use at least half of the byte limit. The bytes of a record still
+    /// count for this app when its notifications are forwarded to another app.
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
     /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time

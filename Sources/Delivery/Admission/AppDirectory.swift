@@ -290,11 +290,11 @@ extension AppDirectory {
             return match
         }
         let match = find(name: request.app, environment: environment, topic: topic, pushType: pushType)
-        // The app had this name in the configuration of the worker that wrote the retry record. In this worker's
-        // configuration the app may have another name, permanently or during a rolling restart.
+        // The name in a retry record is from the configuration of the worker that wrote the record. In this worker's
+        // configuration the app may have another name, permanently or during a rolling restart, so search by topic.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
         let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
-        // No configured app has the request's environment. Return the app that forwarded the request.
+        // No configured app has the request's topic in its environment. Return the app that forwarded the notification.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }

@@ -260,7 +260,7 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// Handles the answer to a probe. The probed circuit closes, or the next probe waits longer.
+    /// Handles the answer to a probe. Closes the probed circuit, or doubles the delay before the next probe.
     private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
         if case .connection = name {
             // Any answer shows that the host is reachable. The transport will report this too.

@@ -1,7 +1,8 @@
 import PushRecords
 
 /// The queue of each device, used with `ordering: device`. One notification of a device is sent at a time, and the next
-/// one follows when the previous one has ended. The queues determine only the order of sends.
+/// one is sent after the previous one was concluded or moved to a retry tier. The queues determine only the order of
+/// sends.
 ///
 /// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
@@ -95,8 +96,8 @@ struct DeviceQueues: ~Copyable {
         return next
     }
 
-    /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when a
-    /// partition is given up, or when its send horizon falls.
+    /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when
+    /// waiting notifications are deferred, a partition is given up, or its send horizon falls.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {

@@ -8,13 +8,14 @@ struct Dispatch: ~Copyable {
     /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// The pause before a resend, after too many immediate resends.
+    /// The pause before a resend that follows too many immediate resends, and before the next send to a device for
+    /// which APNs reported too many notifications.
     static let backOffNs: Int64 = 1_000_000_000
 
     // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
     struct App {
-        /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the guard
-        /// allow.
+        /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the
+        /// environment guard allow.
         var concurrency = 0
         var outstanding = 0
         /// The number of suspects handed to the app's transport. `outstanding` does not include them.
@@ -26,7 +27,7 @@ struct Dispatch: ~Copyable {
         var lastCapacity = 1
         var throttle = Throttle()
         var environmentGuard: EnvironmentGuard
-        /// Whether notifications with bad tokens move to a retry tier while the guard is tripped.
+        /// Whether notifications with bad tokens move to a retry tier while the environment guard is tripped.
         var holdsBadTokens: Bool
         var rateLimit: RateLimit
         /// The requests to recall from the app's transport.
@@ -148,8 +149,8 @@ struct Dispatch: ~Copyable {
 
     // MARK: Waiting
 
-    /// Queues a notification for a free stream. If `first` is true, it is sent before the others of its app and topic
-    /// group.
+    /// Adds a notification to those of its app that wait for a free stream. If `first` is true, it is sent before the
+    /// others of its app and topic group.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
@@ -163,13 +164,13 @@ struct Dispatch: ~Copyable {
     }
 
     /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
-    /// refused to process is queued last instead. If the next refusal closes the connection, APNs has then already
-    /// answered the others.
+    /// refused to process is queued last instead, because its next refusal may close the connection, and APNs should
+    /// answer the others first.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }
 
-    /// Starts the pause of a notification before its resend. All pauses have the same length, so the list is sorted.
+    /// Starts the pause of a notification before its next send. All pauses have the same length, so the list is sorted.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .backingOff(untilNs: nowNs + Self.backOffNs)
         backingOff.append(slot, in: &store)
@@ -203,9 +204,9 @@ struct Dispatch: ~Copyable {
 
     // MARK: Sending
 
-    /// Returns the number of free streams of this app, and the maximum size of a batch. The batch may be larger than
-    /// the number of free streams, because suspects use the quarantine connection. Returns `nil` if the app can send
-    /// nothing.
+    /// Returns how many notifications may be sent on the app's free streams now (`free`), and how many including
+    /// suspects (`most`), which use the quarantine connection. A rate limit limits both. Without one, `most` is
+    /// unlimited. Returns `nil` if the app can send nothing.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding

@@ -46,7 +46,7 @@ struct Throttle {
 
 /// An app's `rate_limit`: a token bucket, stored as the time at which it will be full again. A value type.
 struct RateLimit {
-    /// The maximum burst, as a duration at the given rate.
+    /// The maximum burst: as many notifications as the rate allows in this duration.
     static let burstNs: Int64 = 50_000_000
     /// The shortest time between two wake-ups for a high rate.
     static let pauseNs: Int64 = 5_000_000
@@ -73,6 +73,6 @@ struct RateLimit {
 
     mutating func take(_ count: Int, _ nowNs: Int64) { nextNs = max(nextNs, nowNs) + Int64(count) * intervalNs }
 
-    /// Returns when to check again, after the allowance was used up.
+    /// Returns when to check the allowance again after it was used up (monotonic).
     func dueNs(_ nowNs: Int64) -> Int64 { max(nextNs - Self.burstNs, nowNs + Self.pauseNs) }
 }

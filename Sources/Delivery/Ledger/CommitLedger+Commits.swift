@@ -45,7 +45,7 @@ extension CommitLedger {
         let flight = group.rawValue
         guard commits[flight].isInFlight else { return [] }
         let entries = commits[flight].entries
-        precondition(outcomes == nil || outcomes?.count == entries.count, "A reply must have one outcome per entry")
+        precondition(outcomes == nil || outcomes?.count == entries.count, "A reply must have an outcome for each entry")
         commits[flight].isInFlight = false
         if !commits[flight].isAlone {
             let replyNs = journal.now.ns - commits[flight].sentNs
@@ -53,7 +53,7 @@ extension CommitLedger {
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
         // If the metadata of one entry is too large, a broker refuses all entries. Metadata that is at most half as
-        // long as the longest is not the cause.
+        // long as the longest does not count as the cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
@@ -89,7 +89,7 @@ extension CommitLedger {
     }
 
     /// Returns the offset below which the machine defers waiting notifications of a partition, because the map of the
-    /// partition's last commit was three quarters full. Returns `nil` if nothing has to be deferred.
+    /// partition's latest commit was at least three quarters full. Returns `nil` if nothing has to be deferred.
     mutating func shortenSpan(_ partition: PartitionSlot, nowNs: Int64) -> Int64? {
         guard self[partition].phase == .active, self[partition].mapEighths >= 6,
             nowNs >= self[partition].nextShorteningNs

@@ -9,7 +9,7 @@ struct CommitLedger: ~Copyable {
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
     static let shorteningPauseNs: Int64 = 100_000_000
-    /// How long a suspended partition is retained after its group assigned other partitions to this worker.
+    /// How long a suspended partition is retained after an assignment of its group that does not contain the partition.
     static let passedOverNs: Int64 = 10_000_000_000
 
     private let inPlace = InPlace()
@@ -110,8 +110,8 @@ struct CommitLedger: ~Copyable {
         self[id.slot].lastCommit = lastCommit
     }
 
-    /// Suspends a partition after its group's session was lost. Without a send horizon, the partition sends nothing
-    /// more.
+    /// Suspends a partition after its group's session was lost. Withdraws the send horizon, so that no more
+    /// notifications of the partition are sent.
     mutating func suspend(_ partition: PartitionSlot, nowNs: Int64) {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
@@ -157,7 +157,8 @@ struct CommitLedger: ~Copyable {
         }
     }
 
-    /// Shortens the retention of suspended partitions, because the group has assigned partitions to this worker.
+    /// Shortens the retention of the group's suspended partitions, because the worker has received an assignment of the
+    /// group.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
         for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)

@@ -37,7 +37,7 @@ package struct CommitMap: Equatable {
     package var partials: [Partial]
 
     package static let version: UInt8 = 1
-    /// The maximum distance of an offset from the committed one. Metadata with a larger distance is rejected.
+    /// The exclusive upper bound of an offset's distance from the committed one. Metadata that exceeds it is rejected.
     static let spanLimit: Int64 = 1 << 40
     /// The maximum distance of the horizon from the committed offset.
     static let longestHorizon = spanLimit - 2

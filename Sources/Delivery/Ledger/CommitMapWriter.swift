@@ -122,7 +122,8 @@ package struct CommitMapWriter {
     /// Completes the metadata in `text`.
     ///
     /// - Parameters:
-    ///   - horizon: The send horizon. A horizon at or below the base means that no record can have been sent.
+    ///   - horizon: The send horizon. A horizon at or below the base means that no uncommitted record can have been
+    ///     sent.
     ///   - owner: A number below `CommitMap.ownerLimit`.
     package mutating func finish(horizon: Int64, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)

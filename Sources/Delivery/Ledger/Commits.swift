@@ -1,6 +1,6 @@
 /// The latest commit of one consumer group. At most one commit of a group is in flight.
 struct InFlightCommit {
-    /// The entries of the commit in flight, or of the last commit.
+    /// The entries of the commit in flight, or of the latest commit.
     private(set) var entries: [PartitionCommit] = []
     var isInFlight = false
     private(set) var sentNs: Int64 = 0
@@ -9,7 +9,7 @@ struct InFlightCommit {
     /// When the last acknowledged commit was sent, which proves that this worker was a member of its group then. `nil`
     /// if none was acknowledged.
     var provenNs: Int64?
-    /// Whether the commit in flight, or the last one, is a separate commit of one partition.
+    /// Whether the commit in flight, or the latest one, is a separate commit of one partition.
     private(set) var isAlone = false
 
     /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit of one partition, which
@@ -28,7 +28,7 @@ struct InFlightCommit {
 /// The offset and metadata hash of a commit. A worker compares them with the group's commit at a later assignment, to
 /// recognize its own commit.
 struct LastCommit: Equatable {
-    /// The maximum number of unconfirmed commits of a partition that are remembered.
+    /// The maximum number of unconfirmed commits that are stored for a partition.
     static let unconfirmedLimit = 64
 
     var offset: Int64
@@ -63,7 +63,7 @@ struct CommitBackoff {
     private(set) var refusals = 0
     /// The time before which no commit of the partition is sent.
     private(set) var untilNs: Int64 = 0
-    /// Whether the topic does not exist, or the group is denied access.
+    /// Whether the topic does not exist, or the group may not read it.
     private(set) var isImpossible = false
     /// Whether the partition is committed separately, so that an error certainly concerns it.
     private(set) var isAlone = false
@@ -83,7 +83,8 @@ struct CommitBackoff {
         isAskedAgain = true
     }
 
-    /// - Parameter longestPauseNs: The maximum pause.
+    /// Counts a refused commit, and doubles the pause before the next one, up to `longestPauseNs`.
+    ///
     /// - Returns: Whether to log the refusal.
     mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, nowNs: Int64) -> Bool {
         refusals += 1

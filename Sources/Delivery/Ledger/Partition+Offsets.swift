@@ -24,7 +24,7 @@ extension Partition {
 
         /// The group's committed offset at the assignment, if any.
         package let committedAtAssignment: Int64?
-        /// The highest received offset, or -1 if no record was received.
+        /// The highest offset that was received or passed by `reachedEnd`, or -1 if there is none.
         package private(set) var highestReceived: Int64 = -1
         package private(set) var openCount = 0
         private(set) var entries = RingBuffer<Entry>()
@@ -36,7 +36,7 @@ extension Partition {
             inherited = map
         }
 
-        /// The number of offsets from the first that is not settled to the highest received.
+        /// The number of offsets from `committable` to the highest received offset.
         package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
 
         /// The offset to commit: the first offset that is not settled, else one past the highest received offset, else
@@ -146,7 +146,8 @@ extension Partition {
             }
         }
 
-        /// Writes the settled offsets above `committable` to `writer`. The caller has started it with this base.
+        /// Writes the settled offsets above `committable` to `writer`. The caller must have started the writer with
+        /// `committable` as its base.
         ///
         /// - Parameter indexes: Returns a record's settled indexes as bits, or `nil` if none is settled.
         package func write(
@@ -187,7 +188,8 @@ extension Partition {
             return end
         }
 
-        /// Returns the send horizon of the last commit: one past the highest record that may have a send in doubt.
+        /// Returns the send horizon of the partition's last commit: one past the highest record that may have a send
+        /// in doubt.
         ///
         /// - Parameter isInDoubt: Whether a received record that is not settled has a send in doubt.
         package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {

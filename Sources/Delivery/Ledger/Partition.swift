@@ -6,7 +6,7 @@ package struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
         case active
-        /// No more records are read or sent. Notifications on connections may be answered and settle.
+        /// No more records are read or sent. Notifications on connections may still be answered and settle.
         case draining
         /// Like `draining`, but the last commit does not wait for unanswered sends.
         case leaving
@@ -39,13 +39,13 @@ package struct Partition: ~Copyable {
     var group: Int
     /// The delay of the retry tier, or 0 for a request topic.
     let tierDelayMs: Int64
-    /// The raw value of the partition's `CommitGroup`: the index of its commit in flight.
+    /// The raw value of the partition's `CommitGroup`, which is an index of `CommitLedger.commits`.
     let flight: Int
 
     var phase = Phase.active
     var offsets: Offsets
     var horizon: SendHorizon
-    /// Whether records settled, or were found to be settled, since the last commit was sent.
+    /// Whether records settled, or were found to be settled, since the latest commit was sent.
     var isDirty = false
     var pending: Pending?
     /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
@@ -54,7 +54,7 @@ package struct Partition: ~Copyable {
     var unconfirmed: [LastCommit] = []
     /// When a suspended partition is released (monotonic).
     var releaseNs: Int64 = 0
-    /// The used part of the last commit's map, in eighths.
+    /// The used part of the latest commit's map, in eighths.
     var mapEighths = 0
     /// The earliest time to defer the partition's oldest notifications again.
     var nextShorteningNs: Int64 = 0
@@ -69,13 +69,13 @@ package struct Partition: ~Copyable {
     var fanOuts = 0
     /// The number of the partition's open dead letters.
     var deadLetters = 0
-    /// The partition's notifications that wait for the send horizon.
+    /// The partition's notifications that wait for a higher send horizon.
     var behindHorizon = Notification.List()
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
     var unsetRecords: Int64?
-    /// The first and last record that wait for admission, in offset order, or `.none`. No more records are read
-    /// meanwhile.
+    /// The first and last record that wait for admission, in offset order, or `.none`. While a record waits, no more
+    /// records of the partition are read.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
 
@@ -114,7 +114,7 @@ package struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether the map of the partition's last commit is nearly full, because many records above an open one are
+    /// Whether the map of the partition's latest commit is nearly full, because many records above an open one are
     /// settled. Without open records, only further reading makes the map shorter.
     var isSpanFull: Bool { mapEighths >= 7 && offsets.openCount > 0 }
 
@@ -127,7 +127,7 @@ package struct Partition: ~Copyable {
     /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
     /// upper bound, because a commit may contain a lower horizon than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
-        // Now every offset has at most one notification, and no waiting notification was below the horizon before.
+        // Without fan-outs, each offset at or above the horizon has at most one open notification.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
@@ -147,7 +147,7 @@ package struct Partition: ~Copyable {
         }
     }
 
-    /// Whether the last commit of the partition may be sent.
+    /// Whether the last commit of a partition that is given up may be sent.
     var mayLeave: Bool { phase == .leaving || phase == .draining && open == 0 }
 
     /// Whether a commit of the partition should be sent without waiting for the interval.
@@ -171,9 +171,9 @@ package struct Partition: ~Copyable {
 
     // MARK: Received
 
-    /// Adds a record with one notification to the partition.
+    /// Adds a record to the partition. Its `count` is 1, and the caller may raise it.
     ///
-    /// - Returns: The record and its settled indexes, or `nil` if the whole record is settled.
+    /// - Returns: The record and its settled indexes, or `nil` if the record is settled or was received before.
     mutating func receive(
         _ offset: Int64, in store: inout NotificationStore
     ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
@@ -228,8 +228,8 @@ package struct Partition: ~Copyable {
         behindHorizon.append(slot, in: &store)
     }
 
-    /// Sorts the notifications that wait for the horizon by record. Some of them may have passed the horizon before,
-    /// and were appended again because the lease ended before they were sent.
+    /// Sorts the notifications that wait for the horizon by record. Some of them may have been below the horizon
+    /// before, and were appended again because the lease ended before they were sent.
     mutating func sortBehindHorizon(in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
         var isSorted = true
@@ -281,7 +281,7 @@ extension Partition {
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
-        // Without the topic, no successor can read the partition.
+        // If the topic does not exist, or the group may not read it, no successor needs the commit.
         if isImpossible, isLeaving { phase = .left }
     }
 
@@ -298,10 +298,11 @@ extension Partition {
     /// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
-    /// The horizon stays ahead of the highest record handed out by the offsets of about four commit intervals: at least
-    /// as many records as contain `minimum` notifications on average, and at most `maximum` offsets. The maximum is
-    /// needed because `pace` counts offsets, so a large gap between two records would look like a high rate. If a
-    /// commit contains a lower horizon than the commit before, the lower horizon applies immediately.
+    /// The horizon stays above the highest record handed out. The distance is the number of offsets handed out in about
+    /// four commit intervals, but at least as many records as contain `minimum` notifications on average, and at most
+    /// `maximum` offsets. The maximum is needed because `pace` counts offsets, so a large gap between two records would
+    /// look like a high rate. If a commit contains a lower horizon than the commit before, the lower horizon applies
+    /// immediately.
     package struct SendHorizon: Equatable {
         package static let maximum: Int64 = 100_000
 
@@ -314,7 +315,8 @@ extension Partition {
         /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
         package var isStale = false { didSet { refresh() } }
         private let minimum: Int64
-        /// The highest record handed to a transport, or the first record that waits for the horizon.
+        /// The highest offset of a record that was handed to a transport, or that was the first to wait for the
+        /// horizon.
         private var front: Int64 = -1
         private var startAtCommit: Int64?
         /// The number of offsets handed out per commit. It decreases slowly.
@@ -340,13 +342,15 @@ extension Partition {
         @inline(__always)
         package mutating func advance(to offset: Int64) { if offset > front { front = offset } }
 
-        /// Returns whether less than half of the margin is left, so that a commit should be sent immediately.
+        /// Returns whether the horizon is less than half of `margin` above the records handed out, so that a commit
+        /// should be sent immediately.
         package func isShort(from base: Int64) -> Bool {
             guard let acknowledged else { return true }
             return acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)
         }
 
-        /// Returns the minimum horizon of the commit that is created now.
+        /// Returns the minimum horizon of the commit that is created now, and updates `pace`. Call this once per
+        /// commit.
         package mutating func next(from base: Int64) -> Int64 {
             let start = max(front + 1, base)
             if let startAtCommit { pace = max(min(start - startAtCommit, Self.maximum), pace - max(1, pace / 8)) }
@@ -367,7 +371,7 @@ extension Partition {
             refresh()
         }
 
-        /// Stops sending until the next acknowledgement.
+        /// Stops sending until the next commit is acknowledged.
         package mutating func withdraw() {
             acknowledged = nil
             refresh()

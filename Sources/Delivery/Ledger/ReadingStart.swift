@@ -6,7 +6,7 @@ package enum ReadingStart: Equatable, Sendable {
     /// The start of the log, because the committed offset is beyond the log's end or impossible. The topic was
     /// recreated, or the log was truncated.
     case logChanged
-    /// The start of the log, because retention has deleted the records from the committed offset on.
+    /// The start of the log, because it is above the committed offset: retention has deleted the records in between.
     case overtaken
 
     /// Determines where to start consuming a newly assigned partition. `DeliveryMachine.assign` uses the same rule.

@@ -66,10 +66,10 @@ package struct RetryTiers: Sendable {
     }
 
     /// The minimum duration of a round: three stays in the shortest tier. With longer rounds, notifications move to
-    /// longer tiers, so each one is written less often.
+    /// longer tiers, so each one needs fewer retry records.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 
-    /// The tier for notifications of an app whose deferral has lasted for minutes.
+    /// The tier for notifications that are deferred for a reason that has lasted for at least five minutes.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
 
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }

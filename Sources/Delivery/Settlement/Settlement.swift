@@ -201,7 +201,7 @@ struct Settlement: ~Copyable {
         let content = content(slot, in: store)
         // If a producer sets a timestamp in seconds instead of milliseconds, it is a time in January or February 1970.
         if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
-            ending.detail.subject = StaticString("its timestamp must be in milliseconds, not in seconds").lentBytes
+            ending.detail.subject = StaticString("request timestamps must be in milliseconds, not in seconds").lentBytes
         }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
@@ -260,8 +260,8 @@ struct Settlement: ~Copyable {
         case .none: break
         }
         switch tried {
-        case .production: return Detail("BadDeviceToken in production first")
-        case .development: return Detail("BadDeviceToken in development first")
+        case .production: return Detail("the token was bad in production")
+        case .development: return Detail("the token was bad in development")
         case nil: break
         }
         guard outcome == .expired else { return .none }

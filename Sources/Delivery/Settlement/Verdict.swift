@@ -78,7 +78,7 @@ package struct VerdictTable: Sendable {
         case 410: VerdictRow(.unregister)
         case 403: VerdictRow(.credentialFault)
         case 429: VerdictRow(.retry)
-        // Statuses of the binary protocol: a processing error, and "none (unknown)".
+        // Statuses of the binary protocol: 1 is "processing error", and 255 is "none (unknown)".
         case 1, 255: VerdictRow(.retry)
         case 500...599: VerdictRow(.retry, delayMs: longDelayMs)
         default: VerdictRow(.reject)

@@ -8,18 +8,20 @@ struct Notification {
         case free
         /// Admitted, and in no list. The call that sets this state replaces it with another state before it returns.
         case admitted
-        /// Waits behind another notification of its device.
+        /// Waits in the queue of its device behind another notification.
         case queued
         /// Waits in the queue of its app for a free stream.
         case ready
-        /// Waits until the send horizon is above the notification's record, and is then sent or moved to a retry tier.
+        /// Waits for the send horizon to rise above its record, and is then sent or moved to a retry tier.
         case behindHorizon
-        /// Waits until this monotonic time, and is then resent.
+        /// Waits until this monotonic time, and then joins its app's queue. The wait precedes a resend, or a send to a
+        /// device for which APNs reported too many notifications.
         case backingOff(untilNs: Int64)
-        /// Handed to a transport at this millisecond of the monotonic clock (wraps). The transport borrows the
+        /// Handed to a transport at this millisecond of the monotonic clock (wraps around). The transport borrows the
         /// notification's bytes until the completion. If the assignment ends earlier, the completion frees the slot.
         case handed(atMs: UInt32)
-        /// The outcome is known, and the output records are being produced.
+        /// The outcome is known, or the notification moves to a retry topic. Kafka has not acknowledged all output
+        /// records.
         case concluded(Ending)
 
         /// Whether the notification waits for its device's queue, a stream, the send horizon, or the end of a pause.
@@ -33,10 +35,10 @@ struct Notification {
         var isConcluded: Bool { if case .concluded = self { true } else { false } }
     }
 
-    /// The records to write for a concluded notification.
+    /// The records to produce for a concluded notification.
     enum Ending: Equatable {
         case result(Outcome)
-        /// A retry record with its due time (wall clock).
+        /// A retry record with its due time (wall clock). `isAttempt` is whether the retry uses up an attempt.
         case retry(dueMs: Int64, isAttempt: Bool)
         /// A dead letter, because the record is unreadable. The publisher owns the dead letter's bytes.
         case deadLetter
@@ -57,7 +59,7 @@ struct Notification {
     /// record.
     struct Deferral: Equatable {
         var reason: DeferralReason
-        /// For `.device`, the index of the retry tier whose delay ends about when the notification's turn comes.
+        /// For `.device`, the index of the retry tier whose delay is about as long as the expected wait for the device.
         var deviceTier: UInt8 = 0
     }
 
@@ -66,28 +68,31 @@ struct Notification {
             case untried
             /// A transport of this worker has completed a send of the notification.
             case tried
-            /// Like `tried`, with a send in doubt. `Record.doubts` counts such notifications.
+            /// Like `tried`, with a send in doubt. `Record.doubts` counts the notifications in this state.
             case inDoubt
         }
 
         // The counts `sends` and `inDoubt` include the sends of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // The counts below include only the sends of this worker.
+        // `resends`, `returns`, `refusals` and `deaths` count only the sends of this worker.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
         /// The number of consecutive sends that APNs refused to process.
         var refusals: UInt8 = 0
-        /// The number of connections that were lost while the notification was in flight on them.
+        /// The number of connections that were lost while the notification was in flight on them. Connections that went
+        /// silent do not count.
         var deaths: UInt8 = 0
         /// The reason for the notification's last resend.
         var resentFor = ReasonCode.none
         var past = Past.untried
-        /// Whether APNs reported too many notifications for the device, so that the next one of its queue waits.
+        /// Whether APNs reported too many notifications for the device, so that the next notification of the device
+        /// waits for a second.
         var slowsDevice = false
 
-        /// Counts a send that APNs did not process, or that was on a silent connection. Returns the consecutive number.
+        /// Counts a send that APNs did not process, or that was on a silent connection. Returns the new value of
+        /// `returns`.
         mutating func countReturn() -> UInt8 {
             returns.countUp()
             return returns
@@ -112,7 +117,7 @@ struct Notification {
         var remark = Remark.none
     }
 
-    /// The number of times that this slot was used.
+    /// The generation of the slot's current id. It changes when earlier ids of the slot become invalid.
     var generation: UInt32
     var record = RecordSlot.none
     var state = State.free
@@ -127,19 +132,21 @@ struct Notification {
 
     /// The index of the notification's token in the record's list of tokens.
     var index: Int32 = 0
-    /// The app's index, or -1. Changes when the notification is forwarded to the app of `AppRoute.otherEnvironment`.
+    /// The app's index, or -1 if no app is known. Changes when the notification is forwarded to the app of
+    /// `AppRoute.otherEnvironment`.
     var app: Int32 = -1
 
-    // The neighbours in the list that contains the notification: its app's queue for a stream, the notifications behind
-    // the send horizon, or the notifications whose resend is paused.
+    // The previous and next notification in the same `List`: the notifications that wait for a stream, for a higher
+    // send horizon, or for the time in `State.backingOff`.
     var previous = NotificationSlot.none
     var next = NotificationSlot.none
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// The bytes counted by `NotificationStore.takeBytes` until the notification settles.
+    /// The number of bytes that `NotificationStore.takeBytes` counts until the notification settles.
     var countedBytes: Int32 = 0
-    /// When the notification first joined its app's queue (monotonic).
+    /// When the notification began to wait in its app's queue (monotonic). A resend from the head of the queue keeps
+    /// this time.
     var sinceNs: Int64 = 0
     /// When the notification was last sent (wall clock), or 0 if it was never sent.
     var sentAtMs: Int64 = 0
@@ -148,8 +155,8 @@ struct Notification {
 
     init(generation: UInt32 = 0) { self.generation = generation }
 
-    /// Whether the notification is sent on the quarantine connection, because connections were lost during its sends or
-    /// APNs refused to process it.
+    /// Whether the notification is sent on the quarantine connection, because three connections were lost during its
+    /// sends, or APNs refused to process it six times in a row.
     @inline(__always)
     var isSuspect: Bool { tries.deaths >= 3 || tries.refusals >= 6 }
 }
@@ -208,12 +215,14 @@ struct Record {
     var body: UnsafeMutablePointer<Body>?
     /// The settled indexes of a fan-out as bits, or `nil` for a record with one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
-    /// The number of the record's notifications, of which `cursor.index` were admitted.
+    /// The number of the record's notifications. The first `cursor.index` of them were admitted, or were settled
+    /// before.
     var count: Int32 = 0
     var cursor = TokenCursor()
     /// The number of the record's admitted notifications that are not settled.
     var unsettled: Int32 = 0
-    /// The number of users of the body: notifications, and the part of a fan-out that is not admitted yet.
+    /// The number of users of the body: each notification that needs its bytes, and the record until it is completely
+    /// admitted.
     var holders: Int32 = 0
     /// The number of the record's unsettled notifications with a send in doubt.
     var doubts: Int32 = 0
@@ -221,7 +230,8 @@ struct Record {
     var handed: Int32 = 0
     /// Whether any index of the record is settled.
     var hasSettledIndexes = false
-    /// Whether a notification of the record was dropped. The record then does not settle in this assignment.
+    /// Whether a notification of the record was dropped or will not be admitted. The record then does not settle in
+    /// this assignment.
     var isDropped = false
     /// The next record of its partition that waits for admission.
     var nextAdmitting = RecordSlot.none
@@ -244,7 +254,7 @@ extension Record {
         /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
         var tokens: UnsafeRawBufferPointer
         var isList: Bool
-        /// The reason why the token of a record with one notification is invalid, if it is.
+        /// For a record without a list of tokens, the reason why its token is invalid, or `.none`.
         var tokenFailure: ReasonCode
         var copiedHeaders: UnsafeBufferPointer<RecordHeader>
         var isBroadcast: Bool
@@ -259,14 +269,16 @@ extension Record {
         var isExpired: Bool
         var failureReason: ReasonCode
         var detail: Detail
-        /// The place of the original request. In a retry record, the place's index is the index of the notification.
+        /// The topic, partition and offset of the original request. For a retry record, the index is that of the
+        /// notification in the original request, otherwise 0.
         var request: RequestPlace
         /// The timestamp of the original request record.
         var firstMs: Int64
-        /// The number of sends by previous workers.
+        /// The number of sends by previous workers, and how many of these are in doubt.
         var sends: Int32
         var inDoubt: Int32
-        /// Whether a crashed owner may have sent the record. Each valid token then counts one more send in doubt.
+        /// Whether a previous owner of the partition may have sent the record's notifications. Each notification with a
+        /// valid token then counts one more send in doubt.
         var isInDoubt: Bool
         /// The number of attempts that the notifications of the record have used up.
         var attempt: Int32
@@ -291,7 +303,8 @@ extension Record {
 
         /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.
         ///
-        /// - Parameter isDerived: Whether to derive an id from the request's place if the producer gave none.
+        /// - Parameter isDerived: Whether to derive an id from the request's topic, partition, offset and index if the
+        ///   producer gave none.
         @inline(__always)
         func requestID(index: Int32, isDerived: Bool) -> NotificationUUID {
             if headers.apnsID != .none || !isDerived || tierDelayMs > 0 { return headers.apnsID }

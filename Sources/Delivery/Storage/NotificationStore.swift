@@ -98,8 +98,8 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Keeps the doubt of a dropped notification counted in its record, so that the last commit's send horizon covers
-    /// it.
+    /// Keeps a dropped notification counted in `Record.doubts`, so that the send horizon of the partition's final
+    /// commit is above the record.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
@@ -164,7 +164,8 @@ struct NotificationStore: ~Copyable {
         records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
     }
 
-    /// Stores the topic, partition and offset of a notification's record for crash reports, before it is produced.
+    /// Stores the topic, partition and offset of a notification's record for crash reports, before an output record is
+    /// produced.
     func enterPlace(of id: NotificationID) {
         precondition(isCurrent(id), "The notification must be concluded before its records are produced")
         guard let place = place(of: self[id.slot].record) else {
@@ -185,8 +186,8 @@ struct NotificationStore: ~Copyable {
         !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
-    /// Returns whether `limitMs` have passed since a record with expiration 0 was written, or since its scheduled time.
-    /// If the time of writing is unknown, the limit counts from when the record was received.
+    /// Returns whether more than `limitMs` have passed since the original request's timestamp, or since the scheduled
+    /// time if that is later. If the request has no timestamp, the time counts from when the record was received.
     func isLate(_ record: RecordSlot, limitMs: Int64, now: DeliveryTime) -> Bool {
         let startMs = RecordTime.start(self[bodyOf: record].firstMs, notBefore: self[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > limitMs }
@@ -196,7 +197,7 @@ struct NotificationStore: ~Copyable {
     /// Copies the required parts of a request into one block, the body of its record.
     ///
     /// - Parameters:
-    ///   - firstMs: The timestamp of the original record.
+    ///   - firstMs: The timestamp of the original request.
     ///   - isExpired: Whether the request is too old to be sent.
     ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of the request's app, or -1 if no app is known.
@@ -273,7 +274,7 @@ struct NotificationStore: ~Copyable {
         budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
-    /// Releases the bytes of a notification.
+    /// Frees a token's separate block, and releases one user of the record's body.
     mutating func releaseBytes(_ slot: NotificationSlot) {
         if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
             let size = Int(notifications[slot].tokenBlockSize)
