@@ -19,12 +19,13 @@ import Testing
         return Array(output.bytes)
     }
 
-    /// RFC 7541, 6.2.1 to 6.2.3: with incremental indexing, without, never.
+    /// The literal representations of RFC 7541, 6.2.1 to 6.2.3: with incremental indexing, without indexing and never
+    /// indexed.
     @Test(
         arguments: [
             ([0x40], [0x57]), ([0x00], [0x0f, 0x08]), ([0x10], [0x1f, 0x08]),
         ] as [([UInt8], [UInt8])])
-    func `Each literal is replaced`(first: [UInt8], replaced: [UInt8]) {
+    func `The stand-in name becomes authorization in every kind of literal`(first: [UInt8], replaced: [UInt8]) {
         let before: [UInt8] = [0x83, 0x3f, 0x01, 0x04, 2, 0x2f, 0x61]
         let after: [UInt8] = [0x82, 0x40, 1, 0x78, 0]
         #expect(
@@ -34,27 +35,26 @@ import Testing
 
     @Test(
         arguments: [
-            // The stand-in's bytes within a value.
+            // The bytes of the stand-in name occur within a value.
             [0x04, 11] + [0x40] + spelled,
-            // A name by index.
+            // The name is an index.
             [0x7e] + value,
-            // Cut anywhere: walked no further, nothing changed.
+            // A truncated block is not changed.
             [0x40, 0x89, 0x1d], [0x40], [0x7f], [0xff, 0xff, 0xff, 0xff, 0xff],
             [0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f],
             [],
         ] as [[UInt8]])
-    func `Anything else stays`(block: [UInt8]) {
+    func `A header block without the stand-in name is not changed`(block: [UInt8]) {
         #expect(Self.rewritten(Self.frame(block)) == Self.frame(block))
     }
 
-    @Test func `Only headers frames change`() {
+    @Test func `The name is replaced only in HEADERS frames without padding`() {
         let block = [0x40] + Self.spelled + Self.value
         #expect(Self.rewritten(Self.frame(block, type: 0)) == Self.frame(block, type: 0))
         #expect(Self.rewritten(Self.frame(block, flags: 0xc)) == Self.frame(block, flags: 0xc))
     }
 
-    /// The frames that introduce and repeat a credential, whole.
-    @Test func `Golden frames`() throws {
+    @Test func `A repeated credential is sent as an index, and its frames match the expected bytes`() throws {
         let peers = try Peers.connected()
         let path = Lent("/a")
         let token = Lent("bearer 0123456789")
@@ -67,7 +67,7 @@ import Testing
         _ = try peers.client.submit(headers, body: body.bytes, user: 0)
         let frames = Frame.all(peers.takeClient())
         let path4: [UInt8] = [0x14, 2, 0x2f, 0x61]
-        // The peer's table size, `:method: POST`, the path, `authorization` by its static name and Huffman's code of
+        // The peer's table size, `:method: POST`, the path, `authorization` by its static name and the Huffman code of
         // "bearer 0123456789" (RFC 7541, appendix B).
         let introduced: [UInt8] =
             [0x3f, 0xe1, 0x1f, 0x83] + path4
@@ -106,9 +106,9 @@ import Testing
         return arrived
     }
 
-    /// Every request arrives with its credential, through renewals, evictions and every size of the peer's table.
+    /// The credential is renewed and evicted several times.
     @Test(arguments: [4_096, 0, 100, 250, 300, 1_000, 65_536] as [UInt32], [true, false])
-    func `Credentials arrive whatever the table`(size: UInt32, isOn: Bool) throws {
+    func `Every request arrives with its credential for any size of the header table`(size: UInt32, isOn: Bool) throws {
         var options = ClientSession.Options()
         options.indexAuthorization = isOn
         var server = ServerSession.Options()
@@ -121,7 +121,7 @@ import Testing
             var push = Push()
             let text = "bearer eyJ." + String(repeating: "k\(round / 7)-", count: 50)
             push.authorization = Lent(text)
-            // Topics enough to push everything out of the table, again and again.
+            // The topics are long enough to evict every entry of the table repeatedly.
             push.topic = Lent("com.example." + String(repeating: "t\(round % 13)", count: 20))
             _ = try push.submit(to: peers.client)
             expected.append(text)
@@ -135,7 +135,7 @@ import Testing
 
     /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
-    func `Headers stay within their budget`(hasID: Bool, budget: Double) throws {
+    func `The mean size of HEADERS frames is within the documented budget`(hasID: Bool, budget: Double) throws {
         let peers = try Peers.connected(server: { $0.settings = [.maxConcurrentStreams(1_000)] })
         var random = SystemRandomNumberGenerator()
         var bytes = 0

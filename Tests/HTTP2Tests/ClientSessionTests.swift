@@ -5,13 +5,13 @@ import Testing
 @testable import HTTP2
 
 @Suite struct ClientSessionTests {
-    @Test func `Preface is golden`() throws {
+    @Test func `A session begins with the preface and a SETTINGS frame`() throws {
         let client = try ClientSession()
         let settings: [UInt8] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]
         #expect(Array(client.output) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + settings)
     }
 
-    @Test func `Nothing is submitted before the servers settings`() throws {
+    @Test func `A request is refused until the server's SETTINGS arrive`() throws {
         let peers = try Peers()
         let before = peers.client.outputTotal
         #expect(!peers.client.isReady)
@@ -23,7 +23,7 @@ import Testing
         #expect(peers.client.freeStreams == 1_000)
     }
 
-    @Test func `A request and its answer`() throws {
+    @Test func `A response has the request's user value, the wanted headers and the body`() throws {
         let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id", "apns-unique-id"] })
         let push = Push()
         guard case .written(let stream, let end) = try push.submit(to: peers.client, user: 7, keep: 1) else {
@@ -49,7 +49,7 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func `the heads of frames are told in both directions, only where it is asked for`() throws {
+    @Test func `Frame heads are recorded in both directions if tracing is on`() throws {
         let peers = try Peers.connected(client: { $0.tracesFrames = true })
         let opening = peers.client.takeFrameHeads().map { "\($0.isSent ? ">" : "<") \($0.typeName) \($0.flagNames)" }
         #expect(opening.first == "> SETTINGS ")
@@ -75,7 +75,7 @@ import Testing
         #expect(plain.client.takeFrameHeads().isEmpty)
     }
 
-    @Test func `Streams are counted and settings heeded`() throws {
+    @Test func `The limit of open streams follows the server's SETTINGS`() throws {
         let peers = try Peers.connected(server: { $0.settings = [.maxConcurrentStreams(1)] })
         let push = Push()
         #expect(peers.client.freeStreams == 1)
@@ -97,7 +97,7 @@ import Testing
         #expect(peers.client.freeStreams == 1)
     }
 
-    @Test func `Go away closes what is above it`() throws {
+    @Test func `A GOAWAY ends the streams above it, and the streams below it are answered`() throws {
         let peers = try Peers.connected()
         let push = Push()
         for user in 0..<4 { _ = try push.submit(to: peers.client, user: UInt32(user)) }
@@ -123,7 +123,7 @@ import Testing
         #expect(peers.client.isFinished)
     }
 
-    @Test func `A body cut off keeps its status`() throws {
+    @Test func `A stream that is reset within the response body keeps its status and the partial body`() throws {
         let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 9)
         try peers.exchange()
@@ -137,7 +137,7 @@ import Testing
         #expect(peers.client.responseBody.elementsEqual(half.bytes))
     }
 
-    @Test func `An early answer is reset by us`() throws {
+    @Test func `The client resets a stream whose response arrives before the request body is sent`() throws {
         let peers = try Peers.connected(server: {
             $0.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
             $0.canStall = true
@@ -150,12 +150,12 @@ import Testing
         peers.clientBytes = []
         try peers.exchange()
         #expect(peers.clientEvents() == [.response(user: 3, status: 413)])
-        // RST_STREAM with CANCEL, and no more of the body.
+        // The client sends RST_STREAM with CANCEL, and no further body bytes.
         #expect(Frame.all(peers.clientBytes) == [Frame(type: 3, flags: 0, stream: 1, payload: [0, 0, 0, 8])])
         #expect(peers.client.freeStreams == 1)
     }
 
-    @Test func `A body that waited says where it ended`() throws {
+    @Test func `A delayed request body is reported with the output position of its end`() throws {
         let peers = try Peers.connected(server: {
             $0.settings = [.initialWindowSize(10)]
             $0.canStall = true
@@ -173,13 +173,13 @@ import Testing
         #expect(Frame.all(peers.takeClient()) == [Frame(type: 0, flags: 1, stream: 1, payload: five)])
     }
 
-    @Test func `A cancelled stream is silent and its body untouched`() throws {
+    @Test func `A cancelled stream reports no event, and its body is not read again`() throws {
         let peers = try Peers.connected(server: { $0.settings = [.initialWindowSize(10)] })
         do {
             let push = Push(bodyBytes: 3_000)
             #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
             try peers.client.cancel(stream: 1)
-            // `push` dies here: its body must not be read any more.
+            // `push` is freed here, so the session must not read its body any more.
         }
         try peers.server.changeSettings([.initialWindowSize(65_535)])
         try peers.exchange()
@@ -188,7 +188,7 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func `A long body is cut`() throws {
+    @Test func `A response body is truncated to 4096 bytes`() throws {
         let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client)
         try peers.exchange()
@@ -198,14 +198,14 @@ import Testing
         #expect(peers.client.responseBody.count == 4_096)
     }
 
-    @Test func `Ping comes back`() throws {
+    @Test func `A PING is answered and reported`() throws {
         let peers = try Peers.connected()
         try peers.client.ping()
         try peers.exchange()
         #expect(peers.clientEvents() == [.pong])
     }
 
-    @Test func `A full output refuses`() throws {
+    @Test func `A session with full output refuses requests until the output is consumed`() throws {
         let peers = try Peers.connected(client: { $0.outputLimit = 1_000 })
         let push = Push()
         var taken = 0
@@ -215,7 +215,7 @@ import Testing
         #expect(try push.submit(to: peers.client) != .refused)
     }
 
-    @Test func `Names that never repeat are indexed once`() throws {
+    @Test func `The name of a header with a unique value is sent once and then indexed`() throws {
         let peers = try Peers.connected()
         var sizes: [Int] = []
         for id in ["11111111", "22222222", "33333333"] {
@@ -224,7 +224,7 @@ import Testing
             _ = try push.submit(to: peers.client)
             sizes.append(Frame.all(peers.takeClient()).first { $0.type == 1 }!.payload.count)
         }
-        // Later ones: 0x1f, index - 15, length; the name's five bytes are not spelled out again.
+        // Later requests send 0x1f, index - 15 and the length, and do not repeat the bytes of the name.
         #expect(sizes[1] < 90 && sizes[0] > 200)
         let field = 2 + 1 + (8 * 5 + 7) / 8
         #expect(sizes[1] - field == sizes[2] - field - 1 || sizes[1] == sizes[2])

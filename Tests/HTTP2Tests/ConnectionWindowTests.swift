@@ -4,7 +4,7 @@ import Testing
 
 /// The peer's window for the whole connection (RFC 9113, section 6.9).
 @Suite struct ConnectionWindowTests {
-    @Test func `The connection window is counted`() throws {
+    @Test func `Requests use up the connection window, and a body waits until the server extends it`() throws {
         let peers = try Peers.connected(server: { $0.canStall = true })
         try peers.server.setStalled(true)
         #expect(peers.client.connectionWindow == 65_535)
@@ -23,10 +23,10 @@ import Testing
         }
     }
 
-    /// A peer that gives window back in halves gives all of it back in one round trip, whatever the bodies' sizes are.
+    /// The peer sends WINDOW_UPDATE when half of the window is used.
     @Test(
         arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
-    func `The whole window goes round`(sizes: [Int], window: Int32) throws {
+    func `Bodies of any size use the whole connection window in each round trip`(sizes: [Int], window: Int32) throws {
         var options = ServerSession.Options()
         options.connectionWindow = window
         var client = ClientSession.Options()
@@ -40,7 +40,7 @@ import Testing
         var ranOutOfStreams = false
         let rounds = 20
         for _ in 0..<rounds {
-            // As much as can go, to a peer whose answers are a round trip away.
+            // Requests are submitted until the window or the streams are used up.
             while true {
                 let push = pushes[made % pushes.count]
                 ranOutOfStreams = ranOutOfStreams || peers.client.freeStreams == 0
@@ -57,18 +57,18 @@ import Testing
         let frames = Frame.all(peers.clientBytes).filter { $0.type == 0 }
         let sent = frames.map(\.payload.count).reduce(0, +)
         #expect(ranOutOfStreams || sent >= rounds * Int(window - 1), "\(sent) bytes in \(rounds) rounds")
-        // Frames that end at the halves are few: two more for each window.
+        // Each half of the window may split one DATA frame.
         #expect(frames.count <= made + 2 * rounds + sent / 16_384)
     }
 
-    @Test func `A body that would only wait is not taken`() throws {
+    @Test func `A body has no window if the server would return nothing for its first part`() throws {
         let peers = try Peers.connected()
         let push = Push(bodyBytes: 65_534)
         #expect(peers.client.hasWindow(for: 65_534))
         _ = try push.submit(to: peers.client)
         #expect(peers.client.connectionWindow == 1)
         #expect(peers.client.hasWindow(for: 1))
-        // One byte of it would reach no half: the peer would give nothing back for it.
+        // One byte does not reach half of the window, so the peer would send no WINDOW_UPDATE for it.
         #expect(!peers.client.hasWindow(for: 2))
     }
 }

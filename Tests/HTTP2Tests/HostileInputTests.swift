@@ -3,7 +3,7 @@ import HTTP2
 import Testing
 
 @Suite struct HostileInputTests {
-    /// A server's bytes for four streams: an answer with a body, one without, a reset, then GOAWAY.
+    /// A server's bytes for five requests: answers with and without a body, a reset and a GOAWAY.
     static func recording() throws -> (
         bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientSession.Event]
     ) {
@@ -29,8 +29,7 @@ import Testing
         return (peers.serverBytes, submit, peers.clientEvents())
     }
 
-    /// Whatever way the bytes are cut, the same events come.
-    @Test func `Bytes cut anywhere say the same`() throws {
+    @Test func `The events do not depend on how the bytes are split`() throws {
         let (bytes, submit, events) = try Self.recording()
         #expect(events.count == 6)
         let cuts = (0...bytes.count).map { [bytes[..<$0], bytes[$0...]] } + [bytes.indices.map { bytes[$0...$0] }]
@@ -51,12 +50,12 @@ import Testing
         }
     }
 
-    /// nghttp2 takes garbage with success and queues a GOAWAY: the session says that it is over.
+    /// nghttp2 accepts invalid bytes with success and queues a GOAWAY, so the session must report that it is finished.
     @Test(arguments: [
         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}",
         String(repeating: "garbage ", count: 40),
     ])
-    func `Garbage ends the session`(text: String) throws {
+    func `Invalid first bytes end the session`(text: String) throws {
         let client = try ClientSession()
         try client.consumeOutput(client.output.count)
         do {
@@ -70,7 +69,7 @@ import Testing
         #expect(client.freeStreams == 0)
     }
 
-    @Test func `Garbage after settings ends the session`() throws {
+    @Test func `An invalid frame after the SETTINGS ends the session`() throws {
         let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client)
         _ = peers.takeClient()

@@ -2,12 +2,12 @@ import Foundation
 import HTTP2
 import Testing
 
-/// Interim responses (1xx), trailers and answers in odd shapes, as raw bytes of a peer.
+/// Interim responses (1xx), trailers and malformed responses, as raw bytes of a peer.
 @Suite struct InterimTests {
     static let endStream: UInt8 = 1
     static let endHeaders: UInt8 = 4
 
-    /// A HEADERS frame for stream 1: `:status` spelled out (name index 8), then other fields, literal.
+    /// A HEADERS frame for stream 1 with a literal `:status` (name index 8) and literal fields.
     static func headers(_ status: String?, _ fields: [(String, String)] = [], isEnd: Bool) -> [UInt8] {
         var block: [UInt8] = []
         if let status { block += [0x08, UInt8(status.utf8.count)] + Array(status.utf8) }
@@ -30,10 +30,10 @@ import Testing
         return bytes(UInt32(payload.count)).dropFirst() + header + payload
     }
 
-    /// In the order of the wire.
+    /// The number in network byte order.
     static func bytes(_ number: UInt32) -> [UInt8] { withUnsafeBytes(of: number.bigEndian, Array.init) }
 
-    /// A client with one request, `apns-id` wanted, that gets these bytes.
+    /// A client with one request that wants the header `apns-id` and has received `bytes`.
     static func client(receiving bytes: [UInt8]) throws -> ClientSession {
         let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id"] })
         _ = try Push().submit(to: peers.client, user: 7, keep: 1)
@@ -47,11 +47,11 @@ import Testing
         return all
     }
 
-    /// Nothing was decided: in doubt, or refused as the code says, but no answer.
+    /// The error code decides whether the request is in doubt or refused.
     @Test(
         arguments: [nil, "100", "103", "199"],
         [ErrorCode.internalError, .refusedStream, .cancel, .noError, ErrorCode(rawValue: 11)])
-    func `A reset is no answer, nor is an interim response before it`(status: String?, code: ErrorCode) throws {
+    func `A stream that is reset before the final status has no response`(status: String?, code: ErrorCode) throws {
         let interim = status.map { Self.headers($0, isEnd: false) } ?? []
         let client = try Self.client(receiving: interim + Self.reset(code))
         #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)] && client.openStreams == 0)
@@ -65,14 +65,13 @@ import Testing
             headers(nil, [("x", "y")], isEnd: true), headers("abc", isEnd: true), headers("20", isEnd: true),
             headers("103", isEnd: true), headers(nil, [(":path", "200")], isEnd: true),
         ])
-    func `A stream that ends without a final status is no answer`(frames: [UInt8]) throws {
+    func `A stream that ends without a valid final status has no response`(frames: [UInt8]) throws {
         let client = try Self.client(receiving: frames)
         #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
         #expect(client.openStreams == 0)
     }
 
-    /// What an interim response carried is not the answer's, its body neither; what is lent lies within what was kept.
-    @Test func `Bodies of interim responses are forgotten`() throws {
+    @Test func `A response has no headers or body of its interim responses`() throws {
         let full = [UInt8](repeating: 0x61, count: 4_096)
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.data(full, isEnd: false)
@@ -83,9 +82,8 @@ import Testing
         #expect(String(decoding: client.responseBody, as: UTF8.self) == "{}")
     }
 
-    /// Trailers, after a body and without one: neither their status nor their fields count.
     @Test(arguments: [true, false])
-    func `Trailers change nothing`(hasBody: Bool) throws {
+    func `Trailers change neither the status nor the headers of a response`(hasBody: Bool) throws {
         let body = hasBody ? Self.data(Array("{}".utf8), isEnd: false) : []
         let client = try Self.client(
             receiving: Self.headers("400", [("apns-id", "id")], isEnd: false) + body
@@ -95,7 +93,7 @@ import Testing
         #expect(String(decoding: client.responseBody, as: UTF8.self) == (hasBody ? "{}" : ""))
     }
 
-    @Test func `Two statuses in one block are the first`() throws {
+    @Test func `The first of two statuses in one header block is used`() throws {
         let block: [UInt8] = [0x08, 3] + Array("400".utf8) + [0x08, 3] + Array("200".utf8)
         let client = try Self.client(
             receiving: Self.frame(type: 1, flags: Self.endHeaders | Self.endStream, block))
@@ -103,7 +101,7 @@ import Testing
     }
 }
 
-/// Numbers of a peer at their ends.
+/// Boundary values of numbers that a peer sends.
 @Suite struct BoundaryTests {
     static func settings(_ entries: [(UInt16, UInt32)]) -> [UInt8] {
         var payload: [UInt8] = []
@@ -114,7 +112,7 @@ import Testing
         return InterimTests.frame(type: 4, flags: 0, stream: 0, payload)
     }
 
-    /// A client whose first bytes from its peer are these.
+    /// A client that has received `bytes` from its peer and nothing before them.
     static func client(receiving bytes: [UInt8]) throws -> ClientSession {
         let client = try ClientSession()
         try client.consumeOutput(client.output.count)
@@ -123,7 +121,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 999, 1_000, 1_001, 1 << 31 - 1, 1 << 31, .max] as [UInt32])
-    func `Streams`(allowed: UInt32) throws {
+    func `The client opens as many streams as the server allows, but at most 1000`(allowed: UInt32) throws {
         let client = try Self.client(receiving: Self.settings([(3, allowed)]))
         #expect(client.isReady && client.allowedStreams == Int(min(allowed, 1_000)))
         #expect(client.freeStreams == client.allowedStreams)
@@ -136,7 +134,7 @@ import Testing
             (5, 16_384, true), (5, 1 << 24 - 1, true), (5, 1 << 24, false), (1, 0, true), (1, .max, true), (6, 0, true),
             (6, .max, true), (2, 2, false), (0xffff, .max, true),
         ] as [(UInt16, UInt32, Bool)])
-    func `Settings at their ends`(id: UInt16, value: UInt32, isFine: Bool) throws {
+    func `SETTINGS outside the range of RFC 9113 end the session`(id: UInt16, value: UInt32, isFine: Bool) throws {
         let client = try Self.client(receiving: Self.settings([(id, value)]))
         #expect(client.isFinished == !isFine)
         guard isFine else { return }
@@ -148,7 +146,7 @@ import Testing
     @Test(
         arguments: [(1 << 31 - 1 - 65_535, true), (1 << 31 - 65_535, false), (1 << 31 - 1, false), (0, false)]
             as [(UInt32, Bool)])
-    func `The window of the connection at its end`(increment: UInt32, isFine: Bool) throws {
+    func `A WINDOW_UPDATE of zero or beyond the limit ends the session`(increment: UInt32, isFine: Bool) throws {
         let client = try Self.client(
             receiving: Self.settings([])
                 + InterimTests.frame(type: 8, flags: 0, stream: 0, InterimTests.bytes(increment)))
@@ -160,9 +158,9 @@ import Testing
         }
     }
 
-    /// A GOAWAY as long as a frame may be: some of it is kept. A longer one ends the session.
+    /// A GOAWAY longer than the largest frame ends the session without its debug data.
     @Test(arguments: [16_384 - 8, 16_384, 5_000_000])
-    func `A go away with much to say`(count: Int) throws {
+    func `At most 1024 bytes of a GOAWAY's debug data are kept`(count: Int) throws {
         let payload = [0, 0, 0, 0, 0, 0, 0, 2] + [UInt8](repeating: 0x61, count: count)
         let client = try Self.client(
             receiving: Self.settings([]) + InterimTests.frame(type: 7, flags: 0, stream: 0, payload))
@@ -171,8 +169,7 @@ import Testing
         #expect(client.isFinished)
     }
 
-    /// Response headers without end: the session ends, and keeps no more than its limit.
-    @Test func `Headers without end`() throws {
+    @Test func `Endless response headers end the session`() throws {
         let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 1)
         _ = peers.takeClient()

@@ -3,11 +3,11 @@ import HTTP2
 import TestSupport
 import Testing
 
-/// A client and a server session whose outputs are the other's input; no socket.
+/// A client and a server session that exchange their output in memory, without a socket.
 final class Peers {
     let client: ClientSession
     let server: ServerSession
-    /// Everything the server ever sent, and the client.
+    /// All bytes that each side has sent.
     var serverBytes: [UInt8] = []
     var clientBytes: [UInt8] = []
 
@@ -20,7 +20,7 @@ final class Peers {
         self.server = try ServerSession(options: server)
     }
 
-    /// Two sessions that have each other's settings.
+    /// Two sessions that have exchanged their SETTINGS.
     static func connected(
         client: (inout ClientSession.Options) -> Void = { _ in },
         server: (inout ServerSession.Options) -> Void = { _ in }
@@ -34,7 +34,7 @@ final class Peers {
         return peers
     }
 
-    /// Moves bytes both ways until nothing more comes.
+    /// Moves bytes in both directions until neither session has output.
     func exchange() throws {
         while true {
             let toServer = takeClient()
@@ -77,7 +77,7 @@ final class Peers {
         return all
     }
 
-    /// Answers each request that arrived with `status` and `body`.
+    /// Answers each received request with `status` and `body`.
     func answerAll(_ status: String = "200", body: String = "", apnsID: String? = nil) throws {
         while let event = server.nextEvent() {
             guard case .request(let stream) = event else { continue }
@@ -97,7 +97,7 @@ final class Peers {
     }
 }
 
-/// A push request as the transport writes it; `Lent`s stay alive with it.
+/// A push request as the transport sends it. It owns the bytes of its `Lent` values.
 struct Push {
     var path = Lent("/3/device/" + String(repeating: "a1", count: 32))
     var authorization = Lent("bearer eyJhbGciOiJFUzI1NiJ9." + String(repeating: "Q7x-", count: 40))
@@ -134,7 +134,7 @@ struct Frame: Equatable {
     var stream: UInt32
     var payload: [UInt8]
 
-    /// Splits whole frames, after the client's preface if it is there.
+    /// Splits `bytes` into frames, skipping the client's preface if it is present.
     static func all(_ bytes: [UInt8]) -> [Frame] {
         var rest = bytes[...]
         let magic = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)

@@ -4,10 +4,10 @@ import Network
 import TLS
 import Testing
 
-/// Against `openssl s_server` and `s_client`: a peer that shares our library but none of our code.
+/// Connections to `openssl s_server` and `s_client`, which use the same TLS library but none of the worker's code.
 @Suite(.enabled(if: OpenSSLPeer.isThere, "no openssl command")) struct OpenSSLPeerTests {
     @Test(arguments: ["-tls1_2", "-tls1_3"])
-    func `Our client to their server`(version: String) throws {
+    func `The client connects to an OpenSSL server`(version: String) throws {
         let world = try World()
         let server = try OpenSSLPeer.server([version, "-rev", "-alpn", "h2"], world)
         let client = try world.connect(DialTarget(host: "localhost", port: server.port))
@@ -21,7 +21,7 @@ import Testing
         #expect(client.end?.kind == .closedHere)
     }
 
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `Their client to our server`(version: String) throws {
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `An OpenSSL client connects to the server`(version: String) throws {
         let world = try World()
         let client = try OpenSSLPeer.client([version, "-quiet", "-no_ign_eof", "-alpn", "h2"], world)
         try world.run { world.servers.first?.isOpen == true }
@@ -46,15 +46,16 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3), which leaves before our next bytes.
-    @Test func `Key updates in the middle`() throws {
+    /// `K` makes s_client send a KeyUpdate that requests one from the server (RFC 8446, 4.6.3). The server sends it before
+    /// its next data.
+    @Test func `A connection survives TLS key updates`() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
         try world.run { world.servers.first?.isOpen == true }
         let server = world.servers[0]
         for round in 0..<5 {
             client.write("K\n")
-            // A command stands alone in a read; its KeyUpdate leaves with what is sent next.
+            // s_client recognizes a command only as a whole read, and sends its KeyUpdate with the next data.
             try world.run {
                 client.read()
                 return client.text.components(separatedBy: "KEYUPDATE").count == round + 2
@@ -73,8 +74,8 @@ import Testing
         #expect(server.end?.kind == .lost)
     }
 
-    /// `R` asks to renegotiate, which we refuse: the alert must leave although we have nothing to say.
-    @Test func `Renegotiation is refused`() throws {
+    /// `R` makes s_client request a renegotiation. The server must send its alert although it has no data to send.
+    @Test func `The server refuses TLS renegotiation`() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_2", "-alpn", "h2"], world, withErrors: true)
         try world.run { world.servers.first?.isOpen == true }
@@ -87,7 +88,7 @@ import Testing
         #expect(world.servers[0].received.isEmpty)
     }
 
-    @Test(arguments: ["-tls1", "-tls1_1"]) func `Old versions are refused`(version: String) throws {
+    @Test(arguments: ["-tls1", "-tls1_1"]) func `The server refuses TLS versions before 1.2`(version: String) throws {
         let world = try World()
         let client = try OpenSSLPeer.client([version, "-quiet", "-cipher", "ALL:@SECLEVEL=0"], world)
         try world.run { world.servers.first?.end != nil }
@@ -96,7 +97,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `Our client certificate satisfies their server`(version: String)
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `An OpenSSL server accepts the client's certificate`(version: String)
         throws
     {
         let world = try World()
@@ -110,7 +111,7 @@ import Testing
         #expect(client.received == Array("ba\n".utf8))
         client.channel.abort()
 
-        // Without one, the server ends it: at once in TLS 1.2, after the handshake in 1.3.
+        // Without a certificate, the server ends the connection: in the handshake of TLS 1.2, and after that of TLS 1.3.
         let without = try world.connect(DialTarget(host: "localhost", port: server.port))
         try world.run { without.end != nil }
         #expect(without.end?.kind == .tlsFailed)
@@ -118,7 +119,7 @@ import Testing
     }
 }
 
-/// An `openssl` process, killed when dropped.
+/// An `openssl` process, which is killed with this object.
 final class OpenSSLPeer {
     static let isThere = FileManager.default.isExecutableFile(atPath: "/usr/bin/openssl")
 
@@ -137,7 +138,7 @@ final class OpenSSLPeer {
         try peer.start(
             ["s_server", "-accept", "127.0.0.1:0", "-cert", peer.file(issued.certificatePEM)]
                 + ["-key", peer.file(issued.keyPEM), "-CAfile", peer.file(World.authority.certificatePEM)] + arguments)
-        // It prints `ACCEPT 127.0.0.1:45321`.
+        // s_server prints `ACCEPT 127.0.0.1:45321`.
         try world.run(seconds: 30) {
             peer.read()
             peer.port = peer.portInOutput() ?? 0
@@ -171,7 +172,7 @@ final class OpenSSLPeer {
         return file.path
     }
 
-    /// Commands report on standard error; everything else that goes there is noise.
+    /// - Parameter withErrors: Whether `output` includes standard error, where s_client reports its commands.
     private func start(_ arguments: [String], withErrors: Bool = false) throws {
         process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
         process.arguments = arguments

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Network
 
-/// Everything that can go wrong before a channel is open.
+/// Opening a channel: failures, timeouts and the choice of an address.
 @Suite struct OpeningTests {
     private func end(of client: Recorder, _ world: World) throws -> ChannelEnd {
         try world.run { client.end != nil }
@@ -15,28 +15,28 @@ import Testing
         return client.end!
     }
 
-    @Test func `A refused connection says where`() throws {
+    @Test func `The error of a refused connection names the address`() throws {
         let world = try World()
-        // Nothing listens on the port of tcpmux.
+        // No process listens on port 1 (tcpmux).
         let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: 1)), world)
         #expect(end == ChannelEnd(.unreachable, "127.0.0.1:1: Connection refused (ECONNREFUSED)"))
     }
 
     @Test(arguments: ["does-not-exist.invalid", "", "bad host name", String(repeating: "x", count: 400)])
-    func `A name that does not exist is unresolved`(host: String) throws {
+    func `A host name that does not exist is reported as unresolved`(host: String) throws {
         let world = try World()
         let end = try end(of: world.connect(DialTarget(host: host, port: 443)), world)
         #expect(end.kind == .unresolved && end.text.hasPrefix(host))
     }
 
-    @Test func `A name is resolved and verified`() throws {
+    @Test func `A host name is resolved and verified`() throws {
         let world = try World()
         let client = try world.connect(DialTarget(host: "localhost", port: world.listener.port))
         try world.run { client.isOpen }
         #expect(client.violations == [])
     }
 
-    @Test func `A silent host ends in time`() throws {
+    @Test func `A dial to a host that does not answer ends with its timeout`() throws {
         // A listener with a full queue drops further connections' SYNs.
         let world = try World()
         let full = try FullListener()
@@ -47,7 +47,7 @@ import Testing
         #expect(end.kind == .unreachable && end.text.contains("timed out"))
     }
 
-    /// Dials addresses instead of a name.
+    /// A dial to given addresses, without name resolution.
     private final class Dial {
         var result: Result<TCPConnection, ChannelEnd>?
         let begunNs = LoopTime.read().monotonicNs
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func `A silent address leaves time for the next`() throws {
+    @Test func `An address that does not answer leaves time for the next one`() throws {
         let world = try World()
         let full = try FullListener()
         let ports = [full.port, full.port, world.listener.port]
@@ -70,9 +70,9 @@ import Testing
         #expect(try dial.result!.get().address.port == world.listener.port)
     }
 
-    /// RFC 8305: the next address is tried 250 ms after a silent one, whatever the time for all of them.
+    /// RFC 8305: the client tries the next address 250 ms after one that does not answer, whatever the dial timeout is.
     @Test(arguments: ["127.0.0.2", "::1"])
-    func `A silent address of a name costs a quarter of a second`(other: String) throws {
+    func `An address that does not answer delays the dial by 250 ms`(other: String) throws {
         let world = try World()
         let full = try FullListener()
         var accepted: [TCPConnection] = []
@@ -80,7 +80,7 @@ import Testing
             let listener = try? Listener(
                 host: other, port: full.port, loop: world.loop, onAccept: { accepted.append($0) })
         else {
-            #expect(other == "::1", "only IPv6 may be missing")
+            #expect(other == "::1", "Only IPv6 may be unavailable")
             return
         }
         defer { listener.close() }
@@ -91,8 +91,8 @@ import Testing
         try world.run { accepted.count == 1 }
     }
 
-    /// Those that were begun go on while others are tried: the kernel sends the first one's SYN again after a second.
-    @Test func `A slow address may still win`() throws {
+    /// Earlier attempts continue while the client tries other addresses. The kernel repeats the first SYN after a second.
+    @Test func `A slow address is used if it answers first`() throws {
         let world = try World()
         let (slow, silent) = (try FullListener(), try FullListener())
         let dial = Dial(world, [slow.port, silent.port].map { ("127.0.0.1", $0) }, timeoutNs: 20_000_000_000)
@@ -103,8 +103,8 @@ import Testing
         #expect(try dial.result!.get().address.port == slow.port)
     }
 
-    /// One refusal asks for the next address, and the last one for the end.
-    @Test func `Refusals end a dial`() throws {
+    /// The client tries the next address after each refusal.
+    @Test func `A dial ends when its last address refuses the connection`() throws {
         let world = try World()
         let dial = Dial(world, (1...20).map { ("127.0.0.\($0)", 1) })
         try world.run { dial.result != nil }
@@ -113,7 +113,7 @@ import Testing
         #expect(end?.text == "push.example:443: 127.0.0.20:1: Connection refused (ECONNREFUSED)")
     }
 
-    @Test func `Families take turns and connections are spread`() {
+    @Test func `Address families alternate, and connections are spread over all addresses`() {
         func order(_ all: [String], from first: Int) -> [String] {
             DialAttempt.order(all.map { SocketAddress(literal: $0, port: 443)! }, from: first).map(\.hostText)
         }
@@ -130,14 +130,14 @@ import Testing
         #expect(order([], from: 1) == [])
     }
 
-    /// What a server says and whether it then keeps the connection.
+    /// The bytes that the server sends, and whether it then keeps the connection open.
     @Test(
         arguments: [
             (nil, true, ChannelEnd.Kind.handshakeTimedOut, "handshake timed out"),
             (nil, false, .lost, "during the TLS handshake"),
             ("HTTP/1.1 400 Bad Request\r\n\r\n", true, .tlsFailed, "does not speak TLS"),
         ] as [(String?, Bool, ChannelEnd.Kind, String)])
-    func `A server that shakes no hands is named`(
+    func `The error of a failed TLS handshake names the cause`(
         says: String?, keeps: Bool, kind: ChannelEnd.Kind, words: String
     ) throws {
         let world = try World()
@@ -153,7 +153,7 @@ import Testing
         #expect(end.kind == kind && end.text.contains(words), "\(end.text)")
     }
 
-    @Test func `A client that never shakes hands is dropped in time`() throws {
+    @Test func `The server drops a client that never sends a handshake`() throws {
         let world = try World()
         world.serverOptions.handshakeTimeoutNs = 100_000_000
         let client = try PlainClient(port: world.listener.port)
@@ -162,7 +162,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test func `A wrong host is refused by the client and the server hears why`() throws {
+    @Test func `The client refuses a certificate for another name and sends the server an alert`() throws {
         let other = try World.authority.issueServer(onlyFor: ["other.example"]).identity()
         let world = try World(server: ServerOptions(identity: other))
         let end = try end(of: world.connect(), world)
@@ -173,7 +173,7 @@ import Testing
         #expect(world.servers[0].end?.text.contains("alert") == true)
     }
 
-    @Test func `Aborting a dial calls back once and only later`() throws {
+    @Test func `An aborted dial ends with one callback in a later turn`() throws {
         let world = try World()
         let client = try world.connect()
         client.channel.abort()
@@ -185,7 +185,7 @@ import Testing
     }
 }
 
-/// A TCP client without TLS, blocking.
+/// A blocking TCP client without TLS.
 final class PlainClient {
     let raw: Int32
 
@@ -208,7 +208,7 @@ final class PlainClient {
     deinit { close(raw) }
 }
 
-/// A listener whose queue is full: the kernel answers no further connection.
+/// A listener with a full queue, so that the kernel answers no further connections.
 final class FullListener {
     let raw: Int32
     let port: UInt16
@@ -238,7 +238,7 @@ final class FullListener {
         }
     }
 
-    /// Makes room.
+    /// Accepts all queued connections, so that the kernel answers further ones.
     func acceptAll() {
         var poll = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
         while Glibc.poll(&poll, 1, 0) > 0 { clients.append(accept(raw, nil, nil)) }

@@ -7,7 +7,7 @@ import Testing
 @testable import Network
 
 @Suite struct ProxyTests {
-    @Test func `A tunnel through a proxy carries TLS`() throws {
+    @Test func `A connection through a proxy carries TLS`() throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port)
         let client = try world.connect(
@@ -43,7 +43,7 @@ import Testing
             (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
             (nil, "timed out"),
         ] as [(String?, String)])
-    func `A proxy that refuses is named`(answer: String?, words: String) throws {
+    func `The error of a refusal by the proxy names the proxy and its reason`(answer: String?, words: String) throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: answer)
         var options = ChannelOptions()
@@ -62,8 +62,8 @@ import Testing
         #expect(client.end?.text.contains("proxy 127.0.0.1:\(proxy.port)") == true)
     }
 
-    /// What a proxy says goes into a log line.
-    @Test func `A long reason of a proxy is cut`() {
+    /// The proxy's reason is part of a log line.
+    @Test func `The reason of a proxy is truncated to 200 characters`() {
         let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
         let target = DialTarget(host: "::1", port: 443)
         let advice = " (the proxy could not reach this host)"
@@ -72,8 +72,7 @@ import Testing
                 == "refused to connect to [::1]:443: ".count + 200 + advice.count)
     }
 
-    /// What cannot be reached is the proxy, and every line says so, with brackets around an IPv6 address.
-    @Test func `A proxy that is not there is named`() throws {
+    @Test func `The error of an unreachable proxy names the proxy`() throws {
         let world = try World()
         let free = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
         let port = free.port
@@ -90,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func `An IPv6 host is bracketed`() {
+    @Test func `A CONNECT request has brackets around an IPv6 address`() {
         let target = DialTarget(host: "::1", port: 443)
         #expect(
             ProxyTunnel.request(target, .init(host: "p", port: 1))
@@ -98,7 +97,7 @@ import Testing
     }
 }
 
-/// Answers CONNECT and, when that was a 200, copies bytes both ways. On the test's loop.
+/// A proxy on the test's loop. It answers CONNECT and, after a 200, copies bytes in both directions.
 private final class Proxy {
     private(set) var request = ""
     var port: UInt16 { listener.port }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Network
 
-/// Names that hang delay no others. The lookup is a function of the test's.
+/// Name resolution with a lookup function of the test.
 @Suite struct ResolverTests {
-    /// Asks on a loop. Names that begin with `slow` hang until `opens`.
+    /// A resolver and a loop. Lookups of names that begin with `slow` block until `open`.
     private final class Scene {
         let loop = try! Loop()
         let resolver: Resolver
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test func `A name that hangs delays no other, and is looked up once for all who wait`() throws {
+    @Test func `A slow lookup delays no other name and is shared by all its callers`() throws {
         let scene = Scene()
         for _ in 0..<100 { scene.ask("slow.example", port: 5) }
         for number in 0..<50 { scene.ask("quick\(number).example") }
@@ -64,7 +64,7 @@ import Testing
         #expect(try scene.answer("slow.example")[0].get() == [SocketAddress(literal: "127.0.0.9", port: 5)!])
     }
 
-    @Test func `The last addresses of a name stand where name servers are silent`() throws {
+    @Test func `If no name server answers, the last addresses of a name are used`() throws {
         let scene = Scene()
         for host in ["known.example", "none.example"] {
             scene.ask(host)
@@ -78,7 +78,7 @@ import Testing
         #expect(throws: ChannelEnd.self) { try scene.answer("new.example")[0].get() }
     }
 
-    @Test func `The deadline of a dial includes the lookup`() throws {
+    @Test func `The timeout of a dial includes the name lookup`() throws {
         let scene = Scene()
         let dialer = Dialer(loop: scene.loop, resolver: scene.resolver)
         var ends: [String: ChannelEnd] = [:]

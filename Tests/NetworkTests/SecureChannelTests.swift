@@ -5,7 +5,7 @@ import TLS
 import Testing
 
 @Suite struct SecureChannelTests {
-    @Test(arguments: ["127.0.0.1", "::1"]) func `Both ends open and talk`(host: String) throws {
+    @Test(arguments: ["127.0.0.1", "::1"]) func `Both ends open and exchange data`(host: String) throws {
         let world = try World(host: host)
         let client = try world.connect(DialTarget(host: host, port: world.listener.port))
         client.onOpened = { $0.send(Array("ping".utf8)) }
@@ -22,10 +22,10 @@ import Testing
         #expect(client.end?.kind == .closedHere)
         #expect(world.servers[0].end?.kind == .closedByPeer)
         #expect(client.violations == [] && world.servers[0].violations == [])
-        #expect(client.channel.writtenBytes == 4, "still known after the end")
+        #expect(client.channel.writtenBytes == 4, "The count must remain after the end")
     }
 
-    @Test func `Many small sends of a turn become few records and arrive in order`() throws {
+    @Test func `Many small sends in one turn are sent as few records and arrive in order`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         var sent: [UInt8] = []
@@ -37,11 +37,12 @@ import Testing
         #expect(client.channel.sentBytes == 150_000)
         try world.run { server.received.count == sent.count }
         #expect(server.received == sent)
-        #expect(server.reads < 12, "150,000 bytes came in \(server.reads) deliveries")
+        #expect(server.reads < 12, "The server received 150,000 bytes in \(server.reads) deliveries")
         #expect(client.channel.writtenBytes == 150_000)
     }
 
-    @Test(arguments: [1, 16_383, 16_384, 16_385, 100_000, 262_144]) func `Any size arrives whole`(count: Int) throws {
+    @Test(arguments: [1, 16_383, 16_384, 16_385, 100_000, 262_144])
+    func `Data of any size arrives completely`(count: Int) throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         #expect(client.channel.send(Array("x".utf8)) == 1)
@@ -52,7 +53,7 @@ import Testing
         #expect(server.violations == [])
     }
 
-    @Test func `A slow reader bounds the buffer and then gets everything`() throws {
+    @Test func `The send buffer is bounded while the peer does not read, and then all data arrives`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.keepsBytes = false
@@ -60,7 +61,7 @@ import Testing
         world.settle()
         var total = 0
         let part = bytes(10_000)
-        // Until nothing is taken any more: the kernels' buffers are full, and ours.
+        // The client sends until the buffers of both kernels and of the channel are full.
         var refusals = 0
         while refusals < 50 {
             let taken = client.channel.send(part)
@@ -78,18 +79,19 @@ import Testing
         try world.run { server.receivedCount == total }
         #expect(client.writables == 1)
         #expect(client.channel.writtenBytes == Int64(total))
-        // Room was announced, and is there.
+        // The channel has the room that it announced.
         #expect(client.channel.send(part) == 10_000)
         try world.run { server.receivedCount == total + 10_000 }
         #expect(client.violations == [] && server.violations == [])
     }
 
-    @Test func `Close drains what was sent`() throws {
+    @Test func `Close sends all buffered data first`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.pauseReading()
         let all = bytes(250_000)
-        // Unread when the client is done writing: closing the socket then would reset it and lose what is in its queue.
+        // The client does not read these bytes before it closes. Closing the socket with unread bytes would reset the
+        // connection and lose the data in its send queue.
         server.channel.send(bytes(1_000))
         #expect(client.channel.send(all) == all.count)
         client.channel.close()
@@ -102,8 +104,9 @@ import Testing
         #expect(client.channel.writtenBytes == 250_000)
     }
 
-    /// The client's first bytes come with the end of its handshake.
-    @Test(arguments: Method.allCases) func `Whoever closes when it opens hears nothing`(method: Method) throws {
+    /// The client's first data arrives together with the end of its handshake.
+    @Test(arguments: Method.allCases)
+    func `A channel that ends as soon as it opens delivers no data`(method: Method) throws {
         let world = try World()
         let client = try world.connect()
         client.onOpened = { $0.send(bytes(5_000)) }
@@ -113,7 +116,7 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    @Test func `A peer that never reads delays close only until its timeout`() throws {
+    @Test func `Close ends with its timeout if the peer never reads`() throws {
         let world = try World()
         var options = ChannelOptions()
         options.closeTimeoutNs = 50_000_000
@@ -142,9 +145,9 @@ import Testing
         }
     }
 
-    /// Each way of ending, from inside each callback, twice.
+    /// The callback ends the channel twice.
     @Test(arguments: Method.allCases, ["opened", "received", "writable", "closed"])
-    func `Ending from inside a callback`(method: Method, callback: String) throws {
+    func `A channel can be ended in every way from every callback`(method: Method, callback: String) throws {
         let world = try World()
         let client = try world.connect()
         let end = { (channel: SecureChannel) in
@@ -180,7 +183,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `A peer that is reset or cut off is a lost connection`(isReset: Bool) throws {
+    func `A connection that the peer resets or cuts off is reported as lost`(isReset: Bool) throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         if !isReset { server.channel.send(bytes(50_000)) }
@@ -188,12 +191,11 @@ import Testing
         try world.run { client.end != nil }
         #expect(client.end?.kind == .lost && client.end?.text.contains("127.0.0.1") == true)
         #expect(client.end?.text.contains(isReset ? "ECONNRESET" : "without close_notify") == true)
-        // Its last bytes come before that.
+        // The peer's last bytes are delivered before the end.
         #expect(client.received == bytes(isReset ? 0 : 50_000))
     }
 
-    /// What the peer said before it went is heard although our own write failed first.
-    @Test func `Last words are heard after a failed write`() throws {
+    @Test func `The last data of a peer is delivered after a failed write`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         client.channel.pauseReading()
@@ -214,7 +216,7 @@ import Testing
         #expect(client.violations == [])
     }
 
-    @Test func `An aborted channel and its delegate are freed`() throws {
+    @Test func `An aborted channel and its delegate are deallocated`() throws {
         let world = try World()
         weak var channel: SecureChannel?
         weak var delegate: Recorder?

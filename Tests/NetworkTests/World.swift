@@ -3,7 +3,7 @@ import Foundation
 import Network
 import TLS
 
-/// A loop driven by the test's own thread, a listener on it, and both ends of every connection.
+/// A loop that runs on the test's thread, a listener on this loop, and both ends of every connection.
 final class World {
     static let authority = try! CertificateAuthority()
     static let identity = try! authority.issueServer(names: ["push.example"]).identity()
@@ -11,7 +11,7 @@ final class World {
     let loop: Loop
     let dialer: Dialer
     private(set) var listener: Listener!
-    /// What happened at the servers' side, one for each accepted connection.
+    /// The recorders of the servers' side, one for each accepted connection.
     private(set) var servers: [Recorder] = []
     var serverOptions = ChannelOptions()
     /// Called for each accepted connection's recorder before its channel starts.
@@ -37,7 +37,7 @@ final class World {
         ClientOptions(trust: .pem(authority.certificatePEM), alpn: alpn)
     }
 
-    /// Dials the listener, or whatever target is given.
+    /// Dials `target`, or the listener if there is none.
     func connect(
         _ target: DialTarget? = nil, client: ClientOptions = World.clientOptions(),
         options: ChannelOptions = ChannelOptions()
@@ -57,7 +57,7 @@ final class World {
         return (client, servers[index])
     }
 
-    /// Turns the loop until the condition holds.
+    /// Runs the loop until the condition is true, or throws after `seconds`.
     func run(seconds: Double = 20, until isDone: () -> Bool) throws {
         let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
         while !isDone() {
@@ -66,7 +66,7 @@ final class World {
         }
     }
 
-    /// Turns the loop a few times, for what must not happen.
+    /// Runs the loop a few times, for events that must not happen.
     func settle(turns: Int = 20) {
         for _ in 0..<turns { loop.runOnce(timeoutNs: 1_000_000) }
     }
@@ -74,7 +74,7 @@ final class World {
     struct TimedOut: Error {}
 }
 
-/// Writes down what a channel tells, and checks the order of it.
+/// Records the callbacks of a channel and checks their order.
 final class Recorder: ByteChannelDelegate {
     var channel: SecureChannel!
     private(set) var isOpen = false
@@ -127,12 +127,12 @@ final class Recorder: ByteChannelDelegate {
 
     private func check() {
         if end != nil { violations.append("called after closed") }
-        // The initializer returns before any call comes.
+        // The initializer must return before the first callback.
         if channel == nil { violations.append("called from inside the initializer") }
     }
 }
 
-/// Bytes that differ from place to place.
+/// Bytes of a pattern, which depend on their position.
 func bytes(_ count: Int, from start: Int = 0) -> [UInt8] { Array(pattern[start..<start + count]) }
 
 private let pattern: [UInt8] = {

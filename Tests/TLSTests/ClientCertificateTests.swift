@@ -2,7 +2,7 @@ import Foundation
 import TLS
 import Testing
 
-/// Client certificates in the forms in which people have them, made by the openssl command.
+/// Client certificates in all common file formats, created with the openssl command.
 @Suite(.serialized, .enabled(if: OpenSSLCommand.isThere, "no openssl command")) struct ClientCertificateTests {
     private let folder: Folder
     private let issued: CertificateAuthority.Issued
@@ -15,7 +15,7 @@ import Testing
         try folder.write(Pair.authority.certificatePEM, "ca.pem")
     }
 
-    /// The certificate reaches the server, and its private key is the one that proves it.
+    /// Expects that a handshake with this client certificate succeeds.
     private func expectUse(_ identity: Identity) throws {
         #expect(identity.details.userID == "com.example.shop")
         let authority = Trust.pem(Pair.authority.certificatePEM)
@@ -41,7 +41,7 @@ import Testing
                 + "-certfile \(folder.path("ca.pem")) \(options)", name)
     }
 
-    @Test func `Certificate and key may stand in one file`() throws {
+    @Test func `A certificate and its key are read from one file or from two`() throws {
         let both = try folder.write(issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM, "both.pem")
         try expectUse(Identity(certificate: .file(both)))
         try expectUse(Identity(certificate: .file(folder.path("cert.pem")), key: .file(folder.path("key.pem"))))
@@ -50,7 +50,7 @@ import Testing
     @Test(arguments: [
         "-passout pass:open", "-legacy -passout pass:open", "-keypbe NONE -certpbe NONE -passout pass:open",
     ])
-    func `A bundle is read with its passphrase`(options: String) throws {
+    func `A PKCS#12 bundle is read with its passphrase`(options: String) throws {
         let path = try export(options)
         try expectUse(Identity(pkcs12: .file(path), passphrase: "open"))
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -63,21 +63,21 @@ import Testing
     }
 
     @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])
-    func `An empty passphrase is none`(options: String) throws {
+    func `A bundle with an empty passphrase is read without one`(options: String) throws {
         let path = try export(options)
         try expectUse(Identity(pkcs12: .file(path)))
         try expectUse(Identity(pkcs12: .file(path), passphrase: ""))
     }
 
-    @Test func `A bundle without a check sum is refused`() throws {
+    @Test func `A bundle without a checksum is refused`() throws {
         let path = try export("-nomac -passout pass:open")
         expect(
             "\(path): has no checksum (MAC), which OpenSSL requires; export it again",
             of: try Identity(pkcs12: .file(path), passphrase: "open"))
     }
 
-    /// OPENSSL_MODULES says where providers are looked for whenever one is loaded.
-    @Test func `Without the legacy provider that is said`() throws {
+    /// OpenSSL reads OPENSSL_MODULES, the folder of its providers, whenever it loads one.
+    @Test func `The error of a bundle that needs the missing legacy provider names the provider`() throws {
         let path = try export("-legacy -passout pass:open")
         setenv("OPENSSL_MODULES", folder.path, 1)
         defer { unsetenv("OPENSSL_MODULES") }
@@ -87,7 +87,7 @@ import Testing
             of: try Identity(pkcs12: .file(path), passphrase: "open"))
     }
 
-    @Test func `What is missing in a bundle is named`() throws {
+    @Test func `The error of an incomplete bundle names the missing part`() throws {
         let noKey = try openssl("pkcs12 -export -nokeys -in \(folder.path("cert.pem")) -passout pass:open", "nokey.p12")
         let noCertificate = try openssl(
             "pkcs12 -export -nocerts -inkey \(folder.path("key.pem")) -passout pass:open", "nocert.p12")
@@ -106,7 +106,7 @@ import Testing
         }
     }
 
-    @Test func `What is missing in PEM is named`() throws {
+    @Test func `The error of an incomplete PEM file names the missing part`() throws {
         let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"))
         let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
         let der = try openssl("x509 -in \(certificate) -outform der", "cert.der")
@@ -124,8 +124,8 @@ import Testing
             of: try Identity(certificate: .file(certificate), key: .file(der)))
     }
 
-    /// What Apple's page gives: a `.cer`, whose private key is in another file.
-    @Test func `A certificate may be DER`() throws {
+    /// Apple's developer site provides the certificate as a `.cer` file. The private key is in another file.
+    @Test func `A certificate in DER is read, and its key from another file`() throws {
         let key = folder.path("key.pem")
         let der = try openssl("x509 -in \(folder.path("cert.pem")) -outform der", "aps.cer")
         let bytes = try Array(Data(contentsOf: URL(fileURLWithPath: der)))
@@ -137,14 +137,14 @@ import Testing
         let bundle = try export("-passout pass:open")
         let none = "is DER but not a certificate; for PKCS#12 (.p12, .pfx) use pkcs12_file"
         expect("\(bundle): \(none)", of: try Identity(certificate: .file(bundle)))
-        // Cut anywhere.
+        // Truncated certificates.
         for count in stride(from: 2, to: bytes.count, by: 7) {
             let part = Array(bytes.prefix(count))
             expect("part: \(none)", of: try Identity(certificate: .bytes(part, name: "part"), key: .file(key)))
         }
     }
 
-    @Test func `An expired certificate says when`() throws {
+    @Test func `The details of an expired certificate contain its expiry date`() throws {
         let expired = try Pair.authority.issueClient(bundleID: "com.example.shop", validForDays: -3).identity()
         let formatter = DateFormatter()
         formatter.dateFormat = "yyyy-MM-dd"
@@ -154,8 +154,8 @@ import Testing
         #expect(expired.details.notAfterDay == formatter.string(from: day))
     }
 
-    /// A certificate for several topics, as Apple makes them.
-    @Test func `Apples extensions are read`() throws {
+    /// The certificate is for several topics and has the extensions of a certificate that Apple issues.
+    @Test func `The topics and environments are read from Apple's certificate extensions`() throws {
         let configuration = try folder.write(
             """
             [req]
@@ -189,7 +189,7 @@ import Testing
     }
 }
 
-/// A folder that goes when the test ends.
+/// A temporary folder, which is deleted with this object.
 final class Folder {
     let path: String
 

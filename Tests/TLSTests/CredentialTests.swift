@@ -3,7 +3,7 @@ import TLS
 import Testing
 
 @Suite struct SigningKeyTests {
-    @Test func `What it signs its public key verifies`() throws {
+    @Test func `The public key verifies its own key's signatures and no others`() throws {
         let pem = try SelfSigned.privateKey()
         #expect(pem.hasPrefix("-----BEGIN PRIVATE KEY-----\n"))
         let key = try SigningKey(pem: pem)
@@ -25,8 +25,8 @@ import Testing
                 signature: key.sign(message), of: message))
     }
 
-    /// RFC 7515, A.3: a signature that another implementation made.
-    @Test func `It verifies the example of RFC 7515`() throws {
+    /// The signature of RFC 7515, A.3, was created by another implementation.
+    @Test func `The example signature of RFC 7515 is valid`() throws {
         let pem = """
             -----BEGIN PUBLIC KEY-----
             MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEf83OJ3D2xF1Bg8vub9tLe1gHMzV7
@@ -47,7 +47,7 @@ import Testing
         #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
     }
 
-    /// What people have by mistake, made by the openssl command.
+    /// Keys and certificates that users may configure by mistake, created with the openssl command.
     @Test(
         .enabled(if: OpenSSLCommand.isThere, "no openssl command"),
         arguments: [
@@ -64,7 +64,7 @@ import Testing
                 "contains no private key, only: CERTIFICATE"
             ),
         ])
-    func `Other keys are refused in words`(command: String, words: String) throws {
+    func `The error of an unsuitable key names the reason and quotes no secret`(command: String, words: String) throws {
         let pem = try OpenSSLCommand.run(command)
         let error = failure { _ = try SigningKey(.text(pem, name: "AuthKey.p8")) }
         #expect(error?.kind == .credential)
@@ -73,9 +73,9 @@ import Testing
         #expect(error?.text.contains("secret") == false)
     }
 
-    /// SEC1, what `openssl ecparam -genkey` writes.
+    /// The SEC1 format, which `openssl ecparam -genkey` writes.
     @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command"))
-    func `The traditional form is read too`() throws {
+    func `A key in the traditional EC format is read`() throws {
         let pem = try OpenSSLCommand.run("ecparam -name prime256v1 -genkey")
         #expect(pem.contains("BEGIN EC PRIVATE KEY"))
         #expect(try SigningKey(pem: pem).sign([1]).count == 64)
@@ -92,14 +92,14 @@ import Testing
                 "contains no private key, only: PUBLIC KEY"
             ),
         ])
-    func `What is no key is refused in words`(text: String, words: String) {
+    func `The error of a text that is not a private key names the reason`(text: String, words: String) {
         let error = failure { _ = try SigningKey(pem: text) }
         #expect(error?.kind == .credential)
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
     }
 
-    /// What editors, shells and environment variables make of a key.
-    @Test func `A key is read in every form that has one reading`() throws {
+    /// Editors, shells and environment variables change keys in these ways.
+    @Test func `A key is read despite changed line ends, quotes, encodings and base64`() throws {
         let pem = try SelfSigned.privateKey()
         func breaks(_ text: String) -> String { pem.replacingOccurrences(of: "\n", with: text) }
         let digits = pem.split(separator: "\n").dropFirst().dropLast().joined()
@@ -143,7 +143,7 @@ import Testing
         withExtendedLifetime(folder) {}
     }
 
-    @Test func `An authority written and read again issues the same`() throws {
+    @Test func `A certificate authority that is saved and loaded issues trusted certificates`() throws {
         let again = try CertificateAuthority(
             certificatePEM: Pair.authority.certificatePEM, keyPEM: Pair.authority.keyPEM)
         let pair = try Pair(server: ServerOptions(identity: try again.issueServer().identity()))

@@ -1,18 +1,18 @@
 import Foundation
 import TLS
 
-/// A client and a server session with nothing but memory between them.
+/// A client and a server session that exchange ciphertext in memory.
 final class Pair {
     let client: Session
     let server: Session
     /// The most bytes handed to a session at once.
     var piece = Int.max
-    /// Plaintext read at each side.
+    /// The plaintext that each side has read.
     var atClient: [UInt8] = []
     var atServer: [UInt8] = []
     var clientIsClosed = false
     var serverIsClosed = false
-    /// All ciphertext the client made, for looking at.
+    /// All ciphertext that the client has sent.
     var fromClient: [UInt8] = []
 
     static let authority = try! CertificateAuthority()
@@ -26,7 +26,8 @@ final class Pair {
         self.server = try .server(ServerContext(server ?? ServerOptions(identity: Self.identity)))
     }
 
-    /// Carries ciphertext both ways until nothing moves. Throws the client's error first.
+    /// Moves ciphertext in both directions until neither session has output. An error of the client takes precedence over
+    /// one of the server.
     func settle() throws {
         var serverFailure: (any Error)?
         _ = try client.handshake()
@@ -51,7 +52,7 @@ final class Pair {
         return bytes
     }
 
-    /// True: close_notify came.
+    /// Passes ciphertext to a session and reads the plaintext. Returns whether the session received close_notify.
     func give(_ ciphertext: [UInt8], _ session: Session, _ plaintext: inout [UInt8]) throws -> Bool {
         var rest = ciphertext[...]
         var isClosed = false
@@ -85,7 +86,7 @@ extension Session {
     func write(_ bytes: [UInt8]) throws { try bytes.withUnsafeBytes { try write($0) } }
 }
 
-/// The kind of TLSError that a body throws; nil: none.
+/// The TLSError that `body` throws, or `nil` if it throws none.
 func failure(_ body: () throws -> Void) -> TLSError? {
     do {
         try body()

@@ -2,7 +2,7 @@ import TLS
 import Testing
 
 @Suite struct SessionTests {
-    @Test func `Two sessions agree and talk`() throws {
+    @Test func `Two sessions complete a TLS 1.3 handshake and exchange data in both directions`() throws {
         let pair = try Pair()
         try pair.settle()
         #expect(pair.client.isHandshakeComplete && pair.server.isHandshakeComplete)
@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: [1, 2, 3, 5, 7, 16, 333])
-    func `Records, handshake messages and close_notify may come in pieces`(count: Int) throws {
+    func `Records, handshake messages and close_notify can arrive in pieces`(count: Int) throws {
         let pair = try Pair()
         pair.piece = count
         try pair.settle()
@@ -36,7 +36,7 @@ import Testing
         #expect(pair.clientIsClosed)
     }
 
-    @Test func `Reading into a small buffer loses nothing`() throws {
+    @Test func `Reading into a buffer smaller than a record loses no bytes`() throws {
         let pair = try Pair()
         try pair.settle()
         try pair.client.write(bytes(5_000))
@@ -56,7 +56,7 @@ import Testing
         #expect(seen == bytes(5_000))
     }
 
-    @Test func `A flipped bit fails the session`() throws {
+    @Test func `A session fails if a bit of a record is changed`() throws {
         let pair = try Pair()
         try pair.settle()
         try pair.client.write(bytes(100))
@@ -65,10 +65,10 @@ import Testing
         let error = failure { _ = try pair.give(record, pair.server, &pair.atServer) }
         #expect(error?.kind == .protocolFailure)
         #expect(pair.atServer.isEmpty)
-        #expect(!pair.server.pendingOutput.isEmpty, "an alert for the peer")
+        #expect(!pair.server.pendingOutput.isEmpty, "The server must send an alert to its peer")
     }
 
-    @Test func `A peer that speaks no TLS is named so`() throws {
+    @Test func `The error of a peer that does not speak TLS says so`() throws {
         let pair = try Pair()
         let error = failure {
             _ = try pair.give(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), pair.client, &pair.atClient)
@@ -77,7 +77,7 @@ import Testing
         #expect(error?.text.contains("does not speak TLS") == true)
     }
 
-    @Test func `Pending output can be taken in any steps`() throws {
+    @Test func `Pending output can be consumed in steps of any size`() throws {
         let pair = try Pair()
         try pair.settle()
         var taken: [UInt8] = []

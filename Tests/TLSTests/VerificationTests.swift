@@ -3,30 +3,30 @@ import Testing
 
 @Suite struct VerificationTests {
     @Test(arguments: ["localhost", "127.0.0.1", "::1", "api.push.example", "localhost."])
-    func `Names in the certificate are accepted`(hostName: String) throws {
+    func `A host name in the server's certificate is accepted`(hostName: String) throws {
         try Pair(hostName: hostName).settle()
     }
 
     @Test(arguments: ["example.com", "127.0.0.2", "::2", "push.example", "x.api.push.example", "localhost.example"])
-    func `Other names are refused`(hostName: String) throws {
+    func `A host name that is not in the server's certificate is refused`(hostName: String) throws {
         let pair = try Pair(hostName: hostName)
         let error = failure { try pair.settle() }
         #expect(error?.kind == .verification)
         #expect(error?.text.contains(hostName) == true)
         #expect(error?.text.contains("for another name") == true)
         #expect(!pair.client.isHandshakeComplete)
-        #expect(!pair.client.pendingOutput.isEmpty, "an alert for the server")
+        #expect(!pair.client.pendingOutput.isEmpty, "The client must send an alert to the server")
     }
 
-    @Test(arguments: ["", "a b\u{0}c"]) func `What is no name is refused at once`(hostName: String) throws {
+    @Test(arguments: ["", "a b\u{0}c"]) func `An invalid host name is refused at once`(hostName: String) throws {
         #expect(failure { _ = try Pair(hostName: hostName) }?.kind == .verification)
     }
 
-    /// The authority's name, and how the text ends.
+    /// The name of the trusted authority, and a part of the error text.
     @Test(arguments: [
         ("other", "the system's)"), ("apns-worker test CA", "certificate signature failure (set tls.ca_file"),
     ])
-    func `Another authority is refused, of the same name too`(name: String, words: String) throws {
+    func `A certificate of another authority is refused even if the names match`(name: String, words: String) throws {
         let other = try CertificateAuthority(commonName: name)
         let pair = try Pair(client: ClientOptions(trust: .pem(other.certificatePEM)))
         let error = failure { try pair.settle() }
@@ -52,10 +52,10 @@ import Testing
         let error = failure { try pair.settle() }
         #expect(error?.kind == .verification)
         #expect(error?.text.contains("expired") == true)
-        #expect(error?.text.contains("tls.ca_file") == false, "another authority would not help")
+        #expect(error?.text.contains("tls.ca_file") == false, "Another authority would not help")
     }
 
-    @Test func `The server learns why it was refused`() throws {
+    @Test func `The server's error contains the reason of the client's refusal`() throws {
         let other = try CertificateAuthority(commonName: "other")
         let pair = try Pair(client: ClientOptions(trust: .pem(other.certificatePEM)))
         _ = failure { try pair.settle() }
@@ -69,7 +69,7 @@ import Testing
             (["h2"], ["http/1.1"], nil), (["h2"], [], nil), ([], ["h2"], ""),
             (["http/1.1", "h2"], ["h2", "http/1.1"], "h2"),
         ] as [([String], [String], String?)])
-    func `The server chooses a protocol that the client offers, or the client refuses`(
+    func `The server chooses a protocol that the client offers, or the handshake fails`(
         offered: [String], accepted: [String], chosen: String?
     ) throws {
         let pair = try Pair(
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func `A requested client certificate is neither verified nor needed`() throws {
+    @Test func `A server that only requests a client certificate neither verifies nor requires it`() throws {
         let stranger = try CertificateAuthority(commonName: "stranger").issueClient(bundleID: "x").identity()
         for identity in [stranger, nil] {
             let pair = try Pair(
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `A missing client certificate fails the client when it reads`() throws {
+    @Test func `The client reports that the server requires a client certificate`() throws {
         let pair = try Pair(
             server: ServerOptions(
                 identity: Pair.identity, clientCertificates: .required(.pem(Pair.authority.certificatePEM))))
@@ -106,9 +106,9 @@ import Testing
         #expect(error?.text.contains("certificate required") == true)
     }
 
-    /// With TLS 1.3 the client's side of the handshake is over before the server looks at the certificate.
+    /// With TLS 1.3, the client completes its handshake before the server verifies the certificate.
     @Test(arguments: [true, false])
-    func `A client certificate that the server refuses is named`(isExpired: Bool) throws {
+    func `The error of a refused client certificate contains the server's reason`(isExpired: Bool) throws {
         let authority = isExpired ? Pair.authority : try CertificateAuthority(commonName: "stranger")
         let issued = try authority.issueClient(bundleID: "com.example.shop", validForDays: isExpired ? -1 : 1)
         let pair = try Pair(
