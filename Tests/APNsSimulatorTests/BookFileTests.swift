@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Books that survive their simulator. `chaos.py --only "simulator killed"` shows it for kill -9.
+/// Books in a file, which remain after their simulator ends. `chaos.py --only "simulator killed"` tests kill -9.
 struct BookFileTests {
     private let temporary = TemporaryPath()
     private var path: String { temporary.path }
@@ -15,7 +15,7 @@ struct BookFileTests {
         return rows
     }
 
-    @Test func `The next simulator continues the file`() throws {
+    @Test func `A simulator continues the book file of an earlier one`() throws {
         var options = SimulatorOptions()
         options.book = path
         let simulator = try Simulator(options)
@@ -25,7 +25,7 @@ struct BookFileTests {
         for (place, code) in codes.enumerated() { try provider.push(UInt32(place), token: token(code)) }
         for user in [10, 11] as [UInt32] { try provider.push(user, id: id) }
         #expect(provider.run { provider.responses.count == 6 && provider.ended.count == 2 })
-        // The copy is as a kill -9 leaves the file, not closed.
+        // The copy of the open file is what a kill -9 would leave.
         try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
         let books = try Books(path: path + ".copy")
         #expect(rows(books) == rows(simulator.books))
@@ -42,7 +42,7 @@ struct BookFileTests {
         #expect(error?.description.contains("\(path).copy is in use") == true)
     }
 
-    @Test func `A file grows and is reset`() throws {
+    @Test func `A book file grows as needed and is empty after a reset`() throws {
         let count = 400_000
         do {
             let books = try Books(path: path)
@@ -63,7 +63,7 @@ struct BookFileTests {
         #expect(try Books(path: path + ".copy").totals == Totals())
     }
 
-    @Test func `Another file is refused by name`() throws {
+    @Test func `The error of a file that is not a book names the file`() throws {
         func open(_ words: String) {
             let error = #expect(throws: SimulatorError.self) { try Books(path: path) }
             #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)

@@ -23,7 +23,7 @@ struct BooksTests {
         return text.split(separator: "\n").map(String.init)
     }
 
-    @Test func `Pairs are counted and listed in order of arrival`() {
+    @Test func `Pairs of id and token are counted and listed in order of arrival`() {
         let books = Books()
         arrive(books, 1, token: [0xAB, 0x01], accepted: true)
         arrive(books, 2, token: [0xAB, 0x01], accepted: false)
@@ -42,7 +42,7 @@ struct BooksTests {
         #expect(books.counts(ofToken: "ffff") == (0, 0))
     }
 
-    @Test func `A full book goes on counting what it knows`() {
+    @Test func `A full book counts repeated entries and the entries that it cannot add`() {
         let books = Books(limit: 2)
         arrive(books, 1, token: [1], accepted: true)
         arrive(books, 2, token: [1], accepted: true)
@@ -55,14 +55,14 @@ struct BooksTests {
         #expect(totals.overflow == 3)
     }
 
-    @Test func `Reset forgets and ends dumps under way`() {
+    @Test func `A reset empties the books and ends a dump in progress`() {
         let books = Books()
         for id in 0..<50 { arrive(books, UInt64(id), token: [UInt8(id)], accepted: true) }
         var cursor = Books.Cursor(listing: .accepted)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 300, alignment: 1)
         defer { buffer.deallocate() }
         guard case .wrote = books.dump(&cursor, into: buffer) else {
-            Issue.record("the dump did not begin")
+            Issue.record("The dump wrote no lines before the reset")
             return
         }
         books.reset()
@@ -71,7 +71,7 @@ struct BooksTests {
         #expect(dump(books, .received).isEmpty)
     }
 
-    @Test func `The longest line fits the least room`() {
+    @Test func `The longest line of a dump fits the smallest buffer`() {
         let books = Books()
         arrive(books, 1, token: [UInt8](repeating: 0xAB, count: 100), accepted: true)
         #expect(

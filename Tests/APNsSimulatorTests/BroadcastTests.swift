@@ -5,11 +5,11 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Apple's rules for broadcasts and for their channels, as tables, and both over real connections.
+/// Apple's rules for broadcasts and for the management of their channels, as tables and over real connections.
 @Suite(.timeLimit(.minutes(5)))
 struct BroadcastTests {
     static let bundle = "com.example.app"
-    /// Base64 of 16 bytes that no channel has.
+    /// Base64 of 16 bytes that are not the id of a channel.
     static let unknownID = "AAECAwQFBgcICQoLDA0ODw=="
 
     static let rows: [RequestRule] = [
@@ -36,7 +36,7 @@ struct BroadcastTests {
         RequestRule.each("apns-expiration", .none, nil),
         RequestRule.each("apns-expiration", .badExpirationDate, "soon", "1790000000"),
         [
-            RequestRule("as it is", .none) { $0 },
+            RequestRule("unchanged", .none) { $0 },
             RequestRule("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
             RequestRule("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
             RequestRule("no payload", .payloadEmpty) { $0.with(body: "") },
@@ -68,18 +68,18 @@ struct BroadcastTests {
         #expect(row.change(Self.sample(channel)).refusal(check) == row.reason)
     }
 
-    @Test func `Only a channel that stores messages takes an expiration`() throws {
+    @Test func `Only a channel that stores messages accepts an expiration`() throws {
         let check = Self.check()
         let storing = try #require(check.channels.make(bundleID: Self.bundle, policy: .mostRecent))
         #expect(Self.sample(storing).with("apns-expiration", "1790000000").refusal(check) == .none)
-        // A channel is one app's.
+        // A channel belongs to one app.
         let other = try #require(check.channels.make(bundleID: "com.example.other", policy: .nothing))
         #expect(Self.sample(other).refusal(check) == .channelNotRegistered)
     }
 
     // MARK: Management
 
-    /// A request of management, and the reason to refuse it. The path follows `/1/apps/`.
+    /// Requests of channel management, and the reasons to refuse them. The path follows `/1/apps/`.
     static let managementRows: [(ReasonCode, method: String, path: String, channel: String?, body: String)] = [
         (.badPath, "GET", "com.example.app", nil, ""),
         (.badPath, "GET", "com.example.app/channel", nil, ""),
@@ -96,7 +96,7 @@ struct BroadcastTests {
         (.channelNotRegistered, "DELETE", "com.example.app/channels", unknownID, ""),
     ]
 
-    /// The body of a request to make a channel, and the reason to refuse it.
+    /// Bodies of requests to create a channel, and the reasons to refuse them.
     static let bodies: [(ReasonCode, String)] = [
         (.badRequestPayload, ""), (.badRequestPayload, "{"),
         (.badRequestParams, #"{"message-storage-policy":0,"push-type":"LiveActivity","name":"x"}"#),
@@ -117,7 +117,7 @@ struct BroadcastTests {
         return check.answer(target, request.fields, body: lent(body))
     }
 
-    @Test func `Every refusal of management`() {
+    @Test func `An invalid request of channel management is refused with the documented reason`() {
         let check = ManagementCheck(common: Self.check())
         let rows = Self.managementRows + Self.bodies.map { ($0, "POST", "com.example.app/channels", nil, $1) }
         for (reason, method, path, channel, body) in rows {
@@ -183,8 +183,7 @@ struct BroadcastTests {
         #expect(forged.status == 403 && forged.body == #"{"reason":"InvalidProviderToken"}"#)
     }
 
-    /// A channel id whose bytes begin like a device token of the table gets that token's answer, in both places.
-    @Test func `A channel id can request an answer`() throws {
+    @Test func `A channel id that begins like a token of the fault table requests the token's answer`() throws {
         let (_, manager, provider) = try Self.managed()
         let cases: [(code: String, status: Int, reason: String)] = [
             ("fa17c0000000", 400, "FeatureNotEnabled"), ("fa1742910000", 429, "TooManyRequests"),

@@ -14,7 +14,7 @@ struct ControlPagesTests {
     private func get(_ page: String) -> String { LocalHTTP.request(simulator.control + page).body }
     private func post(_ page: String) -> String { LocalHTTP.request(simulator.control + page, method: "POST").body }
 
-    @Test func `Totals are JSON and reset`() throws {
+    @Test func `The totals are returned as JSON and can be reset`() throws {
         let provider = try simulator.provider()
         try provider.push(1, token: token("fa174101"))
         #expect(provider.run { provider.responses.count == 2 })
@@ -30,7 +30,7 @@ struct ControlPagesTests {
         #expect(get("/received") == "")
     }
 
-    @Test func `Faults are set, shown and removed`() {
+    @Test func `Faults can be set, listed and removed`() {
         func described(_ latency: String, _ rest: String) -> String {
             "{\"latency\":\"\(latency)\",\"streams\":1000,\"faults\":\(rest)}\n"
         }
@@ -56,13 +56,13 @@ struct ControlPagesTests {
         ("/feedback?token=0a&seconds=x", "give a token"), ("/feedback?token=0&seconds=1", "'0' is not a device token"),
         ("/feedback?token=0g&seconds=1", "'0g' is not a device token"),
     ])
-    func `A wrong parameter is named`(page: String, words: String) {
+    func `The error of an invalid parameter names it`(page: String, words: String) {
         let answer = LocalHTTP.request(simulator.control + page, method: "POST")
         #expect(answer.status == 400 && answer.body.contains(words))
         #expect(get("/feedback") == "")
     }
 
-    @Test func `Feedback is added and listed`() {
+    @Test func `Feedback tokens can be added and listed`() {
         #expect(post("/feedback?token=0A0b&seconds=17") == "0a0b 17\n")
         #expect(get("/feedback") == "0a0b 17\n")
     }

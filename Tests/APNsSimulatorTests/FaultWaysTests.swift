@@ -8,10 +8,10 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Every kind of fault, requested by a device token and by the control endpoint, as a client sees it.
+/// The effect of every kind of fault on a client, requested with a device token and with the control endpoint.
 @Suite(.timeLimit(.minutes(5)))
 struct FaultWaysTests {
-    /// Names, and the digits of device tokens that request the same.
+    /// The names of faults, and the digits of the device tokens that request the same fault.
     static let faults: [(name: String, code: String?)] =
         NamedFault.all.map { ($0.name, $0.code.description) } + [
             ("TooManyRequests", "4291"), ("Unregistered", "4101"), ("late-150ms", "d015"), ("late-0", "d000"),
@@ -20,14 +20,14 @@ struct FaultWaysTests {
         ]
 
     @Test(arguments: faults.indices, [true, false])
-    func `A client sees the fault that was requested`(index: Int, byToken: Bool) throws {
+    func `A fault has its effect, whether requested by token or by control endpoint`(index: Int, byToken: Bool) throws {
         let (name, code) = Self.faults[index]
         let fault = try #require(Fault(name: name))
         #expect(fault.name == name)
         guard code != nil || !byToken else { return }
         let simulator = try Simulator()
         let provider = try simulator.provider()
-        // Otherwise the simulator waits up to a second for the client to close.
+        // Without this abort, the simulator would wait up to a second for the client to close the connection.
         defer { provider.abort() }
         if !byToken {
             let answer = simulator.post("/faults", fault: "\(name)@3")
@@ -38,7 +38,7 @@ struct FaultWaysTests {
 
         let asking = token(byToken ? "fa17\(code ?? "")0" : "00", 2)
         try provider.push(2, token: asking)
-        // The next requests arrive with the same bytes.
+        // The next requests arrive together with this one.
         for user in [3, 4] as [UInt32] { try provider.push(user) }
         try See(provider: provider).the(fault)
         #expect(simulator.books.counts(ofToken: asking) == (1, fault.outcome == .accepted ? 1 : 0))
@@ -50,7 +50,7 @@ struct FaultWaysTests {
     }
 
     @Test(arguments: faults.map(\.name))
-    func `A fault of a connection can be injected into all of them`(name: String) throws {
+    func `Only a connection fault can be injected into all open connections`(name: String) throws {
         let fault = try #require(Fault(name: name))
         let (simulator, provider) = try Simulator.connected()
         let answer = simulator.post("/now", fault: name)
@@ -58,7 +58,8 @@ struct FaultWaysTests {
         provider.abort()
     }
 
-    /// Checks what the client sees. Requests 0 and 1 were answered, 2 met the fault, and 3 and 4 came right after it.
+    /// Checks the effect on the client. Requests 0 and 1 were answered, request 2 triggered the fault, and requests 3 and
+    /// 4 were sent right after it.
     private struct See {
         let provider: Provider
 
@@ -87,7 +88,7 @@ struct FaultWaysTests {
             }
         }
 
-        /// The connection goes on: 3 and 4 are answered, and a PING that was sent after them.
+        /// Expects that the connection stays open and that requests 3 and 4 and a later PING are answered.
         private func othersAreAnswered(_ see: () -> Void) throws {
             try provider.ping()
             let others: [UInt32] = [3, 4]

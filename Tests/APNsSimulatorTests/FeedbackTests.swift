@@ -7,7 +7,7 @@ import Testing
 struct FeedbackTests {
     static func item(_ seconds: Int, _ token: [UInt8]) -> [UInt8] { Wire.number(seconds, 4) + Wire.sized(token) }
 
-    @Test func `Each token is sent once`() throws {
+    @Test func `The feedback service sends each token once`() throws {
         let simulator = try Simulator.withGateway {
             $0.feedback = [try .init(token: token("01").uppercased(), seconds: 1_700_000_000)]
         }
@@ -22,8 +22,8 @@ struct FeedbackTests {
         #expect(try simulator.feedbackClient().receivedAtEnd() == Self.item(1, [12]))
     }
 
-    /// A list of 8 MB, which does not fit into the kernel's buffers; the first client goes before it is through.
-    @Test func `Tokens of a broken connection stay`() throws {
+    /// The list of 8 MB does not fit into the kernel's buffers, so the first client ends before all of it is sent.
+    @Test func `Feedback tokens stay in the list if the connection ends before they are sent`() throws {
         let simulator = try Simulator.withGateway()
         var whole: [UInt8] = []
         for number in 0..<200_000 {
@@ -43,7 +43,7 @@ struct FeedbackTests {
         #expect(second.run { simulator.feedback.text.isEmpty })
     }
 
-    @Test func `Items that two connections sent are removed once`() {
+    @Test func `Items that two connections sent are removed without removing newer ones`() {
         let list = FeedbackList()
         list.add(token: [1], atSeconds: 1)
         let one = list.items

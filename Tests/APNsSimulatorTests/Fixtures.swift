@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Bytes that live as long as the process, so that tests can lend them.
+/// Copies bytes into memory that is never freed, so that tests can pass pointers to it.
 func lent(_ text: String) -> UnsafeRawBufferPointer { lent(Array(text.utf8)) }
 
 func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
@@ -14,19 +14,19 @@ func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
 }
 
-/// A path in the temporary directory. It removes what it left there.
+/// A path in the temporary directory. Deletes its files when it is deallocated.
 final class TemporaryPath: Sendable {
     let path = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
 
     deinit { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
 }
 
-/// A JSON object of that many bytes.
+/// A JSON object of `size` bytes.
 func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
 let plainToken = String(repeating: "0a", count: 32)
 
-/// A well-formed request, to be changed by each test.
+/// A valid request, which each test changes.
 struct SampleRequest {
     var headers: [(String, String)] = [
         (":method", "POST"), (":scheme", "https"), (":path", "/3/device/\(plainToken)"), (":authority", "localhost"),
@@ -43,7 +43,7 @@ struct SampleRequest {
         return copy
     }
 
-    /// A request of a push type, or of none, to the app's topic with a suffix.
+    /// The request with another push type, or none, to the app's topic with a suffix.
     func to(_ suffix: String, _ type: String?) -> SampleRequest {
         with("apns-topic", "com.example.app\(suffix)").with("apns-push-type", type)
     }
@@ -77,7 +77,7 @@ struct SampleRequest {
     }
 }
 
-/// A change of a request, and Apple's answer to it.
+/// A change of a request, and Apple's reason to refuse the changed request.
 struct RequestRule: Sendable, CustomTestStringConvertible {
     var name: String
     var reason: ReasonCode
@@ -90,7 +90,7 @@ struct RequestRule: Sendable, CustomTestStringConvertible {
         self.change = change
     }
 
-    /// A request for each of a header's values; `nil` stands for none.
+    /// Rules that set a header to each value, or remove it for `nil`.
     static func each(_ header: String, _ reason: ReasonCode, _ values: String?...) -> [RequestRule] {
         values.map { value in
             RequestRule("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
@@ -98,7 +98,7 @@ struct RequestRule: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// Makes provider tokens, wrong ones too.
+/// Creates valid and invalid provider tokens.
 struct TokenMaker {
     let key: SigningKey
     var keyID = "SIMULATOR1"

@@ -4,13 +4,13 @@ import Testing
 
 @testable import APNsSimulator
 
-/// A simulator with its keys on disk, for programs that read files.
+/// A simulator that saves its keys to disk, for programs that read files.
 private final class Served {
     private let temporary = TemporaryPath()
     var directory: String { temporary.path }
     let simulator: Simulator
 
-    /// - Parameter firstStreams: nghttp2's clients send 100 requests before they have seen the server's SETTINGS.
+    /// - Parameter firstStreams: h2load sends 100 requests before it has received the server's SETTINGS.
     init(firstStreams: UInt32 = 1) throws {
         var options = SimulatorOptions()
         options.directory = temporary.path
@@ -20,7 +20,7 @@ private final class Served {
 
     deinit { simulator.stop() }
 
-    /// Options of a push that curl and nghttp2's clients share.
+    /// Options of a push that curl, nghttp and h2load have in common.
     func headers() throws -> [String] {
         ["-H", "authorization: \(try simulator.bearer())", "-H", "apns-topic: com.example.app"]
     }
@@ -34,7 +34,7 @@ private final class Served {
     func url(_ token: String) -> String { "https://localhost:\(simulator.port)/3/device/\(token)" }
 }
 
-/// Runs a program to its end.
+/// Runs a program until it exits.
 private func run(_ program: String, _ arguments: [String]) throws -> (output: String, ending: ChildProcess.Ending) {
     let process = try ChildProcess(program, arguments)
     process.closeInput()
@@ -51,7 +51,7 @@ extension Trait where Self == ConditionTrait {
 @Suite(.timeLimit(.minutes(5)))
 struct ForeignClientTests {
     @Test(.needs("curl"))
-    func `curl sends a push`() throws {
+    func `curl sends pushes and receives the responses of APNs`() throws {
         let served = try Served()
         func push(_ token: String, _ more: String...) throws -> String {
             let arguments = [
@@ -74,18 +74,18 @@ struct ForeignClientTests {
     }
 
     @Test(.needs("curl"))
-    func `A client without trust or HTTP/2 is refused`() throws {
+    func `A client that does not trust the simulator or does not offer HTTP/2 cannot connect`() throws {
         let served = try Served()
         func ending(_ arguments: String...) throws -> ChildProcess.Ending {
             try run("curl", ["-s", "--max-time", "20"] + arguments + [served.url(plainToken)]).ending
         }
-        #expect(try ending("--http2") == .exited(60), "certificate not trusted")
-        // HTTP/1.1 only: no protocol in common.
+        #expect(try ending("--http2") == .exited(60), "curl must reject the certificate")
+        // A client with HTTP/1.1 only has no protocol in common with the simulator.
         #expect(try ending("--http1.1", "--cacert", "\(served.directory)/ca.pem") != .exited(0))
     }
 
     @Test(.needs("nghttp"))
-    func `nghttp sees Apple's settings`() throws {
+    func `nghttp receives the SETTINGS of APNs`() throws {
         let served = try Served()
         let arguments = ["-nv", "--no-dep", "-t", "20", "-d", try served.body(#"{"aps":{}}"#)]
         let output = try run("nghttp", arguments + served.headers() + [served.url(plainToken)]).output
@@ -99,7 +99,7 @@ struct ForeignClientTests {
     }
 
     @Test(.needs("h2load"))
-    func `h2load and the books agree`() throws {
+    func `The books contain every request of h2load`() throws {
         let served = try Served(firstStreams: 1000)
         let arguments = ["-n", "10000", "-c", "4", "-m", "100", "-d", try served.body(#"{"aps":{"alert":"Hello"}}"#)]
         let output = try run("h2load", arguments + served.headers() + [served.url(plainToken)]).output

@@ -4,7 +4,7 @@ import TLS
 
 @testable import APNsSimulator
 
-/// Frames of the binary protocol, written by hand.
+/// Encodes frames of the binary protocol, independently of the worker's encoder.
 enum Wire {
     static func number(_ value: Int, _ size: Int) -> [UInt8] {
         (0..<size).map { UInt8(truncatingIfNeeded: value >> ((size - 1 - $0) * 8)) }
@@ -36,13 +36,13 @@ enum Wire {
     static let body = #"{"aps":{"alert":"Hi"}}"#
 }
 
-/// The bytes of a token of 64 digits that begins with a prefix and differs by number.
+/// The bytes of a token of 64 digits that consists of `prefix`, zeros and `number`.
 func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
     let digits = token(prefix, number).utf8.map { hexDigit($0)! }
     return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
 }
 
-/// Bytes both ways.
+/// A client that sends and receives bytes.
 final class RawClient: Client {
     private var unsent: [UInt8] = []
     private var sentCount = 0
@@ -59,7 +59,7 @@ final class RawClient: Client {
 
     func open() -> Bool { run { isOpen || end != nil } && isOpen }
 
-    /// Waits for the end of the connection. Returns what came before it, or `nil` if it did not end.
+    /// Waits for the end of the connection. Returns the bytes received before it, or `nil` if it did not end.
     func receivedAtEnd() -> [UInt8]? { run { end != nil } ? received : nil }
 
     func send(_ bytes: [UInt8]) {
@@ -68,7 +68,7 @@ final class RawClient: Client {
         flush()
     }
 
-    /// All of it is with the kernel.
+    /// Whether the kernel has accepted all bytes.
     var isSent: Bool { sentCount == unsent.count && channel?.writtenBytes == channel?.sentBytes }
 
     override func flush() {
@@ -85,7 +85,7 @@ final class RawClient: Client {
 }
 
 extension Simulator {
-    /// One with a gateway and a feedback service.
+    /// A simulator with a gateway and a feedback service.
     static func withGateway(change: (inout SimulatorOptions) throws -> Void = { _ in }) throws -> Simulator {
         var options = SimulatorOptions()
         options.controlPort = nil
@@ -95,7 +95,7 @@ extension Simulator {
         return try Simulator(options)
     }
 
-    /// The same, and a client of the gateway.
+    /// A simulator with a gateway and a feedback service, and a client of the gateway.
     static func gatewayAndClient(_ faults: [String] = []) throws -> (Simulator, RawClient) {
         let simulator = try withGateway { $0.gatewayFaults = try GatewayFaults(faults) }
         return (simulator, try simulator.gatewayClient())

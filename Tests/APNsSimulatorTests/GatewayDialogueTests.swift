@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// The gateway's dialogue in memory: frames, checks, tokens that request answers, and the books.
+/// The gateway's protocol in memory: frames, checks, tokens that request answers, and the books.
 struct GatewayDialogueTests {
     struct Memory {
         let books = Books()
@@ -16,7 +16,7 @@ struct GatewayDialogueTests {
 
         func receive(_ bytes: [UInt8]) { bytes.withUnsafeBytes { dialogue.receive($0) } }
 
-        /// Accepted, refused, unanswered, not processed.
+        /// The numbers of accepted, refused, unanswered and unprocessed notifications.
         var counts: [Int] {
             let totals = books.totals
             return [totals.accepted, totals.refused, totals.unanswered, totals.notProcessed]
@@ -25,7 +25,7 @@ struct GatewayDialogueTests {
         var answer: [UInt8]? { dialogue.answer }
     }
 
-    /// Every command, a bad token, and one that is discarded.
+    /// Notifications with every command, one with a bad token, and two that are discarded after it.
     static let conversation =
         Wire.simple(tokenBytes("01")) + Wire.enhanced(7, tokenBytes("02"))
         + Wire.frame(8, tokenBytes("03"), priority: 5)
@@ -33,7 +33,7 @@ struct GatewayDialogueTests {
         + Wire.frame(0x0102_0304, tokenBytes("fa170008")) + Wire.enhanced(10, tokenBytes("05"))
         + Wire.simple(tokenBytes("06"))
 
-    @Test func `Frames are read wherever they are split`() throws {
+    @Test func `Frames can be split at any byte`() throws {
         let whole = Self.conversation
         for place in 0...whole.count {
             let memory = try Memory()
@@ -46,7 +46,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    /// Wrong notifications and their answers.
+    /// Invalid notifications and their answers.
     static let wrongs: [(name: String, frame: [UInt8], status: UInt8, identifier: Int, reason: ReasonCode)] = [
         ("no token", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + Wire.item(2, [123, 125])), 2, 9, .missingDeviceToken),
         ("an empty token", Wire.enhanced(9, []), 2, 9, .missingDeviceToken),
@@ -69,7 +69,7 @@ struct GatewayDialogueTests {
     ]
 
     @Test(arguments: wrongs.indices)
-    func `A wrong notification is answered with its status`(place: Int) throws {
+    func `An invalid notification is answered with its status`(place: Int) throws {
         let wrong = Self.wrongs[place]
         let memory = try Memory()
         memory.receive(Wire.enhanced(1, tokenBytes("02")) + wrong.frame)
@@ -78,7 +78,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals[wrong.reason] == 1)
     }
 
-    @Test func `Payloads up to the limit are taken`() throws {
+    @Test func `Payloads up to the limit are accepted`() throws {
         let memory = try Memory(limit: 256)
         memory.receive(Wire.frame(1, tokenBytes("01"), payload(256)))
         #expect(memory.counts == [1, 0, 0, 0])
@@ -86,7 +86,7 @@ struct GatewayDialogueTests {
         #expect(memory.answer == Wire.error(7, 2))
     }
 
-    @Test func `The longest frame is read`() throws {
+    @Test func `The longest possible frame is read and answered`() throws {
         let memory = try Memory()
         let long = [UInt8](repeating: 1, count: 65_535)
         let frame = [1] + Wire.number(5, 8) + Wire.sized(long) + Wire.sized(long)
@@ -98,7 +98,7 @@ struct GatewayDialogueTests {
     }
 
     @Test(arguments: (1...255).map { GatewayStatus(rawValue: $0) }.filter { $0 != .shutdown })
-    func `A token can request every status`(status: GatewayStatus) throws {
+    func `A token can request any status`(status: GatewayStatus) throws {
         let memory = try Memory()
         let digits = String(status.rawValue)
         let prefix = "fa17" + String(repeating: "0", count: 4 - digits.count) + digits
@@ -121,21 +121,21 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals.cuts == (memory.answer == nil ? 1 : 0))
     }
 
-    /// The codes of HTTP/2, where the gateway has a status of that kind.
+    /// The HTTP/2 codes whose reasons correspond to a status of the gateway, and codes without such a status.
     @Test(
         arguments: [
             ("fa174001", 8), ("fa174006", 8), ("fa17400a", 2), ("fa17400b", 3), ("fa17400c", 4), ("fa174005", 6),
             ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
             ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
         ] as [(String, UInt8?)])
-    func `Codes for HTTP/2 mean the gateway's status`(prefix: String, status: UInt8?) throws {
+    func `A token with an HTTP/2 code requests the gateway's status for its reason`(prefix: String, status: UInt8?) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)))
         #expect(memory.answer == status.map { Wire.error($0, 5) })
     }
 
     /// Discarded notifications do not count.
-    @Test func `The token's ninth digit says how often`() throws {
+    @Test func `The ninth digit of a token limits how often the gateway applies its fault`() throws {
         let service = GatewayService(books: Books(), faults: GatewayFaults(), payloadLimit: 2048)
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
             let dialogue = GatewayDialogue(service: service)
@@ -150,7 +150,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    @Test func `The books show what was accepted twice`() throws {
+    @Test func `The books count tokens that are accepted twice`() throws {
         let memory = try Memory()
         memory.receive(
             Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("02")) + Wire.simple(tokenBytes("01")))
@@ -162,7 +162,7 @@ struct GatewayDialogueTests {
     }
 
     @Test(arguments: [("close@2", nil), ("shutdown@2", Wire.error(10, 2))])
-    func `A fault by number ends the connection after N`(fault: String, answer: [UInt8]?) throws {
+    func `A fault with a number N ends the connection after N notifications`(fault: String, answer: [UInt8]?) throws {
         let memory = try Memory(fault)
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
         #expect(memory.dialogue.ending != nil && memory.answer == answer)
@@ -170,7 +170,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.counts(ofToken: token("01", 5)) == (1, 0))
     }
 
-    @Test func `A refusal ends what shuts down later`() throws {
+    @Test func `A refusal ends the connection before a later shutdown`() throws {
         let memory = try Memory("shutdown@2", "close@3")
         memory.receive(
             Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("01"), "") + Wire.frame(3, tokenBytes("01")))
@@ -178,7 +178,7 @@ struct GatewayDialogueTests {
         #expect(memory.counts == [1, 1, 0, 1])
     }
 
-    @Test func `Faults are read, and the last of a kind counts`() throws {
+    @Test func `Gateway faults are parsed, and the last one of a kind is used`() throws {
         let names = ["error-delay=200ms", "close@10", "shutdown@1", "split", "silent", "slow=100", "close@9"]
         let faults = try GatewayFaults(names)
         #expect(faults.names == names && faults.errorDelayNs == 200_000_000 && faults.isSplit)
@@ -190,7 +190,7 @@ struct GatewayDialogueTests {
         "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split", "slow=",
         "slow=0",
     ])
-    func `Other texts are no fault`(text: String) {
+    func `An invalid gateway fault is refused`(text: String) {
         let error = #expect(throws: SimulatorError.self) { try GatewayFaults([text]) }
         #expect(error?.description.hasPrefix("gateway fault '\(text)': ") == true)
     }

@@ -19,17 +19,17 @@ struct GatewayTests {
     ]
 
     @Test(arguments: endings.indices)
-    func `The connection ends after its answer`(place: Int) throws {
+    func `The gateway ends the connection after its error response`(place: Int) throws {
         let (faults, tokens, answer, end, accepted, notProcessed) = Self.endings[place]
         let (simulator, client) = try Simulator.gatewayAndClient(faults)
         client.send(tokens.enumerated().flatMap { Wire.frame($0 + 1, tokenBytes($1)) })
         #expect(client.receivedAtEnd() == answer && client.end == end)
-        #expect((client.receipts > 1) == faults.contains("split"), "byte by byte")
+        #expect((client.receipts > 1) == faults.contains("split"), "Only a split answer arrives in several parts")
         let totals = simulator.books.totals
         #expect(totals.accepted == accepted && totals.notProcessed == notProcessed)
     }
 
-    @Test func `A connection without a client certificate is closed`() throws {
+    @Test func `The gateway closes a connection without a client certificate`() throws {
         let simulator = try Simulator.withGateway()
         try simulator.addFeedback(token: token("01"), atSeconds: 5)
         for port in [simulator.gatewayPort, simulator.feedbackPort] {
@@ -40,7 +40,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.requests == 0)
     }
 
-    @Test func `New faults apply to new connections`() throws {
+    @Test func `New faults apply only to new connections`() throws {
         let simulator = try Simulator.withGateway { try $0.gatewayFaults.add("close@2") }
         let first = try simulator.gatewayClient()
         #expect(first.open())
@@ -54,8 +54,7 @@ struct GatewayTests {
         #expect(first.receivedAtEnd() == [])
     }
 
-    /// Notifications before the bad one are accepted. Later ones are not, whenever they arrive.
-    @Test func `A delayed error discards what comes meanwhile`() throws {
+    @Test func `The gateway discards notifications that arrive before a delayed error is sent`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["error-delay=1s"])
         #expect(client.open())
         for number in 1...50 { client.send(Wire.frame(number, tokenBytes("01", number))) }
@@ -63,7 +62,7 @@ struct GatewayTests {
         for number in 52...60 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { simulator.books.totals.notProcessed == 9 })
         #expect(client.received.isEmpty)
-        // An error among the discarded ones changes nothing.
+        // A discarded notification that requests an error does not change the answer.
         client.send(Wire.frame(61, tokenBytes("fa170007")) + Wire.frame(62, tokenBytes("01", 62)))
         #expect(client.receivedAtEnd() == Wire.error(8, 51))
         let totals = simulator.books.totals
@@ -74,7 +73,7 @@ struct GatewayTests {
     }
 
     /// Unread bytes would make the kernel reset the connection, and the answer would be lost.
-    @Test func `An error reaches a client that goes on sending`() throws {
+    @Test func `An error reaches a client that is still sending`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         let body = payload(2000)
         var frames = Wire.frame(1, tokenBytes("fa170008"))
@@ -84,13 +83,13 @@ struct GatewayTests {
         #expect(simulator.books.totals.accepted == 0)
     }
 
-    @Test func `A slow gateway reads at its rate`() throws {
+    @Test func `A slow gateway reads only at its configured rate`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["slow"])
         #expect(client.open())
         let body = payload(1000)
         for number in 1...300 { client.send(Wire.frame(number, tokenBytes("01", number), body)) }
         #expect(client.run { simulator.books.totals.accepted > 0 })
-        // All of it would take nine seconds.
+        // All notifications would take nine seconds.
         #expect(simulator.books.totals.accepted < 300)
         client.abort()
     }

@@ -7,7 +7,7 @@ import TLS
 
 @testable import APNsSimulator
 
-/// A client of a simulator over one real connection, driven by the test's own thread. It keeps its simulator running.
+/// A client with one real connection to a simulator, on the test's thread. Keeps its simulator running.
 class Client: ByteChannelDelegate {
     let loop: Loop
     private let simulator: Simulator
@@ -15,7 +15,7 @@ class Client: ByteChannelDelegate {
     private(set) var isOpen = false
     private(set) var end: ChannelEnd.Kind?
     private(set) var endText = ""
-    /// How often bytes came.
+    /// The number of deliveries of received bytes.
     private(set) var receipts = 0
 
     init(_ simulator: Simulator, port: UInt16?, identity: Identity?, alpn: [String]) throws {
@@ -28,7 +28,7 @@ class Client: ByteChannelDelegate {
             dialer: Dialer(loop: loop), loop: loop, delegate: self)
     }
 
-    /// Turns the loop until the condition holds, for 20 seconds at most. Returns whether it does.
+    /// Runs the loop until the condition is true or the time is over. Returns whether the condition is true.
     @discardableResult
     func run(forMs limitMs: Int64 = 20_000, until isSo: () -> Bool = { false }) -> Bool {
         let deadline = LoopTime.read().monotonicNs + limitMs * 1_000_000
@@ -41,7 +41,7 @@ class Client: ByteChannelDelegate {
 
     func abort() { channel?.abort() }
 
-    /// Sends what waits, as far as the channel takes it.
+    /// Passes as many unsent bytes to the channel as it accepts.
     func flush() {}
 
     func receive(_ bytes: UnsafeRawBufferPointer) {}
@@ -80,7 +80,7 @@ final class Provider: Client {
 
     let session: ClientSession
     private(set) var responses: [UInt32: Response] = [:]
-    /// In the order in which they came.
+    /// The users of the responses in the order of their arrival.
     private(set) var order: [UInt32] = []
     private(set) var ended: [UInt32: ErrorCode] = [:]
     private(set) var goAways: [(last: Int32, data: String)] = []
@@ -104,7 +104,7 @@ final class Provider: Client {
 
     func isReady() -> Bool { run { session.isReady } }
 
-    /// Sends a push; false: the session has no place for it.
+    /// Sends a push. Returns `false` if the session refuses the request.
     @discardableResult
     func push(
         _ user: UInt32, token: String = plainToken, id: String? = nil, payload: String = #"{"aps":{"alert":"Hi"}}"#,
@@ -114,7 +114,7 @@ final class Provider: Client {
         return try submit("POST", "/3/device/" + token, more, payload, user: user)
     }
 
-    /// Sends a push and waits for its answer, which must come.
+    /// Sends a push and waits for its answer. Throws if there is none.
     func answer(
         token: String = plainToken, id: String? = nil, topic: String? = "com.example.app"
     ) throws -> Response {
@@ -126,7 +126,7 @@ final class Provider: Client {
         return responses[user]!
     }
 
-    /// Any request, and its answer.
+    /// Sends any request and waits for its answer. Throws if there is none.
     func ask(
         _ method: String, _ path: String, channel: String? = nil, requestID: String? = nil, isPush: Bool = false,
         body: String = ""
@@ -206,7 +206,7 @@ final class Provider: Client {
 }
 
 extension Simulator {
-    /// A provider token as this simulator wants it.
+    /// An `authorization` value with a provider token that this simulator accepts.
     func bearer(issuedAgoS: Int64 = 0) throws -> String {
         let maker = TokenMaker(key: try SigningKey(pem: credentials.providerKeyPEM))
         return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000 - issuedAgoS)
@@ -244,7 +244,7 @@ extension Provider {
     }
 }
 
-/// A token of 64 digits that begins with a prefix and differs by number.
+/// A token of 64 digits that consists of `prefix`, zeros and `number`.
 func token(_ prefix: String, _ number: Int = 0) -> String {
     let tail = String(number, radix: 16)
     return prefix + String(repeating: "0", count: 64 - prefix.count - tail.count) + tail

@@ -11,7 +11,7 @@ struct ProviderTokenTests {
 
     init() throws { maker = try TokenMaker() }
 
-    /// One connection and a reader, at a time in seconds.
+    /// A connection and a token reader, with times in seconds.
     struct World {
         var credential = ConnectionCredential()
         var reader: ProviderTokenReader
@@ -24,12 +24,12 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func `A signed token passes again and again`() throws {
+    @Test func `A signed token is accepted repeatedly, and its signature is verified once`() throws {
         var world = World(maker.providerKey)
         let bearer = maker.bearer(issuedAt: Self.nowS)
         for _ in 0..<3 { #expect(world.send(bearer) == .none) }
         #expect(world.credential.isKnown)
-        // Another connection does not verify the signature again.
+        // A second connection uses the cached verification.
         world.credential = ConnectionCredential()
         #expect(world.send(bearer) == .none && world.reader.cache.count == 1)
     }
@@ -59,7 +59,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func `Forms that only APNs accepts pass and are counted once`() throws {
+    @Test func `Nonstandard token forms that APNs accepts are accepted and reported once`() throws {
         let cases = [
             (maker.token(signature: TokenMaker.der), ["der_signatures"]),
             (maker.token(isPadded: true), ["padded_tokens"]),
@@ -73,7 +73,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func `A forged or damaged signature is invalid`() throws {
+    @Test func `A token with a forged or damaged signature is refused`() throws {
         let forger = try TokenMaker()
         var world = World(maker.providerKey)
         #expect(world.send(forger.bearer(issuedAt: Self.nowS)) == .invalidProviderToken)
@@ -86,29 +86,29 @@ struct ProviderTokenTests {
         }
     }
 
-    /// Tokens of one connection: `iat`, the time of the request (both in seconds after `nowS`), and the answer.
+    /// Tokens of one connection: their `iat`, the times of the requests (both in seconds after `nowS`) and the answers.
     static let traces: [(String, [(issuedAt: Int64, at: Int64, reason: ReasonCode)])] = [
         (
-            "it expires after an hour and may be replaced then, however young the next one is",
+            "a token expires after an hour, and any newer token may then replace it",
             [
                 (0, 0, .none), (0, 3_599, .none), (60, 3_599, .tooManyProviderTokenUpdates),
                 (0, 3_600, .expiredProviderToken), (60, 3_600, .none),
             ]
         ),
-        ("an expired one does not count as the first", [(0, 3_600, .expiredProviderToken), (3_600, 3_600, .none)]),
-        ("the future begins after five minutes", [(301, 0, .invalidProviderToken), (300, 0, .none)]),
+        ("an expired token is not the first token", [(0, 3_600, .expiredProviderToken), (3_600, 3_600, .none)]),
+        ("a token is invalid more than 300 s before its iat", [(301, 0, .invalidProviderToken), (300, 0, .none)]),
         (
-            "updates sooner than twenty minutes are too many, back to the first one too",
+            "a token update within twenty minutes is refused, even if it returns to the first token",
             [
                 (0, 0, .none), (1_199, 1_199, .tooManyProviderTokenUpdates), (0, 1_199, .none), (1_200, 1_200, .none),
                 (0, 1_201, .tooManyProviderTokenUpdates),
             ]
         ),
-        ("a connection may be opened just before the renewal", [(-49 * 60, 0, .none), (60, 60, .none)]),
+        ("an old first token may be replaced at once", [(-49 * 60, 0, .none), (60, 60, .none)]),
     ]
 
     @Test(arguments: traces.indices)
-    func `Age and updates are limited`(index: Int) {
+    func `The age and the update rate of provider tokens are limited`(index: Int) {
         let (name, steps) = Self.traces[index]
         var world = World(maker.providerKey)
         // Two tokens with the same `iat` would differ, since each signature is random.
@@ -119,7 +119,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func `Another key or team on the same connection`() throws {
+    @Test func `A connection refuses tokens of another key or team than its first token`() throws {
         var other = maker
         other.keyID = "OTHERKEY12"
         var team = maker
@@ -135,7 +135,7 @@ struct ProviderTokenTests {
         #expect(fresh.send(other.bearer(issuedAt: Self.nowS)) == .none)
     }
 
-    @Test func `Many distinct tokens do not fill the memory`() throws {
+    @Test func `The token cache has a limit`() throws {
         var world = World(try TokenMaker().providerKey)
         for second in 0..<600 {
             #expect(world.send(maker.bearer(issuedAt: Self.nowS - Int64(second))) == .invalidProviderToken)

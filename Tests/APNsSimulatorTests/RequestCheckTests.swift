@@ -39,7 +39,7 @@ struct RequestCheckTests {
             RequestRule("\(header) twice", .duplicateHeaders) { $0.twice(header) }
         },
         [
-            RequestRule("as it is", .none) { $0 },
+            RequestRule("unchanged", .none) { $0 },
             RequestRule("an empty header twice", .duplicateHeaders) {
                 $0.with("apns-collapse-id", "").twice("apns-collapse-id")
             },
@@ -56,7 +56,7 @@ struct RequestCheckTests {
         ],
     ].flatMap { $0 }
 
-    /// Apple's table of suffixes, "Sending notification requests to APNs".
+    /// The suffixes of Apple's documentation, "Sending notification requests to APNs".
     static let suffixes: [(type: String, suffix: String)] = [
         ("voip", ".voip"), ("complication", ".complication"), ("fileprovider", ".pushkit.fileprovider"),
         ("location", ".location-query"), ("liveactivity", ".push-type.liveactivity"), ("pushtotalk", ".voip-ptt"),
@@ -65,7 +65,7 @@ struct RequestCheckTests {
     ]
 
     @Test(arguments: suffixes.map(\.type), suffixes.map(\.suffix))
-    func `A push type and its topic have to fit`(type: String, suffix: String) throws {
+    func `The topic's suffix must match the push type`(type: String, suffix: String) throws {
         let wanted = try #require(Self.suffixes.first { $0.type == type }).suffix
         let sample = SampleRequest().to(suffix, type).with("apns-priority", "5")
         let reason: ReasonCode =
@@ -74,9 +74,9 @@ struct RequestCheckTests {
         #expect(sample.refusal(RequestCheck(checksTopicSuffixes: false)) == .none)
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8)])
         #expect(sample.refusal(check) == reason)
-        // Without one, the topic says it all.
+        // A request without a push type is accepted with any topic.
         #expect(sample.with("apns-push-type", nil).refusal() == .none)
-        // A certificate's topic stands for one that is not given, and it is not for locations.
+        // A request without a topic uses that of the certificate, which does not allow location pushes.
         let certificate = RequestCheck(defaultTopic: Array("com.example.app\(suffix)".utf8), isCertificate: true)
         #expect(
             sample.with("apns-topic", nil).refusal(certificate) == (type == "location" ? .invalidPushType : reason))
@@ -93,7 +93,7 @@ struct RequestCheckTests {
         ("com.example.app.push-type.liveactivity", .none), ("com.example.app.other", .topicDisallowed),
         ("com.example.ap", .topicDisallowed), ("com.example.shop", .none),
     ])
-    func `Only configured bundles may be pushed to`(topic: String, reason: ReasonCode) {
+    func `Only topics of the configured bundle ids are accepted`(topic: String, reason: ReasonCode) {
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8), Array("com.example.shop".utf8)])
         #expect(SampleRequest().with("apns-topic", topic).with("apns-push-type", nil).refusal(check) == reason)
     }

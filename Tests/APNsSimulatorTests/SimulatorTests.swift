@@ -8,12 +8,12 @@ import Testing
 
 @testable import APNsSimulator
 
-/// The simulator over real connections: TLS, HTTP/2, both ends in this process.
+/// The simulator over real TLS and HTTP/2 connections within this process.
 @Suite(.timeLimit(.minutes(5)))
 struct SimulatorTests {
     private let temporary = TemporaryPath()
 
-    @Test func `A push is accepted and noted`() throws {
+    @Test func `An accepted push is counted in the books`() throws {
         let (simulator, provider) = try Simulator.connected()
         let id = "123e4567-e89b-12d3-a456-42665544000a"
         #expect(try provider.answer(id: id) == .init(status: 200, id: id, uniqueID: "", body: ""))
@@ -22,22 +22,22 @@ struct SimulatorTests {
         #expect(totals.requests == 2 && totals.accepted == 2 && totals.acceptedAgain == 0)
     }
 
-    /// As aioapns, which APNs serves.
-    @Test func `A client without ALPN is served`() throws {
+    /// The client aioapns offers no ALPN, and APNs accepts it.
+    @Test func `A client without ALPN is accepted`() throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: simulator.bearer(), alpn: [])
         #expect(provider.isReady())
         #expect(try provider.answer().status == 200)
     }
 
-    @Test func `The token's ninth digit says how often`() throws {
+    @Test func `The ninth digit of a token limits how often its fault applies`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
         #expect(try (1...4).map { _ in try provider.answer(token: flaky).status } == [500, 500, 200, 200])
         #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
     }
 
-    @Test func `A connection has one stream until it shows a valid token`() throws {
+    @Test func `A connection may open only one stream until it has sent a valid token`() throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: "bearer x")
         #expect(provider.isReady())
@@ -48,13 +48,13 @@ struct SimulatorTests {
         #expect(provider.responses[1]?.body == #"{"reason":"InvalidProviderToken"}"#)
         #expect(provider.session.allowedStreams == 1)
         provider.authorization = try simulator.bearer()
-        // Valid, though the request is refused for another reason.
+        // The token is valid, although the request is refused for another reason.
         #expect(try provider.answer(topic: nil).body == #"{"reason":"MissingTopic"}"#)
         #expect(provider.run { provider.session.allowedStreams == 1000 })
     }
 
     @Test(arguments: [nil, 3601])
-    func `A provider token is missing or too old`(issuedAgoS: Int64?) throws {
+    func `A request with a missing or expired provider token is refused`(issuedAgoS: Int64?) throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: issuedAgoS.map { try simulator.bearer(issuedAgoS: $0) })
         #expect(provider.isReady())
@@ -63,7 +63,7 @@ struct SimulatorTests {
         #expect(answer.status == 403 && answer.body == "{\"reason\":\"\(reason)\"}")
     }
 
-    @Test func `A client certificate takes the token's place`() throws {
+    @Test func `A client certificate replaces the provider token`() throws {
         let simulator = try Simulator()
         let identity = try Identity(
             certificatePEM: simulator.credentials.clientCertificatePEM, keyPEM: simulator.credentials.clientKeyPEM)
@@ -74,7 +74,7 @@ struct SimulatorTests {
         #expect(try provider.answer(topic: "com.example.other").body == #"{"reason":"TopicDisallowed"}"#)
     }
 
-    @Test func `New ids are distinct and in upper case`() throws {
+    @Test func `Generated apns-id values are distinct UUIDs in upper case`() throws {
         let (_, provider) = try Simulator.connected { $0.environment = .development }
         for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 101 })
@@ -82,11 +82,11 @@ struct SimulatorTests {
         #expect(Set(ids).count == 101)
         #expect(ids.allSatisfy { UUID(uuidString: $0)?.uuidString == $0 })
         #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
-        // `apns-unique-id`, which only the development environment sends.
+        // Only the development environment sends `apns-unique-id`.
         #expect(provider.responses.values.allSatisfy { UUID(uuidString: $0.uniqueID) != nil })
     }
 
-    @Test func `Bodies up to the limit are accepted`() throws {
+    @Test func `Payloads up to 4096 bytes are accepted`() throws {
         let (_, provider) = try Simulator.connected()
         for user in 1...60 as ClosedRange<UInt32> { #expect(try provider.push(user, payload: payload(4096))) }
         #expect(try provider.push(61, payload: payload(4097)))
@@ -106,10 +106,10 @@ struct SimulatorTests {
         simulator.switches.latency = .uniform(fromNs: 1_000_000, toNs: 40_000_000)
         for user in 10..<60 as Range<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 53 })
-        #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
+        #expect(provider.order.suffix(50) != Array(10..<60), "The latency must change the order")
     }
 
-    @Test func `stop sends GOAWAY`() throws {
+    @Test func `A stopped simulator sends GOAWAY and closes its connections`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.stop()
         #expect(provider.run { provider.end != nil })
@@ -117,7 +117,7 @@ struct SimulatorTests {
         #expect(provider.goAways.map(\.last) == [1])
     }
 
-    @Test func `A port in use is named in the error`() throws {
+    @Test func `The error of a port in use names the port`() throws {
         let simulator = try Simulator()
         var options = SimulatorOptions()
         options.port = simulator.port
@@ -130,7 +130,7 @@ struct SimulatorTests {
         #expect(control?.description.contains("control endpoint: cannot listen on") == true)
     }
 
-    @Test func `Credentials are made once, by simulators that start at once too, and kept`() async throws {
+    @Test func `Simulators that start at the same time create and keep one set of credentials`() async throws {
         let directory = temporary.path
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
             for _ in 0..<4 {
@@ -152,8 +152,8 @@ struct SimulatorTests {
         #expect(error?.description.contains(directory) == true)
     }
 
-    /// Users copy the configuration into files anywhere, and relative paths start at the file's directory.
-    @Test func `The instructions have absolute paths and all ports`() throws {
+    /// Users copy the configuration into files in any directory, and relative paths start at the file's directory.
+    @Test func `The printed instructions contain absolute paths and all ports`() throws {
         let directory = temporary.path
         let here = FileManager.default.currentDirectoryPath
         let up = here.split(separator: "/").map { _ in ".." }.joined(separator: "/")
@@ -170,7 +170,7 @@ struct SimulatorTests {
         #expect(!simulator.instructions.contains(".."))
     }
 
-    @Test func `A key file of the user's is accepted`() throws {
+    @Test func `A public key file that the user configures is accepted`() throws {
         let maker = try TokenMaker()
         let path = temporary.path
         try maker.key.verificationKey.pem.write(toFile: path, atomically: true, encoding: .utf8)

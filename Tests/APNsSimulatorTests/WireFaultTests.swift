@@ -5,10 +5,10 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Faults of streams and connections, seen by a client.
+/// The effect of stream and connection faults on a client.
 @Suite(.timeLimit(.minutes(5)))
 struct WireFaultTests {
-    @Test func `Late answers still come after a graceful GOAWAY`() throws {
+    @Test func `Delayed answers are sent after a graceful GOAWAY`() throws {
         let (_, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17d020"))
         try provider.push(2, token: token("fa17f010"))
@@ -17,7 +17,7 @@ struct WireFaultTests {
         #expect(provider.responses[1]?.status == 200)
     }
 
-    @Test func `Streams change while a connection is open`() throws {
+    @Test func `The stream limit can change while a connection is open`() throws {
         let (simulator, provider) = try Simulator.connected()
         for streams in [5, 1, 0, 700] as [UInt32] {
             simulator.switches.streams = streams
@@ -25,19 +25,19 @@ struct WireFaultTests {
         }
     }
 
-    @Test func `Streams change while requests are in flight`() throws {
+    @Test func `The stream limit can fall below the number of requests in flight`() throws {
         let (_, provider) = try Simulator.connected { $0.latency = .fixed(ns: 500_000_000) }
         for user in 1...40 as ClosedRange<UInt32> { try provider.push(user) }
         try provider.push(41, token: token("fa171005"))
         #expect(provider.run { provider.session.allowedStreams == 5 })
-        #expect(provider.responses.count == 2, "the others are on their way")
-        #expect(try !provider.push(42), "40 are more than five")
+        #expect(provider.responses.count == 2, "The other requests must still be in flight")
+        #expect(try !provider.push(42), "The 40 open streams exceed the new limit of five")
         #expect(provider.run { provider.responses.count == 42 })
         #expect(provider.ended.isEmpty && provider.end == nil)
         #expect(try provider.push(43))
     }
 
-    @Test func `Faults combine`() throws {
+    @Test func `Several faults can be active at the same time`() throws {
         let (simulator, provider) = try Simulator.connected {
             $0.latency = .fixed(ns: 30_000_000)
             $0.faults = try ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"].map { try FaultRule(text: $0) }
@@ -47,12 +47,12 @@ struct WireFaultTests {
         try provider.push(30, token: token("fa174101"))
         #expect(provider.run { provider.responses.count == 31 })
         let statuses = provider.responses.values.map(\.status)
-        // The 5th, 15th and 25th of all; at every other fifth another rule stands first.
+        // The rule applies to the 5th, 15th and 25th request. At the 10th, 20th and 30th, an earlier rule applies.
         #expect(statuses.count { $0 == 429 } == 3 && statuses.count { $0 == 410 } == 1)
         #expect(simulator.switches.rules.map(\.text) == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
     }
 
-    @Test func `A blackhole of all connections can be cut`() throws {
+    @Test func `Connections with a blackhole fault can still be cut`() throws {
         let (simulator, provider) = try Simulator.connected()
         let other = try simulator.provider()
         for fault in [.blackhole, .goAway(.graceful()), .cut(.reset)] as [Fault] {
@@ -65,7 +65,7 @@ struct WireFaultTests {
         #expect(other.run { simulator.books.totals.openConnections == 0 })
     }
 
-    @Test func `Rules by time apply to every connection`() throws {
+    @Test func `A rule with an interval applies to every connection`() throws {
         var options = SimulatorOptions()
         options.faults = [try FaultRule(text: "goaway@300ms")]
         let simulator = try Simulator(options)
