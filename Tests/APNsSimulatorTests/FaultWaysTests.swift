@@ -58,8 +58,8 @@ struct FaultWaysTests {
         provider.abort()
     }
 
-    /// Checks the effect on the client. Requests 0 and 1 were answered, request 2 triggered the fault, and requests 3 and
-    /// 4 were sent right after it.
+    /// Checks the effect on the client. Requests 0 and 1 were answered, request 2 triggered the fault, and requests 3
+    /// and 4 were sent right after it.
     private struct See {
         let provider: Provider
 

@@ -128,7 +128,7 @@ struct GatewayDialogueTests {
             ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
             ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
         ] as [(String, UInt8?)])
-    func `A token with an HTTP/2 code requests the gateway's status for its reason`(prefix: String, status: UInt8?) throws {
+    func `A token with an HTTP/2 code requests the corresponding status`(prefix: String, status: UInt8?) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)))
         #expect(memory.answer == status.map { Wire.error($0, 5) })

@@ -8,28 +8,28 @@ import Testing
 @Suite struct AnswerWatchTests {
     static let traces = PlanTrace.table(
         """
-        silence is found at its limit, and the first answer ends it
+        a host is unanswering after nine seconds of silence, until its first answer
             99 idle; 100 asked > until 109; 108 asked > until 109; 109 asked > unanswering
             110 answered asked > until 119
-        idleness is never found, nor are requests that are lost one by one and never tried again
+        neither idle time nor single lost requests that are not retried count as silence
             0 idle; 7 idle; 3000 idle; 4000 asked > until 4009; 4001 idle; 4007 asked > until 4016; 4008 idle
             4014 asked > until 4023; 4015 idle
-        answers that are eight seconds late are answers, one after the other
+        answers that are eight seconds late restart the limit, with one request at a time
             0 asked > until 9; 8 asked > until 9; 8 answered idle; 9 asked > until 18; 17 answered idle
-        answers that are eight seconds late are answers, and always some in flight
+        answers that are eight seconds late restart the limit, with requests always in flight
             0 asked > until 9; 8 asked > until 9; 8 answered asked > until 17; 16 answered asked > until 25
-        what is tried again without an answer is one wait, which is forgotten when nothing is asked any more
+        retries without an answer count as one wait, which is forgotten when no request follows
             0 asked > until 9; 2 idle; 3 asked > until 9; 5 idle; 6 asked > until 9; 8 idle; 9 asked > unanswering
             10 idle > unanswering, until 15; 15 idle
-        three ended streams are found though nothing is in flight, because their notifications are in a tier
+        three ended streams count as silence while their notifications wait for a retry
             100 asked > until 109; 100 cancel cancel asked > until 109; 101 idle
             103 internalError idle > until 109, internalError; 104 cancel idle > until 109, internalError
             109 idle > unanswering, until 1301, internalError; 1000 idle > unanswering, until 1301, internalError
             1001 asked > unanswering, internalError; 1001 answered idle
-        ended streams are forgotten in the end
+        ended streams are forgotten after twenty minutes without a request
             0 asked > until 9; 0 cancel cancel cancel asked > until 9, cancel; 1 idle > until 9, cancel
             9 idle > unanswering, until 1201, cancel; 1201 idle
-        ends between answers are not found
+        ended streams between answers do not count as silence
             0 refusedStream refusedStream refusedStream asked > until 9, refusedStream; 7 answered asked > until 16
             8 refusedStream refusedStream refusedStream asked > until 16, refusedStream; 15 answered asked > until 24
         """)
@@ -40,7 +40,7 @@ import Testing
     private static let secondNs: Int64 = 1_000_000_000
 
     @Test(arguments: traces)
-    func `Events lead to what each trace says`(trace: PlanTrace) throws {
+    func `Every trace of events leads to its expected states`(trace: PlanTrace) throws {
         var watch = AnswerWatch(limitNs: 9 * Self.secondNs)
         try trace.check { words in
             let nowNs = try #require(Int64(words[0])) * Self.secondNs

@@ -123,7 +123,7 @@ struct BinaryProofTests {
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
     }
 
-    @Test func `A new credential also needs a proof`() throws {
+    @Test func `A new credential does not replace the proof that the gateway reads`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count

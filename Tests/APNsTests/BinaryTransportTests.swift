@@ -71,7 +71,7 @@ struct BinaryTransportTests {
         #expect(world.reachable == [true])
     }
 
-    @Test func `With resend false, discarded notifications are given back for good`() throws {
+    @Test func `With resend false, discarded notifications are returned as final`() throws {
         let world = try GatewayWorld.connected { $0.configuration.resendsDiscarded = false }
         world.gateway.onFrame = { peer, frame in if frame.number == 9 { peer.answer(7, peer.frames[4].identifier) } }
         world.complete(0..<10)
@@ -144,7 +144,7 @@ struct BinaryTransportTests {
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
 
-    @Test func `The kernel's buffer space sets the pace`() throws {
+    @Test func `The kernel's buffer space limits the rate`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.bytes = 200_000
             $0.gateway.answersFences = true
@@ -181,7 +181,7 @@ struct BinaryTransportTests {
 
     /// A gateway that does not answer may have read nothing. Its open notifications are in doubt, not accepted.
     @Test(arguments: [true, false])
-    func `A stop sends a fence and waits for a gateway that does not answer`(answers: Bool) throws {
+    func `At a stop, a fence decides the open notifications, or they are in doubt`(answers: Bool) throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }

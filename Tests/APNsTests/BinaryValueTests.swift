@@ -53,7 +53,7 @@ struct BinaryValueTests {
 
     /// Each status has the reason known from HTTP/2, or the protocol's own name. No result status looks like one of
     /// HTTP.
-    @Test func `Statuses have reasons and verdicts`() {
+    @Test func `Every gateway status has a reason and a verdict`() {
         let table = VerdictTable()
         func verdict(_ status: UInt8) -> (Verdict, String) {
             let answer = GatewayAnswer(status: status, identifier: 1)

@@ -12,7 +12,7 @@ import Testing
         Double(world.loop.now.monotonicNs - sinceNs) / 1e9
     }
 
-    @Test func `An idle day is not a fault`() throws {
+    @Test func `A connection that is idle for a day stays open`() throws {
         let world = try World.connected()
         world.complete(0..<1)
         let before = world.channels[0].sentBytes
@@ -48,7 +48,7 @@ import Testing
         let sent = world.channels[0].sentBytes
         world.send(1..<2)
         world.runFor(seconds: 3)
-        #expect(world.channels[0].sentBytes == sent, "its PING is unanswered")
+        #expect(world.channels[0].sentBytes == sent, "A connection with an unanswered PING must get no requests")
         world.run("given up") { world.completionOf[0] != nil }
         #expect(15...15.2 ~= seconds(world, sinceNs: beganNs))
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionWasSilent == true)
@@ -90,7 +90,7 @@ import Testing
         world.run("its stream") { world.server.peers[0].cancelled == [1] }
         world.server.peers[0].respond(1)
         world.runFor(seconds: 1)
-        #expect(world.server.peers.count == 1 && world.completions.count == 8, "a late answer is ignored")
+        #expect(world.server.peers.count == 1 && world.completions.count == 8, "The late answer must be ignored")
     }
 
     /// With `connections.max_age`, the next connection is ready before the old one closes.
@@ -117,7 +117,7 @@ import Testing
         world.complete(5..<6, status: 200)
     }
 
-    @Test func `A token is renewed while its connection stays`() throws {
+    @Test func `A token is renewed while its connection stays open`() throws {
         let world = try World.connected()
         world.complete(0..<1)
         world.runFor(seconds: 3_000)
@@ -142,7 +142,7 @@ import Testing
         }
         world.runFor(seconds: 57)
         refused()
-        #expect(world.server.peers.count == 1, "it is younger than a minute")
+        #expect(world.server.peers.count == 1, "The connection is younger than a minute")
         world.runFor(seconds: 2)
         refused()
         #expect(world.server.peers.count == 2)

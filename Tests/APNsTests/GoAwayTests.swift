@@ -17,7 +17,7 @@ import Testing
     ]
 
     @Test(arguments: ReasonCode.allCases)
-    func `Every reason is classified`(reason: ReasonCode) {
+    func `Every reason is classified as orderly end, credential fault or other end`(reason: ReasonCode) {
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
         #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
         #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
@@ -139,11 +139,11 @@ import Testing
         run("out of reach") { world.reachable.last == false }
         #expect(world.reachable == [true, false])
         mostAtOnce = 0
-        run("told why") { world.noted("connectFailed", "3 consecutive connections") }
+        run("reason reported") { world.noted("connectFailed", "3 consecutive connections") }
         let peers = world.server.peers.count
         run("tried again") { world.server.peers.count >= peers + 2 }
-        #expect(world.reachable == [true, false], "connecting alone shows nothing")
-        #expect(mostAtOnce <= 1, "one request at a time")
+        #expect(world.reachable == [true, false], "A connection alone must not make the host reachable")
+        #expect(mostAtOnce <= 1, "The transport must send one request at a time")
         isGood = true
         run("in reach") { world.reachable.last == true && world.capacity > 100 }
         #expect(world.reachable == [true, false, true])

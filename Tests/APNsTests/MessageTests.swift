@@ -12,7 +12,7 @@ import Testing
     }
 
     @Test(arguments: ReasonCode.allCases.filter { $0.text != nil })
-    func `Every reason is known`(code: ReasonCode) {
+    func `Every documented reason is parsed`(code: ReasonCode) {
         let body = Self.parse(#"{"reason":"\#(code.text!)"}"#)
         #expect(body.reason == code)
         #expect(body.text == nil)
@@ -36,7 +36,7 @@ import Testing
         #"{"reason":"Unregistered","extra":[1,{"a":"}"}]}"#,
         #"{"reason":"Unregistered","reason":5}"#, #"{"reason":"Unregistered","extra":null,"more":-1.5e3}"#,
     ])
-    func `Other members are skipped whatever their values`(text: String) {
+    func `Members other than reason and timestamp are ignored`(text: String) {
         #expect(Self.parse(text).reason == .unregistered)
     }
 
@@ -53,7 +53,7 @@ import Testing
         #"{"reason":"Unregis"#, #"{"reason":5}"#, #"{"reason":"Unregistered"}x"#, #"{"reason":""}"#,
         #"{"a":{"reason":"Unregistered"}}"#, "{\"reason\":\"a\\", #"{"reason":"Unregistered",}"#,
     ])
-    func `Any other body has no reason`(text: String) {
+    func `A body that is malformed or has no reason is ignored`(text: String) {
         #expect(Self.parse(text) == Self.parse("{}"))
     }
 }
@@ -107,7 +107,7 @@ import Testing
         for minute in 0..<400 as Range<Int64> {
             let expected = minute / 40 * 2_400 - 60
             #expect(try issued(atMinute: minute, first) == expected)
-            #expect(try issued(atMinute: minute, token()) == expected, "started in that minute")
+            #expect(try issued(atMinute: minute, token()) == expected, "A new process must create the same token")
         }
         #expect(first.generation == 10)
     }

@@ -53,69 +53,69 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
 @Suite struct PoolPlanTests {
     static let traces = PlanTrace.table(
         """
-        the minimum is dialled one after the other
+        the minimum number of connections is dialled one after the other
             2-4; due > dial 0; opened 0 > dial 1; opened 1; is live 2; is failures 0
-        a failure waits, a handshake resets nothing, and a response starts over
+        the next dial waits after a failure, and only a response resets the backoff
             1-1; due > dial 0; closed 0 > wait; due > dial 1; opened 1; closed 1 > wait; due > dial 2
             is failures 2; opened 2; answered 2; is failures 0
-        a replacement dials at once, whatever failed before and whatever is there
+        a replacement dials at once, whatever failed before
             1-4; due > dial 0; closed 0 > wait; replace 2 2 > dial 1; opened 1 > dial 2
             replace 1 1 > drain 1, drain 2, dial 3; due; closed 2; opened 3; closed 1; close > drain 3; replace 1 1
             closed 3; is finished; is failures 0
-        what was answered may sleep after another one failed
+        a pool may sleep after a failure if another connection has answered
             0-2; wanted > dial 0; opened 0; answered 0; crowded > dial 1; opened 1; closed 1 > wait; is failures 1
             idle 0 > drain 0; due; closed 0; is asleep; is failures 0
-        a pool of no minimum sleeps until one is wanted, and tries what failed until it answers
+        a pool without a minimum sleeps until a connection is wanted, and redials after a failure until one answers
             0-4; due; saturated; is asleep; wanted > dial 0; wanted; closed 0 > wait; is awake; due > dial 1; opened 1
             idle 1; answered 1; idle 1 > drain 1; closed 1; is asleep; wanted > dial 2; opened 2; answered 2
             left 2 > drain 2; closed 2; is asleep; wanted > dial 3; opened 3; answered 3; failed 3 > drain 3, wait
             closed 3; due > dial 4; replace 0 1 > drain 4, dial 5; close > drain 5; is awake; is failures 0
-        a pool of no minimum that has failed takes nothing, so it does not sleep
+        a pool without a minimum does not sleep after a failure, because it has no capacity
             0-2; due; wanted > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; closed 1 > wait
             left 0 > drain 0; closed 0; due > dial 2; is failures 1
-        a GOAWAY dials the successor at once, and what follows of the old one changes nothing
+        a GOAWAY dials the successor at once, and later events of the old connection change nothing
             1-4; due > dial 0; opened 0; answered 0; left 0 > drain 0, dial 1; left 0; opened 1; closed 0; is live 1
             is failures 0
-        an aged connection goes once its successor is ready
+        an aged connection drains once its successor is ready
             2-4; due > dial 0; opened 0 > dial 1; opened 1; answered 0; answered 1; aged 0 > dial 2; aged 1
             closed 2 > wait; due > dial 3; opened 3 > drain 0, dial 4; opened 4 > drain 1; closed 0; closed 1
             is live 2; is failures 1
-        an end without an answer waits
+        the next dial waits after an end without an answer
             1-4; due > dial 0; opened 0; left 0 > drain 0, wait; closed 0; due > dial 1; is failures 1
-        a faulty end waits
+        the next dial waits after an end by a fault
             1-4; due > dial 0; opened 0; answered 0; failed 0 > drain 0, wait; closed 0; due > dial 1; is failures 1
-        many lost at once are one failure
+        connections that are lost at the same time count as one failure
             3-3; due > dial 0; opened 0 > dial 1; opened 1 > dial 2; opened 2; answered 0; closed 0 > wait; closed 1
             closed 2; due > dial 3; opened 3 > dial 4; opened 4 > dial 5; is failures 1
-        a pool grows by one when it is saturated and all have answered
+        a saturated pool grows by one connection when all have answered
             1-3; due > dial 0; opened 0; saturated; answered 0; saturated > dial 1; saturated; opened 1; saturated
             answered 1; saturated > dial 2; opened 2; answered 2; saturated; is live 3; is failures 0
-        a dial for one more that fails, as behind a proxy that lets one through, delays no successor
+        a failed dial for an additional connection does not delay a successor
             1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; closed 1 > wait; saturated; due
             saturated > dial 2; closed 2 > wait; left 0 > drain 0, dial 3; closed 0; closed 3 > wait; saturated
             due > dial 4; is failures 1
-        a pool does not grow while a successor is waited for
+        a pool does not grow while it waits for a successor
             2-4; due > dial 0; opened 0 > dial 1; opened 1; answered 0; answered 1; closed 1 > wait; saturated
             due > dial 2; opened 2; is live 2; is failures 1
-        a replacement has as many connections as before
+        a replacement dials as many connections as before
             1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; opened 1
             replace 1 3 > drain 0, drain 1, dial 2; opened 2 > dial 3; opened 3; is live 2; is failures 0
-        a pool shrinks to the minimum after idleness
+        an idle pool shrinks to the minimum
             1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; idle 1 > drain 1; idle 0; closed 1
             is live 1; is failures 0
-        a pool closes when its last connection is gone
+        a pool is closed when its last connection is closed
             2-3; due > dial 0; opened 0 > dial 1; close > drain 0, drain 1; close; closed 1; due; is unfinished
             closed 0; is finished; is failures 0
         a pool without connections closes at once
             1-1; due > dial 0; closed 0 > wait; close; is finished; due; is failures 1
-        the quarantine connection is dialled when a suspect waits, and again only when it died
+        the quarantine connection is dialled for a waiting suspect, and again only after it was lost
             quarantine; due; wanted > dial 0; wanted; opened 0; wanted; answered 0; closed 0 > wait; due
             wanted > dial 1; opened 1; is failures 1; closed 1 > wait; wanted; due > dial 2; opened 2; closed 2 > wait
             is failures 3
-        the quarantine connection goes when it is unused
+        an unused quarantine connection closes
             quarantine; wanted > dial 0; opened 0; answered 0; idle 0 > drain 0; closed 0; is asleep; wanted > dial 1
             is failures 0
-        the quarantine connection has a successor when a suspect waits for it
+        the quarantine connection gets a successor when a suspect waits
             quarantine; wanted > dial 0; opened 0; answered 0; left 0 > drain 0; closed 0; wanted > dial 1; opened 1
             failed 1 > drain 1, wait; closed 1; due; wanted > dial 2; is failures 1; opened 2; answered 2
             is failures 0; replace 0 1 > drain 2; closed 2; wanted > dial 3; close > drain 3; closed 3; wanted
@@ -123,7 +123,7 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         """)
 
     @Test(arguments: traces)
-    func `Events lead to what each trace says`(trace: PlanTrace) throws {
+    func `Every trace of events leads to its expected actions`(trace: PlanTrace) throws {
         let bounds = trace.steps[0].split(separator: "-").compactMap { Int($0) }
         var plan =
             bounds.isEmpty
@@ -204,8 +204,7 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// Saturation means that the thread spent over half of the time waiting with all streams in use.
-    @Test func `A thread that waits with all streams in use needs more connections`() {
+    @Test func `A pool is saturated if its thread waits most of the time with all streams in use`() {
         #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
         #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
         #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)

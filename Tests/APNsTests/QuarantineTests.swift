@@ -15,7 +15,7 @@ import Testing
             let hold = world.server.onRequest
             world.server.onRequest = { if $0.number == 0 { $0.respond($1.stream) } else { hold($0, $1) } }
         }
-        #expect(world.server.peers.count == 1, "no suspect, no quarantine")
+        #expect(world.server.peers.count == 1, "There must be no quarantine connection without a suspect")
         world.sendSuspects(10_000..<10_020)
         for width in [1, 2, 4, 8] {
             world.run("\(width) at once") { world.server.held.count == width }
@@ -67,7 +67,7 @@ import Testing
         #expect(deaths[poison] == 3)
         #expect(deaths.count > 1)
         for (slot, count) in deaths where slot != poison { #expect(count == 1 && slot >= 10_000, "\(slot)") }
-        #expect(!world.capacities.contains(0), "ordinary connections go on")
+        #expect(!world.capacities.contains(0), "Ordinary connections must keep their capacity")
     }
 
     @Test func `The quarantine connection closes when it is idle and is dialed again`() throws {

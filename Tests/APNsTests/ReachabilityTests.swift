@@ -28,7 +28,7 @@ extension Reachability {
         machine.ended(end)
         #expect(machine.isReachable == false && machine.isOnProbation)
         machine.connected()
-        #expect(machine.isReachable == false, "connecting shows nothing")
+        #expect(machine.isReachable == false, "A connection alone must not make the host reachable")
         machine.ended(end)
         machine.answered()
         #expect(machine.isReachable == true && !machine.isOnProbation)
@@ -52,7 +52,7 @@ extension Reachability {
         #expect(machine.isReachable == false && machine.isOnProbation)
     }
 
-    @Test func `A new credential resets the count`() {
+    @Test func `A new credential resets the count of unanswered connections`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.replaced()
@@ -83,7 +83,7 @@ extension Reachability {
                 if case .wake(let afterNs) = action { nowNs += afterNs }
             }
         }
-        // One dial every four seconds: the suspect on the connection is the cause.
+        // If the host answers other connections, the suspect is the cause, and one dial is made every four seconds.
         #expect(doesHostAnswer ? 150...155 ~= dials : 10...20 ~= dials, "\(dials)")
     }
 }

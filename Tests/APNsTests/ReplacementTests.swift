@@ -10,7 +10,7 @@ import Testing
 
 /// Tests of a replaced credential, host or trust while requests are in flight.
 @Suite(.serialized) struct ReplacementTests {
-    @Test func `Old connections finish and new requests go to new ones`() throws {
+    @Test func `Old connections finish their requests, and new requests go to new connections`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<3)
         world.run("three on the first connection") { world.server.held.count == 3 }
@@ -75,7 +75,7 @@ import Testing
     }
 
     /// With TLS 1.3, the client's handshake is complete before the server checks the client certificate.
-    @Test func `A refused certificate is replaced by a good one`() throws {
+    @Test func `A valid certificate replaces a refused one`() throws {
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         let world = try World(over: .tls, clientCertificates: .required(trust))
         func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
@@ -96,7 +96,7 @@ import Testing
         world.close()
     }
 
-    @Test func `Two apps of one key send one token`() throws {
+    @Test func `Two apps with the same key send the same token`() throws {
         let world = try World.connected()
         let token = try World.providerToken()
         world.transport.replace(configuration: world.configuration, token: token)

@@ -21,7 +21,7 @@ import Testing
         // The requests go to the first connection one at a time, until it has returned five errors.
         for number in 0..<12 as Range<UInt32> { world.complete(number..<(number + 1), status: number < 5 ? 503 : 200) }
         #expect(world.server.peers.map(\.arrived.count) == [5, 7])
-        #expect(!world.noted("replacing"), "its time has not passed")
+        #expect(!world.noted("replacing"), "The time span of the errors is too short")
         world.runFor(seconds: 1)
         world.complete(12..<13, status: 200)
         world.run("replaced") { world.server.peers.count == 3 && world.server.peers[0].isClosed }
@@ -29,7 +29,7 @@ import Testing
         #expect(world.noted("replacing", "last 5 answers were server errors (5xx, or without a reason), while other "))
     }
 
-    /// No connection answers well. The new connection did not help, and the next one would not either.
+    /// All connections return only errors, so a replacement does not help.
     @Test func `The next connection with server errors is replaced only after a pause`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
@@ -50,7 +50,7 @@ import Testing
         #expect(world.notes(of: "replacing") > 2)
     }
 
-    @Test func `One good answer in five keeps a connection`() throws {
+    @Test func `A connection with one valid answer in five is not replaced`() throws {
         let world = try World.connected { world in
             world.configuration.errorSpanNs = 0
             world.server.onRequest = { peer, request in

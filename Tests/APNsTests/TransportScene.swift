@@ -44,7 +44,7 @@ class TransportScene {
                     let number = completion.id.slot.number
                     completions.append(completion)
                     guard isFinal(completion) else { continue }
-                    #expect(completionOf[number] == nil, "two completions for \(number)")
+                    #expect(completionOf[number] == nil, "Notification \(number) has two final completions")
                     completionOf[number] = completion
                     if completion.reasonText >= 0 { reasonText[number] = batch.texts[Int(completion.reasonText)] }
                     if completion.uniqueIDText >= 0 { uniqueID[number] = batch.texts[Int(completion.uniqueIDText)] }
@@ -75,7 +75,7 @@ class TransportScene {
         let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
         while !condition() {
             if loop.readClock().monotonicNs > deadlineNs {
-                Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
+                Issue.record("This did not happen within \(seconds) s: \(what)", sourceLocation: sourceLocation)
                 return
             }
             turn(limitNs: deadlineNs)
@@ -100,9 +100,9 @@ class TransportScene {
     }
 
     /// Passes a command to the transport.
-    func handle(_ command: TransportCommand) { preconditionFailure("a scene without a transport") }
+    func handle(_ command: TransportCommand) { preconditionFailure("A subclass must override handle(_:)") }
 
-    func request(_ number: UInt32) -> OutgoingRequest { preconditionFailure("a scene without a transport") }
+    func request(_ number: UInt32) -> OutgoingRequest { preconditionFailure("A subclass must override request(_:)") }
 
     func sendSuspects(_ numbers: some Sequence<UInt32>) {
         let requests = numbers.map { number in

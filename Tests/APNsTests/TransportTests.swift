@@ -11,7 +11,7 @@ import Testing
 
 @Suite(.serialized) struct TransportTests {
     @Test(arguments: Wire.allCases)
-    func `A notification and its answer`(wire: Wire) throws {
+    func `A request has the notification's headers and body, and its answer completes it`(wire: Wire) throws {
         let world = try World.connected(over: wire)
         // The capacity is the server's stream limit plus requests that wait in the transport.
         #expect(world.connections.streams == 1_000 && world.capacity == 1_000 + 125)
@@ -112,7 +112,7 @@ import Testing
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
-    @Test func `Changed SETTINGS are followed, down to one stream and back`() throws {
+    @Test func `The capacity follows changed SETTINGS, down to one stream and back`() throws {
         let world = try World.connected(streams: 1, connections: 1...1) { $0.server.hold() }
         let server = world.server
         // These are more requests than may be unanswered, so some wait in the transport.
@@ -269,7 +269,7 @@ import Testing
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
-    func `Answers that require a new connection cause one`(reason: String) throws {
+    func `An answer that requires a new connection causes one`(reason: String) throws {
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
                 let isFirst = peer.number == 0

@@ -42,13 +42,13 @@ import Testing
         let world = try World.connected { $0.configuration.unansweredNs = 300_000_000 }
         world.complete(0..<3)
         world.runFor(seconds: 0.5)
-        #expect(world.unanswered.isEmpty, "idle")
+        #expect(world.unanswered.isEmpty, "An idle host must not be reported")
 
         world.server.onRequest = { manner.treat($0, $1) }
         world.send(3..<8)
-        world.run("told") { !world.unanswered.isEmpty }
+        world.run("reported") { !world.unanswered.isEmpty }
         #expect(world.unanswered == [Unanswered(host: "127.0.0.1", endedBy: manner.endedBy)])
-        #expect(world.reachable == [true], "its connection stays")
+        #expect(world.reachable == [true], "The host must stay reachable while its connection is open")
 
         world.server.onRequest = { $0.respond($1.stream) }
         if manner == .isDeaf {
@@ -69,11 +69,11 @@ import Testing
         world.server.onRequest = { _, _ in }
         try world.connect()
         world.send(0..<1)
-        world.run("told") { world.unanswered.count == 1 }
+        world.run("reported") { world.unanswered.count == 1 }
         try world.replace()
         world.run("not any more") { world.unanswered == [Unanswered(host: "127.0.0.1", endedBy: nil), nil] }
         world.runFor(seconds: 0.4)
-        #expect(world.unanswered.count == 2, "what drains is the old one's")
+        #expect(world.unanswered.count == 2, "Requests on draining connections must not count for the new host")
         world.server.peers[0].respond(1)
         world.run("answered") { world.completions.count == 1 }
     }

@@ -108,7 +108,7 @@ extension Window {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.didWrite(upTo: 200, nowNs: 5_000)
-        // The third request was never written, so its time does not run.
+        // The third request was never written, so its timeout has not started.
         #expect(window.responded(tickets[0]) != nil)
         #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
         #expect(window.expire(nowNs: 4_999 + Self.timeoutNs) == nil)
@@ -118,8 +118,7 @@ extension Window {
         #expect(window.count == 1)
     }
 
-    /// If no response arrives, the connection is to blame if it answered nothing meanwhile.
-    @Test func `A connection that answers nothing is given up`() {
+    @Test func `A timeout blames the connection if nothing was answered since the request was sent`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[0]) != nil)
         window.add(7, stream: 9, end: 900, nowNs: 30)
@@ -136,8 +135,7 @@ extension Window {
         #expect(closed == [silent, Self.closed(8, .notProcessed)])
     }
 
-    /// When the first entry that the kernel has not accepted closes, the next entry's time still runs.
-    @Test func `The next entry's time runs when the first unsent one closes`() {
+    @Test func `An entry's timeout starts even if the first unsent entry closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
         window.didWrite(upTo: 300, nowNs: 70)
@@ -157,16 +155,16 @@ extension Window {
         #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
-    @Test func `The earlier of two deadlines is next`() {
+    @Test func `The next deadline is the earlier one of a sent request and a delayed body`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)
         window.didWrite(upTo: 100, nowNs: 50)
-        #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "the body that waits")
+        #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "The delayed body has the earlier deadline")
         _ = window.ended(slow, isRefused: true, status: 0)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
         window.add(2, stream: 5, end: nil, nowNs: 90)
-        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
+        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "The earlier request has the earlier deadline")
     }
 
     @Test func `The timeout of a delayed body starts at its end`() {

@@ -46,8 +46,8 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    /// `K` makes s_client send a KeyUpdate that requests one from the server (RFC 8446, 4.6.3). The server sends it before
-    /// its next data.
+    /// `K` makes s_client send a KeyUpdate that requests one from the server (RFC 8446, 4.6.3). The server sends it
+    /// before its next data.
     @Test func `A connection survives TLS key updates`() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
@@ -111,7 +111,7 @@ import Testing
         #expect(client.received == Array("ba\n".utf8))
         client.channel.abort()
 
-        // Without a certificate, the server ends the connection: in the handshake of TLS 1.2, and after that of TLS 1.3.
+        // Without a certificate, the server ends the connection: in the handshake with TLS 1.2, after it with TLS 1.3.
         let without = try world.connect(DialTarget(host: "localhost", port: server.port))
         try world.run { without.end != nil }
         #expect(without.end?.kind == .tlsFailed)

@@ -91,7 +91,7 @@ import Testing
         try world.run { accepted.count == 1 }
     }
 
-    /// Earlier attempts continue while the client tries other addresses. The kernel repeats the first SYN after a second.
+    /// Attempts continue while the client tries other addresses. The kernel repeats the first SYN after a second.
     @Test func `A slow address is used if it answers first`() throws {
         let world = try World()
         let (slow, silent) = (try FullListener(), try FullListener())

@@ -26,8 +26,8 @@ final class Pair {
         self.server = try .server(ServerContext(server ?? ServerOptions(identity: Self.identity)))
     }
 
-    /// Moves ciphertext in both directions until neither session has output. An error of the client takes precedence over
-    /// one of the server.
+    /// Moves ciphertext in both directions until neither session has output. An error of the client takes precedence
+    /// over one of the server.
     func settle() throws {
         var serverFailure: (any Error)?
         _ = try client.handshake()

@@ -19,7 +19,7 @@ final class TransportWorld {
     var binary: BinaryConfiguration
     private var transport: (any Transport)?
     private weak var weakTransport: (any Transport)?
-    /// The events that the transport has reported.
+    /// The latest reports of the transport.
     var told = Told()
     var isClosing = false
     var turns = 0
@@ -36,20 +36,20 @@ final class TransportWorld {
         var isClosed = false
         /// The maximum number of notifications that silence accepted wrongly, as reported.
         var lostAtMost = 0
-        /// The minimum number of consecutive connections that were asked and did not answer.
+        /// The minimum number of consecutive connections that received requests and did not answer.
         var endsInRow = 0
         /// The time since which there is neither a connection nor a dial, or `nil`.
         var noneSinceNs: Int64?
     }
 
-    /// The kinds of events that must occur in some worlds. A connection is replaced because of errors in two of a
-    /// thousand worlds.
+    /// The kinds of events that must occur in some worlds. The event "erring connection replaced" is not one of them,
+    /// because it occurs in only two of a thousand worlds.
     static let kinds = [
         "dial refused", "slow dial", "no SETTINGS", "nonsense", "closed after SETTINGS", "poison", "stream refused",
         "stream reset", "no answer", "half an answer", "SETTINGS change", "windows closed", "deaf", "full kernel",
         "GOAWAY",
         "connection ended", "closed at once", "error", "late error", "answer in pieces", "shutdown", "reads nothing",
-        "another pace", "an error for anybody", "suspect", "recall", "replacement", "stood still",
+        "another pace", "error for any identifier", "suspect", "recall", "replacement", "stood still",
         "closed in the storm",
         "window too short", "credential refused", "unanswered", "renewed for a topic",
         "asked for proof", "out of reach", "no streams", "let go of while it closes",
@@ -162,7 +162,7 @@ final class TransportWorld {
         host.becomeWell()
         core.isWell = true
         try completeAll()
-        try expect("there is room again", withinMs: 120_000) { core.capacity > 0 }
+        try expect("the transport has capacity again", withinMs: 120_000) { core.capacity > 0 }
         let (accepted, fresh) = (core.accepted, 20)
         let ended = core.ended
         core.add(fresh, at: time.nowNs)
@@ -170,14 +170,14 @@ final class TransportWorld {
         // Gateways of the binary protocol refuse some of them in this world.
         chronicle.check(
             core.accepted + (isBinary ? core.ended - ended : 0) == accepted + fresh,
-            "\(core.accepted - accepted) of \(fresh) were accepted by a host that is well")
-        try expect("there is room at the end, and as many connections as there always are", withinMs: 120_000) {
+            "a healthy host accepted only \(core.accepted - accepted) of \(fresh) notifications")
+        try expect("the transport has capacity and its minimum of connections", withinMs: 120_000) {
             core.capacity > 0 && liveCount >= minimum
         }
-        chronicle.check(told.reachable != false, "out of reach, and it answers everything")
+        chronicle.check(told.reachable != false, "a host that answers everything is reported as unreachable")
         chronicle.check(
             isBinary || core.capacity >= told.connections.streams,
-            "room for \(core.capacity) on \(told.connections.streams) streams of a host that answers everything")
+            "the capacity \(core.capacity) is below the \(told.connections.streams) streams of a healthy host")
         // All actions that had begun are complete, and connections beyond the minimum are closed. With a minimum of 0
         // the pool sleeps.
         try restLong()
@@ -191,16 +191,16 @@ final class TransportWorld {
         try rest(ms: 30_000)
         chronicle.check(
             liveCount == minimum && core.capacity > 0,
-            "\(liveCount) connections that nobody uses, and a minimum of \(minimum); room for \(core.capacity)")
-        chronicle.check(host.connections.count == dials, "\(host.connections.count - dials) dials for nobody")
+            "an idle pool has \(liveCount) connections, a minimum of \(minimum) and the capacity \(core.capacity)")
+        chronicle.check(host.connections.count == dials, "an idle pool dialled \(host.connections.count - dials) times")
         try look()
     }
 
     private func completeAll() throws {
-        // However many notifications there are, they make progress.
+        // The time limit applies to each completion, so that it does not depend on the number of notifications.
         while core.open > 0 || !core.isNothingHanded {
             let open = core.open
-            try expect("one more is completed", withinMs: 120_000) {
+            try expect("another notification is completed", withinMs: 120_000) {
                 core.open < open || core.open == 0 && core.isNothingHanded
             }
         }
@@ -220,7 +220,7 @@ final class TransportWorld {
         isClosing = true
         core.post(.close)
         var isLetGo = false
-        try expect("the end is said", withinMs: 90_000) {
+        try expect("the transport reports that it is closed", withinMs: 90_000) {
             if !isLetGo, isCloseHeard, chronicle.chance(30), weakTransport != nil {
                 chronicle.note("let go of while it closes")
                 isLetGo = true
@@ -228,15 +228,15 @@ final class TransportWorld {
             }
             return told.isClosed
         }
-        chronicle.check(core.isNothingHanded, "something was handed over, and has no completion at the end")
+        chronicle.check(core.isNothingHanded, "a notification has no completion at the end")
         transport = nil
         for _ in 0..<20 {
             core.dropMail()
             turn(limitNs: time.nowNs + 1_000_000_000)
         }
         try look()
-        chronicle.check(weakTransport == nil, "something keeps the transport alive after its end")
-        chronicle.check(host.connections.allSatisfy(\.isFreed), "something keeps a connection alive after the end")
+        chronicle.check(weakTransport == nil, "the transport is not deallocated after its end")
+        chronicle.check(host.connections.allSatisfy(\.isFreed), "a connection is not deallocated after the end")
         checkFalselyAccepted()
         try look()
     }

@@ -27,13 +27,13 @@ extension TransportWorld {
     func dialled(_ new: WorldConnection) {
         let nowNs = new.dialledNs
         let others = host.standing.filter { $0.isQuarantine == new.isQuarantine }
-        chronicle.check(!told.isClosed && !isClosed(new), "a dial after the end")
+        chronicle.check(!told.isClosed && !isClosed(new), "a closed transport dials")
         if new.isQuarantine {
-            chronicle.check(others.allSatisfy { $0.stage == .gone }, "two quarantine connections")
+            chronicle.check(others.allSatisfy { $0.stage == .gone }, "there are two quarantine connections")
         } else {
-            chronicle.check(!others.contains { $0.stage == .dialing }, "two dials at once")
+            chronicle.check(!others.contains { $0.stage == .dialing }, "there are two dials at the same time")
             let live = others.count(where: \.isLive) + 1
-            chronicle.check(live <= maximum, "\(live) connections, and \(maximum) are the most")
+            chronicle.check(live <= maximum, "there are \(live) connections, but at most \(maximum) are allowed")
             countDial(nowNs)
             told.noneSinceNs = nil
         }
@@ -43,7 +43,7 @@ extension TransportWorld {
         {
             chronicle.check(
                 nowNs - goneNs >= backOff.firstNs,
-                "#\(new.number) was dialled \((nowNs - goneNs) / 1_000_000) ms after a dial had failed")
+                "#\(new.number) was dialled only \((nowNs - goneNs) / 1_000_000) ms after a failed dial")
         }
         if new.isQuarantine { recent.lastQuarantine = new } else { recent.last = new }
     }
@@ -64,14 +64,14 @@ extension TransportWorld {
             maximum + 2 + leaving + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
         chronicle.check(
             recent.dialsNs.count <= most,
-            "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms, and there is cause for \(most)")
+            "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms exceed the limit of \(most)")
     }
 
     // MARK: Events
 
     func take(_ events: [TransportEvent]) {
         chronicle.nowNs = time.loop.now.monotonicNs
-        chronicle.check(!told.isClosed, "something is told after the end: \(events)")
+        chronicle.check(!told.isClosed, "a closed transport reports events: \(events)")
         var rank = 0
         for event in events {
             let own =
@@ -80,7 +80,7 @@ extension TransportWorld {
                 case .completions: 1
                 default: 2
                 }
-            chronicle.check(own >= rank, "refusals, completions, the rest; not in that order: \(events)")
+            chronicle.check(own >= rank, "the events are not in the order refusals, completions, others: \(events)")
             rank = own
             take(event)
         }
@@ -95,7 +95,7 @@ extension TransportWorld {
             }
         case .capacity(_, let requests):
             chronicle.trace("capacity \(requests)")
-            chronicle.check(requests >= 0, "a capacity of \(requests)")
+            chronicle.check(requests >= 0, "the capacity is \(requests)")
             core.capacity = requests
         case .reachable(_, let isReachable): reachable(isReachable)
         case .credentialRefused(_, let reason):
@@ -106,7 +106,7 @@ extension TransportWorld {
         case .note(_, let note): heed(note)
         case .closed:
             chronicle.trace("closed")
-            chronicle.check(isClosing, "it ended, and nobody had asked for that")
+            chronicle.check(isClosing, "the transport closed without a close command")
             told.isClosed = true
         }
     }
@@ -132,14 +132,14 @@ extension TransportWorld {
 
     private func reachable(_ isReachable: Bool) {
         chronicle.trace("reachable \(isReachable)")
-        chronicle.check(told.reachable != isReachable, "reachable \(isReachable) is said again")
+        chronicle.check(told.reachable != isReachable, "reachable \(isReachable) is reported twice")
         if isReachable {
             chronicle.check(
                 host.standing.contains { $0.wasReady && !$0.isQuarantine },
-                "within reach, and there is no connection that says so")
+                "the host is reported as reachable without a connection that was ready")
             chronicle.check(
                 told.endsInRow < Reachability.endsLimit,
-                "within reach after \(told.endsInRow) connections in a row that answered nothing, and none has since")
+                "the host is reported as reachable after \(told.endsInRow) consecutive connections without an answer")
         } else {
             chronicle.note("out of reach")
         }
@@ -148,7 +148,7 @@ extension TransportWorld {
 
     // MARK: Completions
 
-    /// Checks that a completion agrees with what the peer knows.
+    /// Checks that a completion agrees with the peer's actions.
     private func judge(_ completion: Completion) {
         guard let held = core.held(completion.id) else { return }
         let connection = held.connection
@@ -158,16 +158,17 @@ extension TransportWorld {
         case .answered:
             chronicle.check(
                 held.statusSaid == completion.status,
-                "\(completion.status) for \(name), of which its peer said \(held.statusSaid.map { "\($0)" } ?? "nothing")"
+                "the status is \(completion.status) for \(name), but the peer sent \(held.statusSaid.map { "\($0)" } ?? "none")"
             )
         case .notProcessed:
             chronicle.check(
                 !held.isDelivered || held.isDenied || connection?.lies == true,
-                "not processed, and its peer has delivered it: \(name)")
+                "the completion is notProcessed, but the peer has delivered \(name)")
         case .inDoubt:
-            chronicle.check(completion.sentAtMs != 0, "in doubt, and was on no connection: \(name)")
+            chronicle.check(completion.sentAtMs != 0, "the completion is inDoubt, but no connection has sent \(name)")
             guard completion.connectionDied, let connection else { return }
-            chronicle.check(connection.channel?.isOpen != true, "its connection died, and is open: \(name)")
+            chronicle.check(
+                connection.channel?.isOpen != true, "connectionDied is true, but the connection of \(name) is open")
         }
         guard completion.kind == .answered else { return }
         told.endsInRow = 0
@@ -180,25 +181,28 @@ extension TransportWorld {
             // read.
             return chronicle.check(
                 completion.status == 7 || held.isBroadcast || host.connections.contains(where: \.lies),
-                "\(completion.status) for \(name), which never came")
+                "the status is \(completion.status) for \(name), which the gateway never received")
         }
         let nowNs = time.loop.now.monotonicNs
         if completion.isPresumed {
             let silentNs = held.acknowledgedNs.map { nowNs - $0 } ?? -1
             chronicle.check(
                 silentNs >= binary.window.durationNs,
-                "silence of \(silentNs / 1_000_000) ms accepted \(name); the window is \(binary.window.durationNs / 1_000_000)"
+                "\(silentNs / 1_000_000) ms of silence accepted \(name), but the window is "
+                    + "\(binary.window.durationNs / 1_000_000) ms"
             )
             let waitedNs = connection.waitingSinceNs.map { nowNs - $0 } ?? 0
             chronicle.check(
                 waitedNs < 1_050_000_000,
-                "\(name) was accepted by the silence of a peer that has read nothing for \(waitedNs / 1_000_000) ms")
+                "silence accepted \(name), but the peer has read nothing for \(waitedNs / 1_000_000) ms")
         } else if completion.status == 200 {
-            chronicle.check(held.isDelivered || connection.lies, "accepted, and not delivered: \(name)")
+            chronicle.check(
+                held.isDelivered || connection.lies, "the status is 200, but the peer has not delivered \(name)")
         } else if !connection.lies {
             let said = held.statusSaid.map { GatewayAnswer(status: UInt8($0), identifier: 0).resultStatus }
             chronicle.check(
-                said == completion.status, "\(completion.status) for \(name), of which its gateway said \(said ?? 0)")
+                said == completion.status,
+                "the status is \(completion.status) for \(name), but the gateway sent \(said ?? 0)")
         }
     }
 
@@ -206,7 +210,7 @@ extension TransportWorld {
     func checkFalselyAccepted() {
         chronicle.check(
             host.falselyAccepted <= told.lostAtMost,
-            "silence accepted \(host.falselyAccepted) that were not delivered; told of \(told.lostAtMost)")
+            "silence wrongly accepted \(host.falselyAccepted) notifications, but \(told.lostAtMost) were reported")
     }
 
     // MARK: Each turn
@@ -225,7 +229,7 @@ extension TransportWorld {
         for peer in host.peers { peer.check(turn: turns) }
         guard turns & 63 == 0, let (oldest, waitedNs) = core.longestNs(nowNs: turnNs) else { return }
         chronicle.check(
-            waitedNs < Self.longestNs, "try \(oldest.serial) was handed over \(waitedNs / 1_000_000_000) s ago")
+            waitedNs < Self.longestNs, "try \(oldest.serial) has no completion after \(waitedNs / 1_000_000_000) s")
     }
 
     /// The longest time in flight, including all pauses and timeouts of a world.
@@ -248,7 +252,7 @@ extension TransportWorld {
         {
             chronicle.check(
                 told.reachable == false,
-                "#\(gone.number) could not be made, none is ready, and it is not said out of reach")
+                "dial #\(gone.number) failed and no connection is ready, but the host is not unreachable")
         }
     }
 
@@ -272,29 +276,29 @@ extension TransportWorld {
             said.open += said.draining
             said.draining = 0
         }
-        chronicle.check(counts == said, "told of \(said), and there are \(counts)")
+        chronicle.check(counts == said, "the transport reports \(said), but there are \(counts)")
         let dialing = host.standing.count { $0.stage == .dialing && !$0.isQuarantine }
-        chronicle.check(dialing <= 1, "\(dialing) dials at once")
+        chronicle.check(dialing <= 1, "there are \(dialing) dials at the same time")
         let live = liveCount
-        chronicle.check(live <= maximum, "\(live) connections, and \(maximum) are the most")
+        chronicle.check(live <= maximum, "there are \(live) connections, but at most \(maximum) are allowed")
         let sinceNs = live > 0 || isBinary || minimum == 0 ? nil : told.noneSinceNs ?? turnNs
         told.noneSinceNs = sinceNs
         guard let sinceNs else { return }
-        // If the process was stopped, the alarm is late too.
+        // If the process was stopped, the timer of the next dial is late too.
         chronicle.check(
             turnNs - sinceNs <= backOff.lastNs + 10_000_000 || hasJustStoodStill,
-            "no connection, nor a dial, for \((turnNs - sinceNs) / 1_000_000) ms")
+            "there was neither a connection nor a dial for \((turnNs - sinceNs) / 1_000_000) ms")
     }
 
-    /// Checks that nothing is accepted without a usable connection or one being dialed.
+    /// Checks that the transport has no capacity and keeps no requests if there is no connection for them.
     private func checkRoom() {
         if core.capacity == 0, !host.standing.contains(where: { !$0.isQuarantine }) {
-            chronicle.check(core.held == 0, "\(core.held) are kept, without room and without a connection")
+            chronicle.check(core.held == 0, "the transport keeps \(core.held) requests without capacity and connection")
         }
         guard !isBinary, minimum > 0, let last = recent.last, last.goneNs != nil,
             !host.standing.contains(where: { $0.stage == .ready && !$0.isQuarantine })
         else { return }
-        chronicle.check(core.capacity == 0, "room for \(core.capacity), and no connection that takes them")
+        chronicle.check(core.capacity == 0, "the capacity is \(core.capacity), but no connection is ready")
     }
 
     /// The number of live connections without the quarantine connection.

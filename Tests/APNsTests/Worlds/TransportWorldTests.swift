@@ -15,18 +15,18 @@ struct TransportWorldTests {
     static let piece: UInt64 = 25
 
     @Test(
-        .enabled(if: TransportWorldTests.asked == nil, "TRANSPORT_SEEDS asks for others"),
+        .enabled(if: TransportWorldTests.asked == nil, "TRANSPORT_SEEDS selects other seeds"),
         arguments: (0..<8).map { $0 * piece })
     func `A transport follows its rules, whatever its host does`(from first: UInt64) {
         for seed in first..<first + Self.piece { run(seed) }
     }
 
-    @Test(.enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
-    func `The same for each given seed`() throws {
+    @Test(.enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS is not set"))
+    func `A transport follows its rules for each seed of TRANSPORT_SEEDS`() throws {
         Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
-    @Test func `Every kind of event occurs`() throws {
+    @Test func `Every kind of event occurs in some world`() throws {
         var happened: [String: Int] = [:]
         for seed in 100_000..<101_000 as Range<UInt64> {
             guard TransportWorld.kinds.contains(where: { happened[$0] == nil }) else { break }

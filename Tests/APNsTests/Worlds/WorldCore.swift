@@ -2,7 +2,8 @@ import Delivery
 
 @testable import APNs
 
-/// Plays the delivery machine: hands over notifications within the transport's capacity, takes completions and retries.
+/// A simple delivery machine, which passes notifications to the transport within its capacity, takes completions and
+/// retries.
 final class WorldCore {
     private enum State: Equatable {
         case waiting(untilNs: Int64)
@@ -158,7 +159,7 @@ final class WorldCore {
         let number = Int(completion.id.slot.number)
         guard number < notifications.count, completion.id.generation == 3,
             case .out(let serial) = notifications[number].state, host.tries[serial].handedNs != nil
-        else { return chronicle.broke("\(completion.kind) for \(number), which was not handed over, or is completed") }
+        else { return chronicle.broke("\(completion.kind) for \(number), which is not in the transport") }
         let completed = host.tries[serial]
         chronicle.trace("try \(serial) of \(number): \(completion.kind) \(completion.status) \(completion.unprocessed)")
         completed.isPresumed = completion.isPresumed
@@ -193,7 +194,7 @@ final class WorldCore {
         }
     }
 
-    /// Returns the try that has waited longest for its completion, without suspects, which may wait long.
+    /// Returns the try that has waited longest for its completion. Suspects are ignored, because they may wait long.
     func longestNs(nowNs: Int64) -> (WorldTry, Int64)? {
         handedTries.removeAll(where: \.isCompleted)
         return handedTries.first { !$0.isSuspect }.map { ($0, nowNs - $0.handedNs!) }

@@ -36,9 +36,9 @@ final class WorldGatewayPeer: WorldPeer {
     /// The time to process one frame, or 0 to process all available ones.
     private var paceNs: Int64 = 0
     private var isBusy = false
-    /// The number of unread bytes that its kernel accepts.
+    /// The number of unread bytes that the gateway's kernel accepts.
     private let kernelBytes: Int64
-    /// Whether its answer reached a client that was listening.
+    /// Whether the gateway's answer reached a client whose channel was open.
     private(set) var isHeard = false
 
     init(
@@ -88,11 +88,11 @@ final class WorldGatewayPeer: WorldPeer {
         let digits = frame.token.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
         guard let serial = WorldTry.serial(ofToken: digits.utf8), Int(serial) < host.tries.count,
             host.tries[Int(serial)].isPayload(frame.payload)
-        else { return chronicle.broke("a frame that nobody made: \(digits), \(frame.payload.count) bytes") }
+        else { return chronicle.broke("an unknown frame arrived: \(digits), \(frame.payload.count) bytes") }
         let held = host.tries[Int(serial)]
         chronicle.check(
             !connection.isQuarantine || frames.allSatisfy { $0.held?.isCompleted ?? true },
-            "two suspects at once: try \(serial) came over #\(connection.number)")
+            "try \(serial) arrived over #\(connection.number) before the previous suspect was completed")
         host.came(held, over: connection)
         chronicle.trace("#\(connection.number) frame \(frame.identifier): try \(serial) of \(held.number)")
         frames.append(Frame(identifier: frame.identifier, held: held, end: end, arrivedNs: host.loop.now.monotonicNs))
@@ -222,7 +222,7 @@ final class WorldGatewayPeer: WorldPeer {
             program()
         }
         if does(.lies) {
-            chronicle.note("an error for anybody")
+            chronicle.note("error for any identifier")
             connection.lies = true
             let known = frames.randomElement(using: &chronicle.random)?.identifier ?? 1
             say(chronicle.pick([0, 8, 10, 255]), chronicle.pick([known, known, 0, 1, .max, known &+ 1_000]))

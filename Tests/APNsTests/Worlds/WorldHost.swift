@@ -37,7 +37,7 @@ extension WorldPeer {
         }
     }
 
-    /// Lets the client's kernel accept little for a while. TCP may give the connection up meanwhile.
+    /// Limits the bytes that the client's kernel accepts for a while. Afterwards the connection may be lost.
     func fillKernel() {
         guard does(.fullKernel), let client = connection.channel else { return }
         chronicle.note("full kernel")
@@ -192,16 +192,16 @@ final class WorldHost: ChannelDialer {
     /// Records that a request arrived over the connection.
     func came(_ arrived: WorldTry, over connection: WorldConnection) {
         connection.wasAsked = true
-        chronicle.check(arrived.handedNs != nil, "try \(arrived.serial) came, and was not handed over")
-        chronicle.check(arrived.connection == nil, "try \(arrived.serial) came twice")
+        chronicle.check(arrived.handedNs != nil, "try \(arrived.serial) arrived before the transport received it")
+        chronicle.check(arrived.connection == nil, "try \(arrived.serial) arrived twice")
         chronicle.check(
             arrived.isSuspect == connection.isQuarantine,
-            "\(arrived.isSuspect ? "a suspect" : "no suspect"), and it came over \(connection.isQuarantine ? "the" : "no") "
-                + "quarantine connection: try \(arrived.serial)")
+            "try \(arrived.serial) is \(arrived.isSuspect ? "a" : "no") suspect, but arrived over "
+                + "\(connection.isQuarantine ? "the quarantine" : "an ordinary") connection")
         if let recalledNs = arrived.recalledNs, let handedNs = arrived.handedNs, recalledNs >= handedNs {
             chronicle.check(
                 connection.dialledNs <= recalledNs,
-                "try \(arrived.serial) was asked back, and came over #\(connection.number), which was dialled later")
+                "try \(arrived.serial) was recalled, but arrived over #\(connection.number), which was dialled later")
         }
         arrived.connection = connection
     }

@@ -19,14 +19,14 @@ final class WorldServerPeer: WorldPeer {
     /// The number of bytes passed to the channel.
     private var passed: Int64 = 0
     private var isPassing = false
-    /// The answers sent, with their end in the output and the turn in which that was sent.
+    /// The sent answers, with the position of their end in the output and the turn in which the end was sent.
     private var said: [(answered: WorldTry, end: Int64, turn: Int?)] = []
     private var isMute = false
     private var isDeaf = false
     private var unheard: [UInt8] = []
     private var hasGoneAway = false
 
-    /// One turn each for the bytes to arrive and the completion to be reported, and one in reserve.
+    /// The maximum number of turns between an answer and its completion.
     private static let patienceTurns = 4
 
     init(_ host: WorldHost, _ connection: WorldConnection) {
@@ -98,10 +98,10 @@ final class WorldServerPeer: WorldPeer {
         }
         guard let serial = WorldTry.serial(ofToken: path.utf8.dropFirst("/3/device/".utf8.count)),
             Int(serial) < host.tries.count, host.tries[Int(serial)].isPayload(session.body)
-        else { return chronicle.broke("a request that nobody made: \(path), \(session.body.count) bytes") }
+        else { return chronicle.broke("an unknown request arrived: \(path), \(session.body.count) bytes") }
         let arrived = host.tries[Int(serial)]
         host.came(arrived, over: connection)
-        chronicle.check(stream < host.retirementStreamID, "a request on stream \(stream), at which connections retire")
+        chronicle.check(stream < host.retirementStreamID, "a request arrived on stream \(stream) after the limit")
         tries[stream] = arrived
         seen.append(stream)
         chronicle.trace("#\(connection.number) stream \(stream): try \(serial) of \(arrived.number)")
@@ -195,7 +195,7 @@ final class WorldServerPeer: WorldPeer {
         fillKernel()
         if does(.talksNonsense) {
             chronicle.note("nonsense")
-            // An answer or an end of a stream that was never opened; stream ids do not get this high here.
+            // These are answers or ends for a stream that was never opened. Its id is higher than any in these worlds.
             let stream: UInt8 = chronicle.pick([2, 251])
             let frame: [UInt8] = chronicle.pick([
                 [0, 0, 1, 1, 5, 0x40, 0, 0, stream, 0x88], [0, 0, 4, 3, 0, 0x40, 0, 0, stream, 0, 0, 0, 7],
@@ -292,7 +292,7 @@ final class WorldServerPeer: WorldPeer {
         guard let first = said.first, let since = first.turn, turn > since + Self.patienceTurns else { return }
         guard connection.channel?.isOpen == true, !isClosed else { return }
         chronicle.broke(
-            "#\(connection.number) answered \(first.answered.statusSaid ?? 0) to try \(first.answered.serial), which is "
-                + "not completed \(turn - since) turns later")
+            "#\(connection.number) answered \(first.answered.statusSaid ?? 0) to try \(first.answered.serial), which "
+                + "was not completed within \(turn - since) turns")
     }
 }
