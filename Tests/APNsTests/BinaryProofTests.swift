@@ -12,16 +12,16 @@ struct BinaryProofTests {
         world.gateway.onDial = { $0.unacknowledgedBytes = Self.unread }
         world.connect()
         world.send(0..<40)
-        world.run("out of reach", seconds: 16) { world.reachable.last == false }
+        world.run("unreachable", seconds: 16) { world.reachable.last == false }
         #expect(world.capacity == 0)
         #expect(world.completions.count >= 40)
         #expect(world.completions.allSatisfy { !$0.isPresumed })
         #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
-        // From now on its kernel accepts everything.
+        // The kernel of new connections acknowledges everything.
         world.gateway.onDial = { _ in }
     }
 
-    /// Only fences are sent over its connections, one connection at a time.
+    /// Only fences are sent over the connections to such a gateway, one connection at a time.
     @Test func `A gateway that does not read is unreachable until it answers`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
@@ -35,14 +35,14 @@ struct BinaryProofTests {
         #expect(asked.allSatisfy { $0.frames.count == 1 && $0.frames[0].isFence })
         #expect(world.gateway.peers.count { !$0.isClosed } == 1)
         world.gateway.answersFences = true
-        world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.run("reachable again", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
         // The limit starts small.
         #expect(world.capacity == BinaryAdmission.leastAfterEnd)
-        world.run("all", seconds: 10) { world.completionOf.count == 40 }
+        world.run("all completions", seconds: 10) { world.completionOf.count == 40 }
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
     }
 
-    /// Its kernel accepted twenty notifications that its program never read. The loss is reported.
+    /// The gateway's kernel accepted twenty notifications that its program never read. The possible loss is reported.
     @Test func `Notifications that silence accepted from a gateway that does not read are reported`() throws {
         let world = try GatewayWorld.connected()
         world.complete(0..<20)
@@ -55,7 +55,7 @@ struct BinaryProofTests {
 
     /// One path to the gateway is dead and the others work. The fences show this at once, and nothing on them is in
     /// doubt.
-    @Test func `If one connection is not read, the others must prove that they are`() throws {
+    @Test func `If the gateway does not read one connection, the others must prove that it reads them`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
         world.configuration.window.notifications = 60
@@ -64,7 +64,7 @@ struct BinaryProofTests {
         world.run("connections") { world.gateway.peers.count == 3 && world.capacity == 60 }
         world.gateway.channels[0].unacknowledgedBytes = Self.unread
         world.send(0..<20)
-        world.run("on the first") { world.gateway.peers[0].frames.count == 20 }
+        world.run("frames on the first connection") { world.gateway.peers[0].frames.count == 20 }
         var next: UInt32 = 20
         while world.reachable != [true, false, true], next < 500 {
             world.send(next..<next + 2)
@@ -75,7 +75,7 @@ struct BinaryProofTests {
         let doubted = world.completions.filter { $0.kind == .inDoubt }
         #expect(doubted.map(\.id.slot.number) == Array(0..<20))
         #expect(world.gateway.peers[1...2].allSatisfy { $0.frames.last?.isFence == true })
-        world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
+        world.run("all completions", seconds: 10) { world.completionOf.count == Int(next) }
     }
 
     /// On a connection with a fence the answer decides. Without an answer a notification is in doubt, even if it was
@@ -88,11 +88,11 @@ struct BinaryProofTests {
         world.run("connections") { world.gateway.peers.count == 2 && world.capacity == 40 }
         world.gateway.channels[0].unacknowledgedBytes = Self.unread
         world.send(0..<20)
-        world.run("on the first") { world.gateway.peers[0].frames.count == 20 }
+        world.run("frames on the first connection") { world.gateway.peers[0].frames.count == 20 }
         world.runFor(seconds: 14)
         world.send(20..<25)
-        world.run("on the second") { world.gateway.peers[1].frames.count == 5 }
-        world.run("in doubt", seconds: 10) { world.completions.count == 25 }
+        world.run("frames on the second connection") { world.gateway.peers[1].frames.count == 5 }
+        world.run("notifications in doubt", seconds: 10) { world.completions.count == 25 }
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
         #expect(world.reachable == [true, false])
     }
@@ -100,7 +100,7 @@ struct BinaryProofTests {
     /// With format `simple`, a gateway closes where others answer. Closing a connection before it has read the fence is
     /// not such an answer.
     @Test(arguments: [true, false])
-    func `A close answers the fence only without identifiers`(isSimple: Bool) throws {
+    func `A close counts as the answer to a fence only in the format without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()
         if isSimple { world.configuration.format = .simple }
         try unread(world)
@@ -109,16 +109,17 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
         guard isSimple else { return }
         world.gateway.onFrame = { peer, frame in if frame.isFence { peer.channel.close() } }
-        world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.run("reachable again", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    /// Such a gateway cannot prove that it reads. One request at a time is sent, and silence accepts it.
+    /// A gateway that does not refuse a fence cannot prove that it reads. The transport sends one request at a time,
+    /// and silence accepts it.
     @Test func `A gateway that accepts a token of zeros gets one request at a time`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
         world.sendsAgain = true
         try unread(world)
-        world.run("tried", seconds: 10) { world.reachable.last == true }
+        world.run("one request accepted by silence", seconds: 10) { world.reachable.last == true }
         #expect(world.completions.count { $0.isPresumed } == 1)
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
     }
@@ -132,14 +133,14 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false] && world.capacity == 0)
         #expect(world.gateway.peers[before...].allSatisfy { $0.frames.allSatisfy { $0.isFence } })
         world.gateway.answersFences = true
-        world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.run("reachable again", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
     @Test func `A stop does not wait for a proof`() throws {
         let world = try GatewayWorld()
         try unread(world)
         let before = world.gateway.peers.count
-        world.run("asked", seconds: 10) {
+        world.run("requests arrived", seconds: 10) {
             world.gateway.peers.count > before && world.gateway.peers[before].frames.count == 1
         }
         let sinceNs = world.nowNs
@@ -147,11 +148,11 @@ struct BinaryProofTests {
         #expect(world.nowNs - sinceNs < 100_000_000)
     }
 
-    /// Suspects have their own connection, and wait for the proof too.
+    /// Suspects have a separate connection, but the transport sends them only after the proof too.
     @Test func `Suspects are returned while a proof is awaited`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.sendSuspects([77])
-        world.run("back", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
+        world.run("suspect returned", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
     }
 }

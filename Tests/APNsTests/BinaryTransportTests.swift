@@ -16,7 +16,7 @@ struct BinaryTransportTests {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
         world.send(0..<100)
         let sentNs = world.nowNs
-        world.run("all settled") { world.completions.count == 100 }
+        world.run("all completions") { world.completions.count == 100 }
         #expect(world.nowNs - sentNs >= 2_000_000_000)
         #expect(world.nowNs - sentNs < 2_300_000_000)
         #expect(world.completions.map(\.id.slot.number) == Array(0..<100))
@@ -24,7 +24,7 @@ struct BinaryTransportTests {
         #expect(world.gateway.frames.map(\.number) == Array(0..<100))
     }
 
-    @Test func `The frame's fields are taken from the headers`() throws {
+    @Test func `A frame's fields are taken from the notification's headers`() throws {
         let world = try GatewayWorld.connected()
         var stored = world.request(1)
         stored.headers.expiration = nil
@@ -35,7 +35,7 @@ struct BinaryTransportTests {
         lowest.headers.expiration = 1_900_000_000
         lowest.headers.priority = 1
         world.transport.handle(.send([stored, never, lowest]))
-        world.run("frames") { world.gateway.frames.count == 3 }
+        world.run("frames arrived") { world.gateway.frames.count == 3 }
         let frames = world.gateway.frames
         let dayMs = Int64(frames[0].expiry) * 1_000 - TestClock.start.wallMs
         #expect(abs(dayMs - 30 * 86_400_000) < 60_000)
@@ -58,7 +58,7 @@ struct BinaryTransportTests {
             peer.answer(8, peer.frames[400].identifier)
         }
         world.send(0..<1_000)
-        world.run("all settled") { world.completionOf.count == 1_000 }
+        world.run("all completions") { world.completionOf.count == 1_000 }
         #expect(world.completionOf[400]?.reason == .badDeviceToken && world.completionOf[400]?.status == 8)
         #expect(settled(world, 200).sorted() == (0..<1_000).filter { $0 != 400 })
         for number in UInt32(0)..<400 { #expect(world.completionOf[number]?.isPresumed == false) }
@@ -86,14 +86,14 @@ struct BinaryTransportTests {
             if frame.number == 9, world.gateway.peers.count == 1 { peer.answer(status, peer.frames[4].identifier) }
         }
         world.send(0..<10)
-        world.run("all settled") { world.completionOf.count == 10 }
+        world.run("all completions") { world.completionOf.count == 10 }
         #expect(settled(world, 200).sorted() == Array(0..<10))
         #expect((0...4).allSatisfy { world.completionOf[$0]?.isPresumed == false })
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(5..<10))
         #expect(world.noted("peerCloses", "\"status \(status)\"", "unprocessed: 5"))
     }
 
-    /// Nothing was delivered, so the next attempt waits. Otherwise such a gateway would be asked at full rate.
+    /// Without the pause, the transport would send to such a gateway at full rate.
     @Test func `After a shutdown without a delivery the next attempt waits`() throws {
         let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
@@ -120,7 +120,7 @@ struct BinaryTransportTests {
         }
         world.send(0..<200)
         func blamed() -> [UInt32] { world.completions.filter(\.connectionDied).map(\.id.slot.number) }
-        world.run("found", seconds: 300) { blamed().count == 3 }
+        world.run("culprit found", seconds: 300) { blamed().count == 3 }
         #expect(blamed() == [77, 77, 77])
     }
 
@@ -134,10 +134,10 @@ struct BinaryTransportTests {
         world.complete(0..<10)
         world.runFor(seconds: 0.3)
         world.send(10..<20)
-        world.run("frames") { world.gateway.peers[0].frames.count == 20 }
+        world.run("frames arrived") { world.gateway.peers[0].frames.count == 20 }
         let first = world.gateway.peers[0]
         first.answer(8, first.frames[3].identifier)
-        world.run("all settled") { world.completionOf.count == 20 }
+        world.run("all completions") { world.completionOf.count == 20 }
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
         // The new window is a quarter more than the 400 ms after which the error arrived.
         #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
@@ -160,7 +160,7 @@ struct BinaryTransportTests {
         #expect(returned > 500)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         world.gateway.channels[0].kernelRoom = .max
-        world.run("the others") { world.completions.count == 3_000 }
+        world.run("other requests") { world.completions.count == 3_000 }
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
     }
 
@@ -168,10 +168,10 @@ struct BinaryTransportTests {
     @Test func `At a rebalance a fence decides the open notifications`() throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)
-        world.run("frames") { world.gateway.frames.count == 50 }
+        world.run("frames arrived") { world.gateway.frames.count == 50 }
         let sinceNs = world.nowNs
         world.recall([7])
-        world.run("decided") { world.completions.count == 50 }
+        world.run("all completions") { world.completions.count == 50 }
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
         // The app continues over the next connection.
@@ -184,7 +184,7 @@ struct BinaryTransportTests {
     func `At a stop, a fence decides the open notifications, or they are in doubt`(answers: Bool) throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
         world.send(0..<50)
-        world.run("frames") { world.gateway.frames.count == 50 }
+        world.run("frames arrived") { world.gateway.frames.count == 50 }
         world.close()
         #expect(world.completions.count == 50)
         #expect(world.completions.allSatisfy { answers ? $0.status == 200 : $0.kind == .inDoubt })
@@ -193,7 +193,7 @@ struct BinaryTransportTests {
     }
 
     /// Notifications that silence accepted wrongly are reported at the stop at the latest.
-    @Test func `A stop makes the gateway confirm what silence accepted`() throws {
+    @Test func `A stop makes the gateway confirm the notifications that silence accepted`() throws {
         let world = try GatewayWorld.connected { $0.configuration.window.durationNs = 100_000_000 }
         let loop = world.loop
         world.gateway.onFrame = { peer, frame in
@@ -201,7 +201,7 @@ struct BinaryTransportTests {
             loop.schedule(afterNs: 1_000_000_000) { peer.answer(8, frame.identifier) }
         }
         world.send(0..<10)
-        world.run("settled by silence", seconds: 0.5) { world.completions.count == 10 }
+        world.run("accepted by silence", seconds: 0.5) { world.completions.count == 10 }
         world.close()
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
     }
@@ -213,7 +213,7 @@ struct BinaryTransportTests {
             if frame.isFence { peer.answer(8, peer.frames[20].identifier) }
         }
         world.send(0..<50)
-        world.run("frames") { world.gateway.frames.count == 50 }
+        world.run("frames arrived") { world.gateway.frames.count == 50 }
         world.close()
         #expect(settled(world, 200).count == 20 && world.completionOf[20]?.status == 8)
         #expect(world.completions.count { $0.unprocessed == .discarded } == 29)
@@ -226,7 +226,7 @@ struct BinaryTransportTests {
         broadcast.isBroadcast = true
         world.transport.handle(
             .send([world.request(1, payload: fits), world.request(2, payload: fits + " "), broadcast]))
-        world.run("decided") { world.completions.count == 3 }
+        world.run("all completions") { world.completions.count == 3 }
         #expect(world.completionOf[1]?.status == 200)
         #expect(world.completionOf[2]?.status == 7 && world.completionOf[2]?.reason == .payloadTooLarge)
         #expect(world.completionOf[3]?.reason == .missingDeviceToken)
@@ -240,7 +240,7 @@ struct BinaryTransportTests {
             (.simple, [8, 0, 0, 0, 0, 0]), (.simple, [8, 8, 0, 0, 0, 1]), (.simple, [8, 10, 0, 0, 0, 0]),
             (.framed, [8, 1, 0, 0x0F, 0x42, 0x3F]), (.framed, Array("HTTP/1.1 400".utf8)), (.framed, []),
         ] as [(BinaryConfiguration.Format, [UInt8])])
-    func `A close that names no notification leaves all in doubt`(
+    func `A close that names no notification leaves all notifications in doubt`(
         format: BinaryConfiguration.Format, answer: [UInt8]
     ) throws {
         let world = try GatewayWorld.connected { $0.configuration.format = format }
@@ -258,16 +258,16 @@ struct BinaryTransportTests {
         let world = try GatewayWorld()
         world.gateway.isListening = false
         world.start()
-        world.run("out of reach") { world.reachable == [false] }
+        world.run("unreachable") { world.reachable == [false] }
         #expect(world.capacity == 0 && world.connections.streams == 0)
         world.gateway.isListening = true
-        world.run("back") { world.reachable == [false, true] && world.capacity > 0 }
+        world.run("reachable again") { world.reachable == [false, true] && world.capacity > 0 }
         #expect(world.connections.streams == world.capacity)
         // The protocol has no streams, so none are reported.
         #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
     }
 
-    /// Unused connections say nothing about the gateway, however soon they close.
+    /// An unused connection does not show whether the gateway works, however soon it closes.
     @Test func `Closed unused connections do not count against the host`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.minimumConnections = 3
@@ -276,7 +276,7 @@ struct BinaryTransportTests {
         world.run("connections") { world.connections.open == 3 }
         world.configuration.minimumConnections = 0
         world.transport.replace(configuration: world.configuration)
-        world.run("asleep") { world.gateway.peers.count == 6 && world.gateway.peers.allSatisfy(\.isClosed) }
+        world.run("all closed") { world.gateway.peers.count == 6 && world.gateway.peers.allSatisfy(\.isClosed) }
         world.runFor(seconds: 1)
         #expect(world.reachable == [true] && world.capacity > 0)
         world.gateway.answersFences = true
@@ -286,7 +286,7 @@ struct BinaryTransportTests {
     @Test func `A new credential is used on new connections`() throws {
         let world = try GatewayWorld.connected()
         world.send(0..<10)
-        world.run("frames") { world.gateway.frames.count == 10 }
+        world.run("frames arrived") { world.gateway.frames.count == 10 }
         var configuration = world.configuration
         configuration.window.durationNs = 500_000_000
         world.transport.replace(configuration: configuration)

@@ -54,7 +54,7 @@ import Testing
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionWasSilent == true)
         world.server.onRequest = { $0.respond($1.stream) }
         if world.completionOf[1]?.kind == .notProcessed { world.forgetCompletion(1) }
-        world.run("again") { world.capacity > 0 }
+        world.run("capacity again") { world.capacity > 0 }
     }
 
     /// The host answers PINGs but no requests. It is reported after nine seconds, and the connection is closed after
@@ -65,7 +65,7 @@ import Testing
         }
         let beganNs = world.loop.now.monotonicNs
         world.send(0..<1)
-        world.run("named", seconds: 20) { !world.unanswered.isEmpty }
+        world.run("unanswering host reported", seconds: 20) { !world.unanswered.isEmpty }
         #expect(9...9.1 ~= seconds(world, sinceNs: beganNs))
         #expect(world.completions.isEmpty)
         world.run("given up", seconds: 40) { world.completions.count == 1 }
@@ -87,7 +87,7 @@ import Testing
         world.run("cancelled") { world.completionOf[0] != nil }
         #expect(30...30.1 ~= seconds(world, sinceNs: beganNs))
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == false)
-        world.run("its stream") { world.server.peers[0].cancelled == [1] }
+        world.run("stream cancelled") { world.server.peers[0].cancelled == [1] }
         world.server.peers[0].respond(1)
         world.runFor(seconds: 1)
         #expect(world.server.peers.count == 1 && world.completions.count == 8, "The late answer must be ignored")
@@ -102,12 +102,12 @@ import Testing
         world.complete(0..<1)
         world.server.hold(firstPeers: 1)
         world.send(1..<3)
-        world.run("asked") { world.server.held.count == 2 }
+        world.run("requests arrived") { world.server.held.count == 2 }
         world.run("renewed", seconds: 601) { world.server.peers.count == 2 && world.connections.draining == 1 }
         world.complete(3..<5, status: 200)
         #expect(world.server.peers.map(\.arrived.count) == [3, 2] && !world.server.peers[0].isClosed)
         world.server.release()
-        world.run("the old one goes") { world.server.peers[0].isClosed }
+        world.run("old connection closed") { world.server.peers[0].isClosed }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(!world.capacities.contains(0) && world.reachable == [true])
         // While no new connection can be opened, the old one stays.
@@ -128,7 +128,7 @@ import Testing
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
     }
 
-    /// APNs knows a new bundle id only on new connections. Connections older than a minute are replaced, at most once
+    /// APNs accepts a new bundle id only on new connections. Connections older than a minute are replaced, at most once
     /// in fifteen minutes.
     @Test func `A refused topic replaces connections at most once in fifteen minutes`() throws {
         let world = try World.connected {
@@ -163,7 +163,7 @@ import Testing
             $0.server.onRequest = { $0.respond($1.stream, 503) }
         }
         for number in 0..<3_600 as Range<UInt32> {
-            world.run("room") { world.capacity > 0 }
+            world.run("capacity") { world.capacity > 0 }
             world.send(number..<(number + 1))
             world.runFor(seconds: 1)
             if number == 4 { #expect(world.server.peers.count == 1) }

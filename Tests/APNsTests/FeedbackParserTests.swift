@@ -35,7 +35,7 @@ struct FeedbackParserTests {
         return read
     }
 
-    @Test func `The items do not depend on how the bytes are split`() {
+    @Test func `The feedback items do not depend on how the bytes are split`() {
         let all = Self.items.flatMap(Self.bytes)
         for split in 0...all.count {
             var parser = FeedbackParser()
@@ -49,7 +49,7 @@ struct FeedbackParserTests {
         }
     }
 
-    @Test func `An incomplete item is not reported`() {
+    @Test func `An incomplete feedback item is not reported`() {
         let all = Self.bytes(Item(seconds: 1, token: Self.token(32)))
         for count in 1..<all.count {
             var parser = FeedbackParser()

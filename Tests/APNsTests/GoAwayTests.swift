@@ -99,11 +99,11 @@ import Testing
     @Test func `Errors on an old connection do not affect the new credential`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<1)
-        world.run("asked") { world.server.arrived == 1 }
+        world.run("requests arrived") { world.server.arrived == 1 }
         try world.replace(keyID: "NEWKEY1234")
-        world.run("the new one") { world.server.peers.count == 2 && world.capacity > 0 }
+        world.run("new connection ready") { world.server.peers.count == 2 && world.capacity > 0 }
         world.server.peers[0].goAway(0, "BadCertificate")
-        world.run("given back") { world.completions.count == 1 }
+        world.run("requests returned") { world.completions.count == 1 }
         #expect(world.refusals.isEmpty)
     }
 
@@ -136,16 +136,16 @@ import Testing
                 return isSo()
             }
         }
-        run("out of reach") { world.reachable.last == false }
+        run("unreachable") { world.reachable.last == false }
         #expect(world.reachable == [true, false])
         mostAtOnce = 0
         run("reason reported") { world.noted("connectFailed", "3 consecutive connections") }
         let peers = world.server.peers.count
-        run("tried again") { world.server.peers.count >= peers + 2 }
+        run("redialled") { world.server.peers.count >= peers + 2 }
         #expect(world.reachable == [true, false], "A connection alone must not make the host reachable")
         #expect(mostAtOnce <= 1, "The transport must send one request at a time")
         isGood = true
-        run("in reach") { world.reachable.last == true && world.capacity > 100 }
+        run("reachable") { world.reachable.last == true && world.capacity > 100 }
         #expect(world.reachable == [true, false, true])
     }
 
@@ -158,7 +158,7 @@ import Testing
         }
         try world.connect()
         var next: UInt32 = 0
-        world.run("others ended") {
+        world.run("five connections ended") {
             // One request is on each connection.
             if world.connections.open == 2, world.completions.count == next {
                 world.send(next..<next + 2)

@@ -41,7 +41,7 @@ import Testing
         channel.kernelRoom = Int(ends[whole] - begin) - missing
         world.run("written") { channel.writtenBytes == ends[whole] - Int64(missing) }
         world.server.peers[0].channel.reset()
-        world.run("all") { world.completions.count == 4 }
+        world.run("all completions") { world.completions.count == 4 }
         for number in 0..<4 {
             let completion = try #require(world.completionOf[UInt32(number)])
             if number < whole + 1 - missing {
@@ -65,7 +65,7 @@ import Testing
         channel.kernelRoom = .max
         world.run("written") { channel.writtenBytes == channel.sentBytes }
         let beganNs = world.loop.now.monotonicNs
-        world.run("in doubt", seconds: 40) { world.completions.count == 1 }
+        world.run("notifications in doubt", seconds: 40) { world.completions.count == 1 }
         let tookNs = world.loop.now.monotonicNs - beganNs
         // The connection checks ten times a second whether the kernel has accepted bytes.
         #expect(29_990_000_000...30_110_000_000 ~= tookNs, "\(tookNs)")
@@ -95,7 +95,7 @@ import Testing
         world.runFor(seconds: 0.01)
         #expect(channel.writtenBytes == channel.sentBytes && channel.sentBytes > 800_000)
         peer.channel.reset()
-        world.run("all") { world.completions.count == 200 }
+        world.run("all completions") { world.completions.count == 200 }
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
     }
 

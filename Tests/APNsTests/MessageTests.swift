@@ -66,7 +66,7 @@ import Testing
     /// token.
     private static let ages:
         [(again: (at: Double, step: Double)?, now: Double, step: Double, isDue: Bool?, mayRenew: Bool?)] = [
-            // At 0 a token is taken into use whose `iat` is one minute earlier.
+            // The first use of the token is at 0. Its `iat` is one minute earlier.
             (nil, 2_399.999, 0, false, nil), (nil, 2_400, 0, true, nil), (nil, 1_139.999, 0, nil, false),
             (nil, 1_140, 0, nil, true),
             // The machine slept, or its clock was slow when the token was created. APNs would call the token expired.

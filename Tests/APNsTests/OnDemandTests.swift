@@ -19,12 +19,12 @@ import Testing
         world.configuration.idleConnectionNs = 100_000_000
         world.server.onRequest = { $0.respond($1.stream) }
         try world.start()
-        world.run("room without a connection") { world.capacity == 128 }
+        world.run("capacity without a connection") { world.capacity == 128 }
         #expect(world.server.peers.isEmpty)
         world.complete(0..<100)
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.peers.count == 1)
-        world.run("asleep again") { world.capacity == 128 }
+        world.run("idle connection closed") { world.capacity == 128 }
         world.complete(100..<101, status: 200)
         #expect(world.server.peers.count == 2)
         // The app always had capacity and was always reachable.
@@ -39,11 +39,11 @@ import Testing
         let stranger = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         try world.start()
-        world.run("room") { world.capacity == 128 }
+        world.run("capacity") { world.capacity == 128 }
         world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         #expect(world.capacity == 0 && world.reachable == [false])
-        world.run("dialled again, though nothing waits") {
+        world.run("redialled without waiting requests") {
             world.notes(of: "connectFailed") >= 3
         }
         #expect(world.capacity == 0)
@@ -62,18 +62,18 @@ import Testing
         world.server.hold(firstPeers: 1)
         try world.connect()
         world.send(0..<1)
-        world.run("the first is asked") { world.server.held.count == 1 }
+        world.run("first request arrived") { world.server.held.count == 1 }
         world.server.release(1)
         world.run("answered") { world.completions.count == 1 }
         world.send(1..<301)
-        world.run("asked") { world.server.held.count == 300 }
+        world.run("requests arrived") { world.server.held.count == 300 }
         let before = world.capacity
         world.server.peers[0].goAway(Int32.max)
-        world.run("room beyond what is unanswered") { world.capacity > 300 && world.capacity != before }
+        world.run("capacity for more requests") { world.capacity > 300 && world.capacity != before }
         world.send(301..<311)
-        world.run("the next one answers") { world.completions.count == 11 }
+        world.run("answers on the next connection") { world.completions.count == 11 }
         world.server.release()
-        world.run("the rest") { world.completions.count == 311 }
+        world.run("other completions") { world.completions.count == 311 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 }

@@ -25,7 +25,7 @@ import Testing
         }
         // Other requests are not delayed meanwhile, and have the full capacity.
         world.send(0..<UInt32(world.capacity))
-        world.run("the others") { world.server.peers[0].arrived.count == world.capacity }
+        world.run("other requests") { world.server.peers[0].arrived.count == world.capacity }
         #expect(world.server.peers.count == 2)
         #expect(world.server.peers[1].arrived.allSatisfy(isSuspect))
         world.run("all suspects") {

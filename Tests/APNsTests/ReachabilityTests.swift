@@ -37,14 +37,14 @@ extension Reachability {
     }
 
     @Test(arguments: [idle, good])
-    func `Idle or answered connections are not counted`(end: End) {
+    func `Idle or answered connections do not count as unanswered`(end: End) {
         var machine = Reachability()
         machine.connected()
         for _ in 0..<10 { machine.ended(end) }
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 
-    @Test func `Allowed streams do not replace an answer`() {
+    @Test func `An unreachable host stays unreachable until it answers, even if it allows streams`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.allow(streams: false)
@@ -65,7 +65,7 @@ extension Reachability {
 /// Simulates ten minutes in which each quarantine connection is lost, and counts the dials.
 @Suite struct RedialTests {
     @Test(arguments: [true, false], [true, false])
-    func `Suspects are redialed with growing pauses unless the host answers others`(
+    func `The quarantine connection is redialed with growing pauses unless the host answers others`(
         isClosedWhileOpen: Bool, doesHostAnswer: Bool
     ) {
         var random = SplitMix64(seed: 1)

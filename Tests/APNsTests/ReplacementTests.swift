@@ -24,9 +24,9 @@ import Testing
         #expect(!world.server.peers[0].isClosed)
         #expect(!world.capacities.contains(0), "\(world.capacities)")
         world.server.release(.max, 403, #"{"reason":"InvalidProviderToken"}"#)
-        world.run("the old answers") { world.completions.count == 6 }
+        world.run("answers on the old connection") { world.completions.count == 6 }
         #expect(world.completions[3...].allSatisfy { $0.status == 403 && $0.carriedOlderToken })
-        world.run("the old connection goes") { world.server.peers[0].isClosed }
+        world.run("old connection closed") { world.server.peers[0].isClosed }
         world.complete(6..<7, status: 200)
         #expect(world.server.peers.count == 2)
     }
@@ -37,7 +37,7 @@ import Testing
         world.run("two on the connection") { world.server.held.count == 2 }
         try world.replace()
         world.run("two on the next") { world.server.held.count == 4 }
-        world.run("all answers") {
+        world.run("all completions") {
             world.server.release()
             return world.completions.count == 7
         }
@@ -56,13 +56,13 @@ import Testing
         var wrong = world.configuration
         wrong.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         world.transport.replace(configuration: wrong, token: try World.providerToken())
-        world.run("given back") { world.completions.count == 3 }
+        world.run("requests returned") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
         #expect(world.capacity == 0)
         #expect(world.reachable == [true, false])
         // The old connection still delivers its answers.
         world.server.release()
-        world.run("the rest") { world.completions.count == 5 }
+        world.run("other completions") { world.completions.count == 5 }
         #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         world.close()
     }
@@ -84,7 +84,7 @@ import Testing
         let expired = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop", validForDays: -1)
         world.configuration.tls = try context(expired)
         try world.start(hasToken: false)
-        world.run("refused") { !world.refusals.isEmpty && !world.notes.isEmpty }
+        world.run("refusal reported") { !world.refusals.isEmpty && !world.notes.isEmpty }
         #expect(
             world.noted("credentialFault", "refuses the client certificate", "certificate expired"), "\(world.notes)")
         world.configuration.tls = try context(ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
@@ -106,14 +106,14 @@ import Testing
         world.run("both connected") { world.server.peers.count == 3 }
         world.complete(0..<1)
         other.handle(.send([world.request(1)]))
-        world.run("the other") { world.server.peers[1].arrived.count + world.server.peers[2].arrived.count == 2 }
+        world.run("both apps") { world.server.peers[1].arrived.count + world.server.peers[2].arrived.count == 2 }
         let sent = world.server.peers[1...].flatMap(\.arrived).compactMap { $0.headers["authorization"] }
         #expect(sent.count == 2 && Set(sent).count == 1)
         #expect(world.notes(of: "providerTokenRenewed") <= 1)
         other.handle(.close)
     }
 
-    /// APNs knows a new bundle id only on new connections.
+    /// APNs accepts a new bundle id only on new connections.
     @Test func `A topic that old connections refuse is sent over new ones`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
@@ -121,18 +121,18 @@ import Testing
         world.configuration.topicAgeNs = 0
         world.server.hold(firstPeers: 2)
         try world.connect()
-        world.run("both") { world.capacity >= 8 }
+        world.run("both connections") { world.capacity >= 8 }
         world.send(0..<8)
-        world.run("eight") { world.server.held.count == 8 }
+        world.run("eight requests arrived") { world.server.held.count == 8 }
         // One refusal is enough. The others are from connections that are already being replaced.
         world.server.release(.max, 400, #"{"reason":"TopicDisallowed"}"#)
-        world.run("refused") { world.completions.count == 8 }
+        world.run("refusal reported") { world.completions.count == 8 }
         #expect(world.completions.allSatisfy { $0.reason == .topicDisallowed && $0.carriedOlderToken })
         #expect(!world.capacities.contains(0), "\(world.capacities)")
         for number in 0..<8 as Range<UInt32> { world.forgetCompletion(number) }
         world.complete(0..<8)
         #expect(world.completions.allSatisfy { $0.status == 200 })
-        world.run("the old ones go") { world.server.peers[0].isClosed && world.server.peers[1].isClosed }
+        world.run("old connections closed") { world.server.peers[0].isClosed && world.server.peers[1].isClosed }
         #expect(world.server.peers.count == 4)
     }
 }

@@ -17,7 +17,7 @@ import Testing
             world.configuration.errorSpanNs = 1_000_000_000
             world.server.onRequest = { if $0.number == 0 { self.errs($0, $1.stream) } else { $0.respond($1.stream) } }
         }
-        world.run("both") { world.capacity >= 8 }
+        world.run("both connections") { world.capacity >= 8 }
         // The requests go to the first connection one at a time, until it has returned five errors.
         for number in 0..<12 as Range<UInt32> { world.complete(number..<(number + 1), status: number < 5 ? 503 : 200) }
         #expect(world.server.peers.map(\.arrived.count) == [5, 7])
@@ -38,7 +38,7 @@ import Testing
         }
         func failAll(_ numbers: Range<UInt32>) {
             for number in numbers {
-                world.run("room") { world.capacity > 0 }
+                world.run("capacity") { world.capacity > 0 }
                 world.complete(number..<(number + 1), status: 503)
             }
         }

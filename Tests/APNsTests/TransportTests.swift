@@ -127,7 +127,7 @@ import Testing
         try server.peers[0].allow(streams: 1)
         world.run("capacity 1") { world.capacity == 1 }
         server.release()
-        world.run("the rest") {
+        world.run("other completions") {
             #expect(server.held.count <= 1)
             server.release()
             return world.completions.count == 20
@@ -143,31 +143,31 @@ import Testing
         world.configuration.maximumConnections = 2
         func isStreamless(_ note: TransportNote) -> Bool { if case .noStreams = note { true } else { false } }
         try world.start()
-        world.run("out of reach") { world.reachable == [false] }
+        world.run("unreachable") { world.reachable == [false] }
         world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
         #expect(world.capacities.isEmpty && world.notes.count(where: isStreamless) == 1)
         world.send(0..<1)
-        world.run("given back") { world.completionOf[0]?.kind == .notProcessed }
+        world.run("requests returned") { world.completionOf[0]?.kind == .notProcessed }
 
         // One connection that allows streams is enough.
         try world.server.peers[1].allow(streams: 2)
-        world.run("in reach") { world.reachable == [false, true] && world.capacity == 2 }
+        world.run("reachable") { world.reachable == [false, true] && world.capacity == 2 }
         world.send(1..<3)
-        world.run("on it") { world.server.held.count == 2 }
+        world.run("requests arrived") { world.server.held.count == 2 }
         world.send(3..<4)
         try world.server.peers[1].allow(streams: 0)
-        world.run("out of reach again") { world.reachable == [false, true, false] && world.capacity == 0 }
-        world.run("given back") { world.completionOf[3]?.kind == .notProcessed }
+        world.run("unreachable again") { world.reachable == [false, true, false] && world.capacity == 0 }
+        world.run("requests returned") { world.completionOf[3]?.kind == .notProcessed }
         world.server.release()
         world.run("answered") { world.completionOf[1]?.kind == .answered && world.completionOf[2]?.kind == .answered }
         #expect(world.notes.count(where: isStreamless) == 2)
 
         // The quarantine connection allows no streams.
         world.sendSuspects([10_000])
-        world.run("given back") { world.completionOf[10_000]?.kind == .notProcessed }
+        world.run("requests returned") { world.completionOf[10_000]?.kind == .notProcessed }
         #expect(world.reachable == [false, true, false])
         try world.server.peers[0].allow(streams: 1)
-        world.run("in reach") { world.reachable == [false, true, false, true] }
+        world.run("reachable") { world.reachable == [false, true, false, true] }
     }
 
     @Test(arguments: Wire.allCases)
@@ -188,7 +188,7 @@ import Testing
         #expect((2..<5).allSatisfy { world.completionOf[$0]?.kind == .notProcessed })
         #expect(world.noted("peerCloses", "GOAWAY NO_ERROR Shutdown", "unprocessed: 3"))
         world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
-        world.run("the old one is closed") { world.server.peers[0].isClosed }
+        world.run("old connection closed") { world.server.peers[0].isClosed }
         world.complete(10..<12, status: 200)
         world.close()
     }
@@ -211,7 +211,7 @@ import Testing
         world.close()
     }
 
-    @Test func `A recall returns requests that are on no connection`() throws {
+    @Test func `A recall returns the requests that are not on a connection yet`() throws {
         let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
@@ -219,7 +219,7 @@ import Testing
         world.run("recalled") { world.completions.count == 2 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         #expect(Set(world.completionOf.keys) == [3, 5])
-        world.run("the rest") {
+        world.run("other completions") {
             world.server.release()
             return world.completions.count == 6
         }
@@ -236,14 +236,14 @@ import Testing
         world.sendSuspects([7])
         world.run("two on the connection, and the suspect") { world.server.arrived == 3 }
         world.transport.handle(.close)
-        world.run("given back") { world.completions.count == 3 }
+        world.run("requests returned") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
         world.runFor(seconds: 0.05)
         #expect(!world.isClosed)
         world.transport.handle(.send([world.request(9)]))
-        world.run("given back") { world.completionOf[9]?.kind == .notProcessed }
+        world.run("requests returned") { world.completionOf[9]?.kind == .notProcessed }
         for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
-        world.run("the suspect alone is left") { world.completions.count == 6 }
+        world.run("only the suspect in flight") { world.completions.count == 6 }
         #expect(!world.isClosed)
         world.server.peers[1].respond(1)
         world.run("closed") { world.isClosed }
@@ -282,7 +282,7 @@ import Testing
         #expect(world.server.peers[1].arrived.count == 1)
     }
 
-    /// Refused requests are therefore sent again at once, and no circuit opens.
+    /// The refused requests can therefore be sent again at once, and no circuit breaker opens.
     @Test func `An expired token is renewed before its answer is reported, unless it is young`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
@@ -327,11 +327,11 @@ import Testing
         // One more request is handed over when nothing else is unanswered. Its body waits.
         #expect(world.completions.count == 16)
         world.recall((0..<40))
-        world.run("the others were waiting here") { world.completions.count == 39 }
+        world.run("waiting requests returned") { world.completions.count == 39 }
         #expect(world.completions.count { $0.kind == .notProcessed } == 23)
         try world.server.peers[0].session.setStalled(false)
         world.server.peers[0].flush()
-        world.run("the last") { world.completions.count == 40 }
+        world.run("last completion") { world.completions.count == 40 }
         #expect(world.completions.count { $0.status == 200 } == 17)
     }
 
@@ -397,7 +397,7 @@ import Testing
         try world.connect()
         world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
         world.send(0..<1)
-        world.run("there") { silent != nil }
+        world.run("request arrived") { silent != nil }
         var next: UInt32 = 1
         world.run("completion") {
             if world.completions.count == Int(next) - 1 {

@@ -56,14 +56,14 @@ import Testing
             world.run("connected again") { world.server.peers.count == 2 && world.capacity > 0 }
         }
         world.complete(8..<9, status: 200)
-        world.run("over") { world.unanswered.count == 2 }
+        world.run("report ended") { world.unanswered.count == 2 }
         #expect(world.unanswered.last == .some(nil))
         world.server.peers[0].channel.cut()
         world.run("all have a completion") { world.completions.count == 9 }
     }
 
     /// The state of the old host does not apply to the new one.
-    @Test func `A new configuration resets the state`() throws {
+    @Test func `A new configuration ends the report of a host that answers no request`() throws {
         let world = try World()
         world.configuration.unansweredNs = 200_000_000
         world.server.onRequest = { _, _ in }
@@ -71,7 +71,7 @@ import Testing
         world.send(0..<1)
         world.run("reported") { world.unanswered.count == 1 }
         try world.replace()
-        world.run("not any more") { world.unanswered == [Unanswered(host: "127.0.0.1", endedBy: nil), nil] }
+        world.run("report ended") { world.unanswered == [Unanswered(host: "127.0.0.1", endedBy: nil), nil] }
         world.runFor(seconds: 0.4)
         #expect(world.unanswered.count == 2, "Requests on draining connections must not count for the new host")
         world.server.peers[0].respond(1)

@@ -90,7 +90,7 @@ extension Window {
     @Test(arguments: [
         (written: Int64(0), inDoubt: 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 3), (5_000, 3),
     ])
-    func `A lost connection leaves in doubt what the kernel accepted`(written: Int64, inDoubt: Int) {
+    func `A lost connection leaves the requests in doubt that the kernel accepted`(written: Int64, inDoubt: Int) {
         var (window, _) = Self.window(3, kernelHas: 0)
         window.add(9, stream: 99, end: nil, nowNs: 10)
         var closed: [Window.Closed] = []

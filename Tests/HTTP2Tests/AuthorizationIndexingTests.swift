@@ -25,7 +25,7 @@ import Testing
         arguments: [
             ([0x40], [0x57]), ([0x00], [0x0f, 0x08]), ([0x10], [0x1f, 0x08]),
         ] as [([UInt8], [UInt8])])
-    func `The stand-in name becomes authorization in every kind of literal`(first: [UInt8], replaced: [UInt8]) {
+    func `The stand-in header name becomes authorization in every kind of literal`(first: [UInt8], replaced: [UInt8]) {
         let before: [UInt8] = [0x83, 0x3f, 0x01, 0x04, 2, 0x2f, 0x61]
         let after: [UInt8] = [0x82, 0x40, 1, 0x78, 0]
         #expect(
@@ -44,11 +44,11 @@ import Testing
             [0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f],
             [],
         ] as [[UInt8]])
-    func `A header block without the stand-in name is not changed`(block: [UInt8]) {
+    func `A header block without the stand-in header name is not changed`(block: [UInt8]) {
         #expect(Self.rewritten(Self.frame(block)) == Self.frame(block))
     }
 
-    @Test func `The name is replaced only in HEADERS frames without padding`() {
+    @Test func `The stand-in header name is replaced only in HEADERS frames without padding`() {
         let block = [0x40] + Self.spelled + Self.value
         #expect(Self.rewritten(Self.frame(block, type: 0)) == Self.frame(block, type: 0))
         #expect(Self.rewritten(Self.frame(block, flags: 0xc)) == Self.frame(block, flags: 0xc))

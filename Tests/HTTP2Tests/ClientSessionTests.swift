@@ -27,7 +27,7 @@ import Testing
         let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id", "apns-unique-id"] })
         let push = Push()
         guard case .written(let stream, let end) = try push.submit(to: peers.client, user: 7, keep: 1) else {
-            Issue.record("not written")
+            Issue.record("The session did not write the request")
             return
         }
         #expect(stream == 1)

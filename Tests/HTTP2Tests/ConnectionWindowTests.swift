@@ -61,7 +61,7 @@ import Testing
         #expect(frames.count <= made + 2 * rounds + sent / 16_384)
     }
 
-    @Test func `A body has no window if the server would return nothing for its first part`() throws {
+    @Test func `A body does not fit the window if its first part causes no WINDOW_UPDATE`() throws {
         let peers = try Peers.connected()
         let push = Push(bodyBytes: 65_534)
         #expect(peers.client.hasWindow(for: 65_534))

@@ -88,7 +88,7 @@ import Testing
         #expect(world.servers[0].received.isEmpty)
     }
 
-    @Test(arguments: ["-tls1", "-tls1_1"]) func `The server refuses TLS versions before 1.2`(version: String) throws {
+    @Test(arguments: ["-tls1", "-tls1_1"]) func `The server refuses outdated TLS versions`(version: String) throws {
         let world = try World()
         let client = try OpenSSLPeer.client([version, "-quiet", "-cipher", "ALL:@SECLEVEL=0"], world)
         try world.run { world.servers.first?.end != nil }

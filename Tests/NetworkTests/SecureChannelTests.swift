@@ -85,7 +85,7 @@ import Testing
         #expect(client.violations == [] && server.violations == [])
     }
 
-    @Test func `Close sends all buffered data first`() throws {
+    @Test func `A closed channel sends all buffered data first`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.pauseReading()
@@ -116,7 +116,7 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    @Test func `Close ends with its timeout if the peer never reads`() throws {
+    @Test func `A closing channel ends with its timeout if the peer never reads`() throws {
         let world = try World()
         var options = ChannelOptions()
         options.closeTimeoutNs = 50_000_000

@@ -50,7 +50,7 @@ import Testing
     @Test(arguments: [
         "-passout pass:open", "-legacy -passout pass:open", "-keypbe NONE -certpbe NONE -passout pass:open",
     ])
-    func `A PKCS#12 bundle is read with its passphrase`(options: String) throws {
+    func `A certificate bundle is read with its passphrase`(options: String) throws {
         let path = try export(options)
         try expectUse(Identity(pkcs12: .file(path), passphrase: "open"))
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))

@@ -2,7 +2,7 @@ import TLS
 import Testing
 
 @Suite struct SessionTests {
-    @Test func `Two sessions complete a TLS 1.3 handshake and exchange data in both directions`() throws {
+    @Test func `Two sessions complete a handshake and exchange data in both directions`() throws {
         let pair = try Pair()
         try pair.settle()
         #expect(pair.client.isHandshakeComplete && pair.server.isHandshakeComplete)
@@ -68,7 +68,7 @@ import Testing
         #expect(!pair.server.pendingOutput.isEmpty, "The server must send an alert to its peer")
     }
 
-    @Test func `The error of a peer that does not speak TLS says so`() throws {
+    @Test func `The error of a connection to a peer without TLS names the cause`() throws {
         let pair = try Pair()
         let error = failure {
             _ = try pair.give(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), pair.client, &pair.atClient)

@@ -18,17 +18,17 @@ final class WorldTry {
     private(set) var isCompleted = false
     /// When the try was recalled.
     var recalledNs: Int64?
-    /// The connection on which the peer received it.
+    /// The connection on which the peer received the try.
     var connection: WorldConnection?
-    /// Whether the peer's program accepted it for delivery.
+    /// Whether the peer's program accepted the try for delivery.
     var isDelivered = false
-    /// Whether the peer said that it was not processed.
+    /// Whether the peer reported that the try was not processed.
     var isDenied = false
     /// The status that the peer answered for this try alone.
     var statusSaid: UInt16?
     /// When a gateway's kernel received the frame.
     var acknowledgedNs: Int64?
-    /// Whether silence accepted it.
+    /// Whether the gateway's silence counted as acceptance of the try.
     var isPresumed = false
 
     private static let tokenBytes = 64
