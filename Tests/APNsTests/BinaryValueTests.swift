@@ -51,8 +51,8 @@ struct BinaryValueTests {
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
 
-    /// Each status has the reason known from HTTP/2, or the protocol's own name. No result status looks like one of
-    /// HTTP.
+    /// Each status has the corresponding HTTP/2 reason, or a name of the binary protocol. The result status of an error
+    /// is never 200.
     @Test func `Every gateway status has a reason and a verdict`() {
         let table = VerdictTable()
         func verdict(_ status: UInt8) -> (Verdict, String) {
@@ -108,7 +108,7 @@ struct BinaryValueTests {
     }
 
     /// After a pause of the process (SIGSTOP, a paused container), the wait returns before the socket is read, and the
-    /// clock says that the window has passed.
+    /// clock shows that the window has passed.
     @Test func `An unread error in the socket is not silence`() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []
@@ -132,7 +132,7 @@ struct BinaryValueTests {
         #expect(session.isSilent(forNs: 500, nowNs: 5_500))
     }
 
-    /// The shutdown says that nothing was processed, but silence had accepted some notifications. The loss is reported.
+    /// According to the shutdown, nothing was processed, but silence had accepted some notifications.
     @Test func `A shutdown without processed notifications reports those that silence accepted`() {
         var session = session(3, leftNs: 1_000)
         _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }

@@ -10,7 +10,7 @@ import Testing
 
 /// Tests of the reaction to each reason in a GOAWAY.
 @Suite(.serialized) struct GoAwayTests {
-    /// Apple's reasons that blame the credential.
+    /// Apple's reasons for a problem with the credential.
     static let ofCredential: Set<ReasonCode> = [
         .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
         .missingProviderToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken, .topicMismatch,
@@ -21,12 +21,12 @@ import Testing
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
         #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
         #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
-        // The verdict table must agree on whose fault it is.
+        // The verdict table must classify the same reasons as faults of the credential.
         let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
         #expect(reason.refusesConnections == (verdict == .credentialFault))
     }
 
-    /// The first connection answers a request, lives longer than a moment, and closes with this reason.
+    /// The first connection answers a request, stays open for a while, and closes with this reason.
     @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
     func `A refused credential is reported before anything is sent again`(reason: ReasonCode) throws {
         let world = try World.connected {
@@ -68,7 +68,7 @@ import Testing
     }
 
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
-    /// than the test. Requests after the last one are not to blame.
+    /// than the test. A request is refused at most once.
     @Test func `A server that rotates connections is used again at once`() throws {
         let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000

@@ -18,7 +18,7 @@ import Testing
         #expect(body.text == nil)
     }
 
-    /// A timestamp beyond the year 9999 counts as none.
+    /// A timestamp beyond the year 9999 is ignored.
     @Test(
         arguments: [
             ("0", 0), ("1", 1), ("1700000000123", 1_700_000_000_123), ("253402300799999", 253_402_300_799_999),

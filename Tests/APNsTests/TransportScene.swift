@@ -135,7 +135,7 @@ class TransportScene {
         }
     }
 
-    /// Whether some note's text contains these words.
+    /// Whether the text of a single note contains all of these words.
     func noted(_ words: String...) -> Bool {
         notes.contains { note in words.allSatisfy { "\(note)".contains($0) } }
     }

@@ -343,7 +343,7 @@ import Testing
         try world.server.peers[0].session.setStalled(true)
         world.complete(0..<1, bodyBytes: 4_000)
         #expect(world.completions[0].kind == .notProcessed)
-        // The connection answered no request meanwhile, so another one may do better.
+        // The connection answered no request meanwhile, so the transport replaces it.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
     }
 

@@ -35,8 +35,7 @@ import Testing
         }
     }
 
-    /// The host has answered before, and there are other requests on the same connection. The first answer ends the
-    /// state.
+    /// The host has answered earlier requests on the same connection. The first new answer ends the report.
     @Test(arguments: Manner.allCases)
     func `A host that answers no request is reported`(manner: Manner) throws {
         let world = try World.connected { $0.configuration.unansweredNs = 300_000_000 }
@@ -62,7 +61,6 @@ import Testing
         world.run("all have a completion") { world.completions.count == 9 }
     }
 
-    /// The state of the old host does not apply to the new one.
     @Test func `A new configuration ends the report of a host that answers no request`() throws {
         let world = try World()
         world.configuration.unansweredNs = 200_000_000

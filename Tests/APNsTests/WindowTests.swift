@@ -143,7 +143,7 @@ extension Window {
         #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
     }
 
-    /// Answers that arrived while a request waited for the kernel, or before a body began to wait, do not count for it.
+    /// Answers that arrived before the kernel accepted a request, or before its body was delayed, do not count.
     @Test func `Only answers after a request was sent show that the connection works`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)

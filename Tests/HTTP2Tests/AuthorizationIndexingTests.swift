@@ -133,7 +133,7 @@ import Testing
         #expect(!peers.client.isFinished)
     }
 
-    /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
+    /// The budget of <doc:WhatItCosts> is 62 bytes of HEADERS per request with random tokens, and 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
     func `The mean size of HEADERS frames is within the documented budget`(hasID: Bool, budget: Double) throws {
         let peers = try Peers.connected(server: { $0.settings = [.maxConcurrentStreams(1_000)] })

@@ -127,7 +127,7 @@ import Testing
         #expect(client.freeStreams == client.allowedStreams)
     }
 
-    /// RFC 9113, 6.5.2: a larger window is a FLOW_CONTROL_ERROR, a frame size outside its range a PROTOCOL_ERROR.
+    /// RFC 9113, 6.5.2: a window above 2^31 - 1 is a FLOW_CONTROL_ERROR, and an invalid frame size is a PROTOCOL_ERROR.
     @Test(
         arguments: [
             (4, 0, true), (4, 1 << 31 - 1, true), (4, 1 << 31, false), (4, .max, false), (5, 16_383, false),

@@ -5,7 +5,7 @@ import TLS
 final class Pair {
     let client: Session
     let server: Session
-    /// The most bytes handed to a session at once.
+    /// The maximum number of bytes passed to a session at once.
     var piece = Int.max
     /// The plaintext that each side has read.
     var atClient: [UInt8] = []
