@@ -35,7 +35,7 @@ import Testing
         #expect(app.host == "localhost")
         #expect(app.port == 2_197)
         #expect(app.manageHost == "127.0.0.1" && app.managePort == 2_199)
-        // The shell has substituted already.
+        // Variables in flags are not replaced, because the shell has already done so.
         #expect(app.authorities == .file("$HOME/${x}"))
     }
 
@@ -109,7 +109,7 @@ import Testing
         ),
         (["--log-part", "apns=debug=x"], "--log-part: expected one of LEVELS, found \"debug=x\""),
     ])
-    func `An invalid value is refused with the expected ones`(arguments: [String], words: String) throws {
+    func `The error for an invalid log flag lists the expected values`(arguments: [String], words: String) throws {
         let levels = Level.allCases.map(\.rawValue).joined(separator: ", ")
         let expected = "tool: \(words.replacing("LEVELS", with: levels)) (see tool --help)"
         #expect(throws: UsageError(expected)) { try Self.table.parse(arguments, LogFlags()) }
