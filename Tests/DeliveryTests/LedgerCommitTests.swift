@@ -27,7 +27,7 @@ struct LedgerCommitTests {
         var pause: Int64 = 100
         var offset: Int64 = 1
         for _ in 0..<9 {
-            // The other partitions do not wait for it.
+            // The other partitions do not wait for the refused one.
             Self.next(rig, ids[0], offset)
             #expect(rig.wait(ms: 20).takeCommit().map(\.partition) == [ids[0]])
             rig.finishCommit([.acknowledged])
@@ -101,13 +101,13 @@ struct LedgerCommitTests {
             for id in ids { Self.next(rig, id, offset) }
             let entries = rig.wait(ms: 50).takeCommit()
             order.append(entries.map(\.partition))
-            // It stays alone, because its error may still belong to another partition.
+            // The partition is still committed alone, because its error may belong to another partition.
             rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
         }
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
     }
 
-    @Test func `A leave ends when its commit is impossible`() {
+    @Test func `A revoked partition is drained if its last commit is impossible`() {
         let (rig, ids) = Self.three()
         rig.machine.revoke(ids)
         let entries = rig.takeCommit()
@@ -151,7 +151,7 @@ struct LedgerCommitTests {
         rig.finishCommit([.acknowledged])
         #expect(Set(rig.send()) == ["a", "x"])
         rig.wait(ms: 4_000)
-        #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
+        #expect(rig.offer(partition, 1, "b") == [], "the lease ends 8 s after the commit was sent")
     }
 
     @Test func `Deferred notifications wait for the lease too, because their tier would send them`() {

@@ -42,7 +42,7 @@ struct LedgerSpanTests {
             writer.settled(base + CommitMap.spanLimit - 2..<base + CommitMap.spanLimit - 1)
             writer.partial(offset: base + CommitMap.spanLimit, indexes: [0..<1])
             writer.finish(horizon: min(horizon, base + CommitMap.longestHorizon))
-            #expect(writer.isFull, "beyond what a reader believes nothing is said")
+            #expect(writer.isFull, "the writer must omit offsets that a reader would reject")
             let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
             #expect(map.settled.count == 2 && map.partials.isEmpty)
         }
