@@ -20,7 +20,7 @@ import Testing
         #expect(try WorkerConfiguration.load(flags: Self.good).configuration == expected)
     }
 
-    @Test func `All flags are read`() throws {
+    @Test func `All flags of an app are read`() throws {
         var flags = Self.good
         flags.bundleIDs.append("com.example.other")
         flags.environment = "development"
@@ -39,7 +39,7 @@ import Testing
         #expect(app.authorities == .file("$HOME/${x}"))
     }
 
-    @Test func `Errors name the flag`() {
+    @Test func `The error for a missing or invalid flag names the flag`() {
         var flags = AppFlags()
         flags.port = "x"
         flags.bundleIDs = ["a", "/"]

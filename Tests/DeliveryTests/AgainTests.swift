@@ -21,7 +21,7 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
     }
 
-    @Test func `A server that accepts nothing gets one attempt a second`() {
+    @Test func `A server that processes no request gets one attempt a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
             #expect(rig.giveBack("a").send() == ["a"])

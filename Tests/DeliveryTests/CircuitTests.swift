@@ -191,7 +191,7 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [200, 503] as [UInt16])
-    func `A probe of an unreachable host probes the credential if the answer shows its check`(
+    func `A probe of an unreachable host also closes the credential circuit if its answer shows a credential check`(
         status: UInt16
     ) {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])

@@ -45,7 +45,7 @@ struct LedgerCommitTests {
         expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 0)
     }
 
-    @Test func `Refusals are reported once, then at most every 10 s, and when they end`() {
+    @Test func `Refused commits are reported once, then at most every 10 s, and when they end`() {
         let (rig, ids) = Self.three()
         _ = rig.machine.takeEvents()
         var told: [Int64] = []
@@ -65,7 +65,7 @@ struct LedgerCommitTests {
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
-    @Test func `After an error that may belong to another partition, each is committed alone`() {
+    @Test func `After an error that may belong to another partition, each partition is committed alone`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])

@@ -3,7 +3,7 @@ import PushRecords
 import Testing
 
 struct LedgerSpanTests {
-    @Test func `Entries do not grow with the records settled above an open one, and positions are updated`() {
+    @Test func `The ledger's entries do not grow with the records settled above an open one, and stay correct`() {
         var ledger = Partition.Offsets(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
         var most = 0
@@ -76,7 +76,7 @@ struct LedgerSpanTests {
         #expect("\(rig.receive(partition, offset, "a"))" == "ignored")
     }
 
-    @Test func `An offset committed above the highest record is accepted by the next owner`() {
+    @Test func `The next owner accepts an offset that was committed above the highest record`() {
         let rig = Rig()
         let partition = rig.assign(committed: OffsetLimit.highest - 1)
         rig.commit()

@@ -138,7 +138,7 @@ struct MachineTests {
         #expect(rig.answer("c").send() == ["d"])
     }
 
-    @Test func `An unregistered token goes to both topics if Apple gives a timestamp`() {
+    @Test func `An unregistered token goes to the result topic, and to the dead-token topic if it has a timestamp`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b")
         rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)

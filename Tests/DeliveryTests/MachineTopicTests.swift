@@ -98,7 +98,9 @@ struct MachineTopicTests {
     }
 
     @Test(arguments: [false, true])
-    func `A dead token of a notification with expiration 0 does not wait for its topic`(isToldBefore: Bool) {
+    func `With expiration 0, a dead token that cannot be written expires and does not wait for its topic`(
+        isToldBefore: Bool
+    ) {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", headers: ["apns-expiration": "0"])
         if isToldBefore { rig.machine.setWritable(.unregistered, false, now: rig.now) }

@@ -81,7 +81,7 @@ struct ReloadTests {
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
-    @Test func `A paused app's notifications are deferred, and resuming sends again`() {
+    @Test func `A paused app's notifications are deferred, and a resumed app sends again`() {
         let (rig, partition) = Rig.ready(capacity: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")

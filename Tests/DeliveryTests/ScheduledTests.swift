@@ -25,7 +25,7 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func `A notification that is not due goes to the longest tier that ends about then`(
+    func `A notification that is not due goes to the longest tier that ends at about its scheduled time`(
         inMs: Int64, tier: Int, dueMs: Int64
     ) {
         let (rig, partition) = Rig.ready()
@@ -41,7 +41,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `With a time in the past or 0 a notification is sent at once, in order with its device's others`() {
+    @Test func `With a scheduled time of 0 or in the past a notification is sent at once, in its device's order`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
         rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
@@ -135,7 +135,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A time further ahead than max_ahead is invalid with advice, and an accepted one continues`() {
+    @Test func `A request further ahead than max_ahead is invalid with advice, but a retry record is accepted`() {
         let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))

@@ -152,7 +152,8 @@ struct MachineThrottleTests {
         return rig
     }
 
-    @Test func `The guard allows 20 in flight, a tenth and a report if all are bad, and everything after good ones`() {
+    @Test
+    func `If the first 20 tokens are bad, the guard reports it and allows a tenth until enough tokens are good`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }

@@ -78,7 +78,9 @@ struct VerdictTests {
             (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
             (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
         ] as [(UInt16, Verdict, Int64)])
-    func `With an unknown reason the status decides`(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
+    func `If an answer's reason is unknown, its status decides the verdict`(
+        _ status: UInt16, _ verdict: Verdict, _ delayMs: Int64
+    ) {
         let row = VerdictTable().row(reason: .other, text: "NobodyKnows", status: status)
         #expect(row.verdict == verdict)
         if delayMs > 0 { #expect(row.delayMs == delayMs) }

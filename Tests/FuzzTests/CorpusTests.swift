@@ -26,7 +26,7 @@ import Testing
 
     /// The corpora include inputs that once crashed. Each input is also run without its last byte and its second half.
     @Test(arguments: FuzzTarget.all)
-    func `No input of the corpus traps`(target: FuzzTarget) throws {
+    func `No input of the corpus makes its target trap`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target)
         #expect(corpus.count >= 3, "\(target.name) has no corpus")
         for (name, bytes) in corpus {
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: FuzzTarget.all)
-    func `No altered input of the corpus traps`(target: FuzzTarget) throws {
+    func `No altered input of the corpus makes its target trap`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target).map(\.bytes)
         let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
         Self.say("\(target.name), altered, APNS_WORKER_FUZZ_SEED=\(seed)")

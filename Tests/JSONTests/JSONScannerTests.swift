@@ -67,7 +67,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
     }
 
     /// Tries every first byte of a multi-byte sequence with valid and invalid continuation bytes (RFC 3629).
-    @Test func `Strings are UTF-8`() {
+    @Test func `A string must be valid UTF-8`() {
         func inString(_ bytes: [UInt8]) -> Bool {
             scan([0x22] + bytes + [0x22]).error == nil && scan([0x22] + bytes + Array("abcdefgh\"".utf8)).error == nil
         }
@@ -108,7 +108,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(wrong == [])
     }
 
-    @Test func `Members of an object are reported`() {
+    @Test func `The scan reports the members of an object`() {
         let (found, list) = members(#" { "aps" : {"alert":"}"} ,"n":-1.5e3, "s":"\"", "a":[1,{"x":2}],"t":true } "#)
         #expect(found.error == nil && found.kind == .object && found.memberCount == 5)
         #expect(list == [#"aps={"alert":"}"}"#, "n=-1.5e3", #"s="\"""#, #"a=[1,{"x":2}]"#, "t=true"])

@@ -163,7 +163,7 @@ import Testing
         let next = try cluster.member()
         try next.run("an assignment") { next.queues.count == 1 }
         if place == .broker {
-            try next.run("what was not committed") { next.records.count == 1 }
+            try next.run("the uncommitted record") { next.records.count == 1 }
             #expect(next.records.map(\.offset) == [2])
         }
     }
@@ -249,13 +249,13 @@ import Testing
             #expect(found.metadata == Array("map of \(found.partition.partition)".utf8))
         }
         try second.answerAssignment()
-        try second.run("what was not committed", together: [first]) {
+        try second.run("the uncommitted records", together: [first]) {
             second.records.count == 2 * 11 && first.queues.count == 2
         }
         #expect(second.records.allSatisfy { $0.offset >= 10 })
         first.answersRevocations = true
         try second.close()
-        try first.run("everything again") { first.queues.count == 4 }
+        try first.run("all partitions again") { first.queues.count == 4 }
     }
 
     /// When partitions move, librdkafka drops records that were fetched but not read. They must be fetched again.
@@ -278,7 +278,9 @@ import Testing
         first.records = []
         let second = try cluster.member(assignment: assignment)
         second.readsAtMost = 0
-        try first.run("both have half", together: [second]) { first.queues.count == 2 && second.queues.count == 2 }
+        try first.run("half of the partitions at each member", together: [second]) {
+            first.queues.count == 2 && second.queues.count == 2
+        }
         first.readsAtMost = 16
         second.readsAtMost = 16
         try first.run("all records", together: [second]) {

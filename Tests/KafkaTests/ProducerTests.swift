@@ -70,7 +70,7 @@ import Testing
         let topic = try writer.producer.topic(cluster.topic)
         try writer.producer.warmUp(timeoutMs: 10_000)
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [1], tag: 1) == .none)
-        try writer.run("the first") { writer.reports.count == 1 }
+        try writer.run("the first report") { writer.reports.count == 1 }
         // The connection breaks after the request was sent, and librdkafka queues the record again for a retry.
         cluster.mock?.fail(0, with: Array(repeating: .transport, count: 50))
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [2], tag: 2) == .none)
