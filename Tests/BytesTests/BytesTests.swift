@@ -7,8 +7,8 @@ import Testing
         Array(text.utf8).withUnsafeBytes { base64.decode($0) }
     }
 
-    /// Foundation says the same of every length and byte.
-    @Test func `Agrees with foundation`() {
+    /// Compares random bytes of every length below 200.
+    @Test func `Base64 is encoded and decoded as by Foundation`() {
         var random = SplitMix64(seed: 1)
         for count in 0..<200 {
             let bytes = (0..<count).map { _ in UInt8.random(in: 0...255, using: &random) }
@@ -24,12 +24,12 @@ import Testing
     }
 
     @Test(arguments: ["A", "AA==", "AAAA=", "AA+A", "AA/A", "AAA\u{0}", "A A", "AAAAA", "é"])
-    func `The URL alphabet takes nothing else`(text: String) {
+    func `The URL decoder rejects padding, other characters and impossible lengths`(text: String) {
         #expect(decoded(.url, text) == nil)
     }
 
     @Test(arguments: ["A", "AA", "AAA", "AA=A", "A===", "====", "AA-A", "AA_A", "AAAA\n"])
-    func `The standard alphabet takes nothing else`(text: String) {
+    func `The standard decoder rejects wrong padding, other characters and impossible lengths`(text: String) {
         #expect(decoded(.standard, text) == nil)
     }
 }
@@ -40,13 +40,13 @@ import Testing
         arguments: [
             ("", 0xCBF2_9CE4_8422_2325), ("a", 0xAF63_DC4C_8601_EC8C), ("foobar", 0x8594_4171_F739_67E8),
         ] as [(String, UInt64)])
-    func `Test vectors`(text: String, value: UInt64) {
+    func `Each published test vector has its published hash`(text: String, value: UInt64) {
         var hash = FNV1a()
         hash.add(text.utf8)
         #expect(hash.value == value)
     }
 
-    @Test func `A word is its bytes lowest first`() {
+    @Test func `A 64-bit word is hashed as its bytes, lowest byte first`() {
         var word = FNV1a()
         word.add(0x0807_0605_0403_0201 as UInt64)
         var bytes = FNV1a()
@@ -56,8 +56,8 @@ import Testing
 }
 
 @Suite struct SplitMix64Tests {
-    /// Of Sebastiano Vigna's splitmix64.c with the seed 1234567.
-    @Test func `The sequence is the known one`() {
+    /// The expected values come from Sebastiano Vigna's splitmix64.c with the seed 1234567.
+    @Test func `The random sequence equals that of the reference implementation`() {
         var random = SplitMix64(seed: 1_234_567)
         #expect(
             (0..<5).map { _ in random.next() } == [
@@ -66,7 +66,7 @@ import Testing
             ])
     }
 
-    @Test func `Fractions are below one`() {
+    @Test func `Random fractions are below one, and bounded numbers below their bound`() {
         var random = SplitMix64(seed: 3)
         for _ in 0..<1_000 {
             let unit = random.unit()

@@ -1,7 +1,7 @@
 import Configuration
 import Testing
 
-/// One wrong line in a file that is otherwise right, and the expected error.
+/// One invalid line in an otherwise valid file, and the expected error.
 struct Wrong: Sendable, CustomTestStringConvertible {
     /// Replaces a section of `minimal`, or is appended to it.
     var text: String
@@ -394,7 +394,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             ])
     }
 
-    @Test func `An unreadable file is reported in one line`() {
+    @Test func `A missing configuration file is reported in one line`() {
         let error = #expect(throws: ConfigurationError.self) {
             try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
         }
@@ -402,11 +402,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: [("/tmp", "Is a directory"), ("/dev/zero", "it is larger than 1048576 bytes")])
-    func `A file that cannot be read is named`(path: String, reason: String) {
+    func `The error for an unreadable file names the file and the reason`(path: String, reason: String) {
         #expect(throws: FileError(path: path, reason: reason)) { try readFile(path) }
     }
 
-    @Test func `Secrets are not shown`() throws {
+    @Test func `Secrets appear neither in dumps nor in errors`() throws {
         let secret = "hunter2hunter2"
         let text = """
             kafka: {bootstrap_servers: a, librdkafka: {sasl.password: \(secret)}}

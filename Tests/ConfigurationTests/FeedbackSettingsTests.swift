@@ -3,7 +3,7 @@ import Testing
 
 /// `binary.feedback` of an app.
 @Suite struct FeedbackSettingsTests {
-    /// A file whose app speaks the binary protocol, with these keys of `binary`.
+    /// Returns a file with one app of the binary protocol that has the given keys in `binary`.
     private func file(_ keys: String) -> String {
         """
         kafka: {bootstrap_servers: "localhost:9092"}
@@ -17,7 +17,7 @@ import Testing
         """
     }
 
-    /// Apple's port, and once an hour, unless told otherwise.
+    /// The default port is Apple's, and the default interval is one hour.
     @Test(
         arguments: [
             ("", nil), ("format: simple", nil), ("feedback: {host: f}", ("f", 2_196, 3_600)),
@@ -26,7 +26,9 @@ import Testing
             ("feedback: {host: \"::1\", port: 65535, interval: 168h}", ("::1", 65_535, 604_800)),
             ("feedback: {host: f, interval: 90m}", ("f", 2_196, 5_400)),
         ] as [(String, (host: String, port: Int, seconds: Int)?)])
-    func `A service that is configured is asked`(keys: String, expected: (host: String, port: Int, seconds: Int)?)
+    func `The feedback settings are read, with defaults for the port and the interval`(
+        keys: String, expected: (host: String, port: Int, seconds: Int)?
+    )
         throws
     {
         let feedback = try #require(try load(file(keys)).configuration.apps.first?.binary).feedback
@@ -52,7 +54,7 @@ import Testing
                 8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
                 "169h"
             """#))
-    func `Every error is reported with its place`(wrong: Wrong) {
+    func `Each error in the feedback settings is reported with its line and column`(wrong: Wrong) {
         #expect(errors(file(wrong.text)) == [wrong.error])
     }
 }

@@ -20,7 +20,7 @@ import Testing
         #expect(try WorkerConfiguration.load(flags: Self.good).configuration == expected)
     }
 
-    @Test func `All flags are read`() throws {
+    @Test func `All flags of an app are read`() throws {
         var flags = Self.good
         flags.bundleIDs.append("com.example.other")
         flags.environment = "development"
@@ -35,11 +35,11 @@ import Testing
         #expect(app.host == "localhost")
         #expect(app.port == 2_197)
         #expect(app.manageHost == "127.0.0.1" && app.managePort == 2_199)
-        // The shell has substituted already.
+        // Variables in flags are not replaced, because the shell has already done so.
         #expect(app.authorities == .file("$HOME/${x}"))
     }
 
-    @Test func `Errors name the flag`() {
+    @Test func `The error for a missing or invalid flag names the flag`() {
         var flags = AppFlags()
         flags.port = "x"
         flags.bundleIDs = ["a", "/"]
@@ -109,7 +109,7 @@ import Testing
         ),
         (["--log-part", "apns=debug=x"], "--log-part: expected one of LEVELS, found \"debug=x\""),
     ])
-    func `An invalid value is refused with the expected ones`(arguments: [String], words: String) throws {
+    func `The error for an invalid log flag lists the expected values`(arguments: [String], words: String) throws {
         let levels = Level.allCases.map(\.rawValue).joined(separator: ", ")
         let expected = "tool: \(words.replacing("LEVELS", with: levels)) (see tool --help)"
         #expect(throws: UsageError(expected)) { try Self.table.parse(arguments, LogFlags()) }

@@ -18,7 +18,7 @@ func load(_ text: String, path: String = "w.yaml", _ environment: [String: Strin
     try WorkerConfiguration.load(Array(text.utf8), path: path) { environment[$0] }
 }
 
-/// The lines of the error that the text gives; empty when it is accepted.
+/// Returns the lines of the error for a configuration text, or an empty array if the text is valid.
 func errors(_ text: String, path: String = "w.yaml", _ environment: [String: String] = [:]) -> [String] {
     do throws(ConfigurationError) {
         _ = try load(text, path: path, environment)
@@ -162,9 +162,11 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             ])
     }
 
-    /// Whoever names no app is not sent on then; where each names the other, the order does not matter.
+    /// Requests that name no app go to the first app, and without `other_environment` it does not forward them. If each
+    /// app names the other, the order does not matter.
     @Test(arguments: [false, true])
-    func `An app of the other environment that comes first is a warning`(namesThis: Bool) throws {
+    func `A first app without other_environment causes a warning if a later app forwards to it`(namesThis: Bool) throws
+    {
         let token = "token: {key: pem, key_id: ABC123DEFG, team_id: TEAM123456}"
         let more = namesThis ? "other_environment: shop, " : ""
         let it = try load(
@@ -226,8 +228,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(ProxySettings(url: url) == expected)
     }
 
-    /// As every other file of a configuration does; `probe` is no file, and what stands inline is none either.
-    @Test func `Paths for librdkafka are relative to the configuration`() throws {
+    /// The value `probe` and inline PEM text are not paths.
+    @Test func `Paths in librdkafka properties are relative to the configuration file`() throws {
         let properties =
             "{ssl.ca.location: ca.pem, ssl.key.location: /k.pem, ssl.certificate.pem: c, ssl.crl.location: probe}"
         let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: \(properties)")
@@ -236,7 +238,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(try load(yaml).configuration.kafka.properties[0].value == "ca.pem")
     }
 
-    @Test func `Times that fit together are accepted`() throws {
+    @Test func `Consistent session, poll and drain times are accepted`() throws {
         for (kafka, drain) in [
             ("session_timeout: 2s, consumer: {heartbeat.interval.ms: 500}", "295s"),
             ("librdkafka: {max.poll.interval.ms: 3605000}", "1h"),

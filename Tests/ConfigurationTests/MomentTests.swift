@@ -11,12 +11,12 @@ import Testing
             ("2026-01-31T13:00:00+01:00", 1_769_860_800_000), ("2026-01-31T06:30:00-05:30", 1_769_860_800_000),
             ("2024-02-29T00:00:00Z", 1_709_164_800_000), ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
         ] as [(String, Int64)])
-    func `Times are parsed by RFC 3339`(text: String, ms: Int64) {
+    func `Times are parsed according to RFC 3339`(text: String, ms: Int64) {
         #expect(Moment(text) == .at(ms))
         #expect(Moment(text)?.ms(nowMs: 5) == ms)
     }
 
-    @Test func `A duration means a time in the past`() {
+    @Test func `A duration means a moment that long before now`() {
         #expect(Moment("15m") == .ago(.seconds(900)) && Moment("0") == .ago(.zero))
         #expect(Moment("2h")?.ms(nowMs: 10_000_000) == 2_800_000)
         #expect(Moment("2h")?.ms(nowMs: 5) == 0)

@@ -12,7 +12,7 @@ import Testing
             .dropFirst().map { $0.components(separatedBy: "```")[0] }
     }
 
-    /// The blocks that are whole files: the smallest one, the reference, other values.
+    /// The blocks that are complete files: the smallest configuration, the reference, and one with other values.
     static func blocks() throws -> [String] {
         try blocks(of: "README.md") + blocks(of: "Sources/Worker/Worker.docc/ConfigurationReference.md")
     }
@@ -31,13 +31,13 @@ import Testing
         #expect(try load(blocks[1]).configuration == load(blocks[0]).configuration)
     }
 
-    /// Whatever key the code reads stands in the reference or among the examples.
+    /// Every key that the code reads must be in the reference or in one of the examples.
     @Test func `The reference explains each key`() throws {
         let settings = Self.root.appending(path: "Sources/Configuration/Settings")
         let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
         let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()
         let keys = Set(code.matches(of: /(?:read|required|section|requiredSection)\("([a-z_]+)"/).map { $0.1 })
-        #expect(keys.count > 50, "the code reads them otherwise by now")
+        #expect(keys.count > 50, "the pattern no longer finds the keys in the code")
         let text = try Self.blocks().dropFirst().joined()
         for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in ConfigurationReference.md") }
     }

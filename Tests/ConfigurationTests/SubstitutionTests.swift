@@ -18,7 +18,7 @@ import Testing
         #expect(try load(yaml, Self.environment).configuration.kafka.properties.map(\.value) == [expected])
     }
 
-    @Test func `A replaced text can be any kind of value`() throws {
+    @Test func `A variable can supply a value of any type`() throws {
         let text =
             minimal.replacing("- name: shop", with: "- name: shop\n    port: \"${PORT}\"")
             + "unregistered: {include_bad_tokens: \"${YES}\"}\ndelivery: {max_age: \"${AGE:-30m}\"}\n"
@@ -28,7 +28,7 @@ import Testing
         #expect(configuration.delivery.maxAge == .seconds(1_800))
     }
 
-    @Test func `Keys are never replaced`() {
+    @Test func `Variables in keys are not replaced`() {
         #expect(
             errors(minimal + "${A}: 1\n", Self.environment).map { $0.prefix(27) } == ["w.yaml:6:1: ${A}: unknown k"])
     }

@@ -1,8 +1,8 @@
 @testable package import Delivery
 import PushRecords
 
-// The invariants of the machine between any two calls: the counts that its parts keep equal those that a walk over all
-// slots and lists finds. The unit tests and the simulation check them after each step.
+// The invariants of the machine between any two calls: every count that its parts keep equals the count of a walk over
+// all slots and lists. The unit tests and the simulation check them after each step.
 extension DeliveryMachine {
     /// Returns the violated invariants as text, empty if all hold. O(slots).
     package func checkInvariants() -> [String] {
@@ -36,10 +36,11 @@ extension DeliveryMachine {
             let record = store[slot]
             census.expect(record.unsettled, is: found.unsettled, "unsettled notifications of a record")
             census.expect(record.handed, is: found.handed, "handed notifications of a record")
-            // The doubt of one that was dropped stays with its record.
-            census.expect(record.doubts >= found.doubts, "doubts of a record are counted")
+            // The doubt of a dropped notification stays with its record.
+            census.expect(record.doubts >= found.doubts, "a record counts all its notifications in doubt")
             census.expect(record.holders, is: record.body == nil ? record.holders : found.holders, "holders of a body")
-            census.expect(record.body != nil || found.holders == 0, "what is to be sent or written has its bytes")
+            census.expect(
+                record.body != nil || found.holders == 0, "a record whose notifications need its body has one")
         }
         census.expect(store.recordCount, is: used.count, "records")
         census.expect(store.count, is: census.open, "open notifications")
@@ -52,7 +53,7 @@ extension DeliveryMachine {
         var heads = 0
         var members = 0
         for slot in store.slots where store[slot].state != .free && store[slot].isInDeviceQueue {
-            // All but the first wait for it.
+            // Only the head of a device queue is in another state than queued.
             guard store[slot].state != .queued else { continue }
             heads += 1
             var count = 1
@@ -61,12 +62,13 @@ extension DeliveryMachine {
                 last = store[last].queue.next
                 count += 1
                 census.expect(
-                    store[last].state == .queued && store[last].isInDeviceQueue, "who waits in a device queue waits"
+                    store[last].state == .queued && store[last].isInDeviceQueue,
+                    "every member of a device queue except its head is queued"
                 )
             }
             members += count
             census.expect(Int(store[slot].queue.count), is: count, "length of a device queue")
-            census.expect(store[slot].queue.tail == last, "a device queue's head knows its tail")
+            census.expect(store[slot].queue.tail == last, "the head of a device queue refers to its tail")
         }
         census.expect(dispatch.devices.heads.count, is: heads, "device queues")
         census.expect(members, is: census.inDeviceQueues, "members of device queues")
@@ -79,14 +81,14 @@ extension DeliveryMachine {
         census.expect(ledger[partition].open, is: found.open, "open notifications of a partition")
         census.expect(ledger[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
         let behind = check(ledger[partition].behindHorizon, "behind the horizon", &census) { $0 == .behindHorizon }
-        census.expect(behind, is: found.behindHorizon, "who waits for the horizon")
+        census.expect(behind, is: found.behindHorizon, "notifications behind the horizon")
 
         var last: Int64 = -1
         var openRecords = 0
         var fanOuts = 0
         ledger[partition].offsets.forEachOpen { offset, record in
             census.expect(offset > last && offset == store[record].offset, "open records ascend by offset")
-            census.expect(store[record].partition == partition, "an open record knows its partition")
+            census.expect(store[record].partition == partition, "an open record refers to its partition")
             if openRecords == 0 {
                 census.expect(
                     ledger[partition].offsets.committable == offset, "the watermark is the oldest open record"
@@ -99,16 +101,19 @@ extension DeliveryMachine {
         census.expect(ledger[partition].offsets.openCount, is: openRecords, "open records")
         census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
         let watermark = ledger[partition].offsets.committable
-        census.expect(last <= ledger[partition].offsets.highestReceived, "what is open was received")
+        census.expect(
+            last <= ledger[partition].offsets.highestReceived,
+            "every open record is at or below the highest received offset")
         if let committed = ledger[partition].committed {
-            census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
+            census.expect(committed <= watermark ?? -1, "the committed offset is at or below the watermark")
         }
         if let pending = ledger[partition].pending {
-            census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
+            census.expect(
+                pending.offset <= watermark ?? -1, "the offset of the commit in flight is at or below the watermark")
             let flight = ledger.commits[ledger[partition].flight]
             census.expect(
                 flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id },
-                "a commit under way is in its flight")
+                "a pending commit is an entry of its commit in flight")
         }
         checkAdmission(partition, &census)
     }
@@ -119,11 +124,11 @@ extension DeliveryMachine {
         while next != .none {
             census.expect(
                 store[next].partition == partition && !store[next].isDropped,
-                "what is admitted is its partition's")
+                "an admitting record belongs to its list's partition and is not dropped")
             last = next
             next = store[next].nextAdmitting
         }
-        census.expect(ledger[partition].lastAdmitting == last, "the list of what is admitted knows its end")
+        census.expect(ledger[partition].lastAdmitting == last, "the list of admitting records ends with its last one")
     }
 
     private func checkLedger(_ census: inout Census) {
@@ -148,10 +153,10 @@ extension DeliveryMachine {
         }
         census.expect(store.countedBytes, is: census.countedBytes, "counted bytes")
         for shares in [store.budget.notifications, store.budget.bytes] {
-            census.expect(shares.used, is: shares.groups.reduce(0) { $0 + $1.used }, "what all groups use")
+            census.expect(shares.used, is: shares.groups.reduce(0) { $0 + $1.used }, "use of all groups")
             census.expect(
                 shares.sharedUsed, is: shares.groups.reduce(0) { $0 + max(0, $1.used - $1.reserved) },
-                "what is used beyond the reserves")
+                "use beyond the reserves")
         }
     }
 
@@ -161,21 +166,22 @@ extension DeliveryMachine {
         for (app, found) in census.apps.enumerated() {
             census.expect(dispatch.apps[app].outstanding, is: found.outstanding, "requests at an app's transport")
             census.expect(dispatch.apps[app].quarantined, is: found.quarantined, "suspects at an app's transport")
-            census.expect(dispatch.apps[app].ready.count, is: found.ready, "who waits for an app's streams")
+            census.expect(dispatch.apps[app].ready.count, is: found.ready, "ready notifications of an app")
             var waiting = 0
             for (group, queue) in dispatch.apps[app].ready.queues.enumerated() {
                 waiting += check(queue.list, "ready", &census) { $0 == .ready }
                 let isOccupied = dispatch.apps[app].ready.occupied[group >> 6] >> UInt64(group & 63) & 1 == 1
-                census.expect(queue.list.isEmpty != isOccupied, "a queue that is not empty is served")
+                census.expect(
+                    queue.list.isEmpty != isOccupied, "exactly the queues that are not empty are marked as occupied")
             }
-            census.expect(waiting, is: found.ready, "who waits in the queues of an app")
+            census.expect(waiting, is: found.ready, "ready notifications in the queues of an app")
         }
         census.expect(
             check(dispatch.backingOff, "backing off", &census) { if case .backingOff = $0 { true } else { false } },
-            is: census.backingOff, "who backs off")
+            is: census.backingOff, "notifications that back off")
     }
 
-    /// Walks a list, and says how many are in it.
+    /// Checks the links and states of a list. Returns its length.
     private func check(
         _ list: Notification.List, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool
     ) -> Int {
@@ -183,14 +189,14 @@ extension DeliveryMachine {
         var last = NotificationSlot.none
         var next = list.head
         while next != .none, count <= census.open {
-            census.expect(store[next].previous == last, "a list leads back")
-            census.expect(isInState(store[next].state), "who is in a list of \(state) is in that state")
+            census.expect(store[next].previous == last, "each member of a list refers to the previous one")
+            census.expect(isInState(store[next].state), "every member of the list \(state) is in that state")
             count += 1
             last = next
             next = store[next].next
         }
-        census.expect(list.tail == last, "a list knows its end")
-        census.expect(list.count, is: count, "length of a list of \(state)")
+        census.expect(list.tail == last, "a list ends with its tail")
+        census.expect(list.count, is: count, "length of the list \(state)")
         return count
     }
 
@@ -209,7 +215,7 @@ extension DeliveryMachine {
             census.expect(unproduced[slot] ?? 0, is: Int(store[slot].unproduced), "productions that wait")
             census.expect(
                 store[slot].unacknowledged > 0 && store[slot].unacknowledged >= store[slot].unproduced,
-                "what is decided waits for an acknowledgement")
+                "a concluded notification waits for an acknowledgement")
         }
     }
 
@@ -223,16 +229,16 @@ extension DeliveryMachine {
                 census.expect(
                     store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
                         && dispatch.breakers.isProbe(probe.slot, in: store),
-                    "a circuit's probe is there, and of its app")
+                    "a circuit's probe exists and is a probe of its app")
             }
             census.expect(
                 breaker.isGated == (breaker.isClosed || !breaker.topics.isEmpty),
-                "what may have to be deferred is looked at")
+                "an app is gated exactly if it is paused or removed or has an open circuit")
         }
     }
 }
 
-/// What a walk over all slots finds of a machine.
+/// The counts that a walk over all slots of a machine finds.
 private struct Census {
     struct OfApp {
         var open = 0
@@ -269,7 +275,7 @@ private struct Census {
     var apps: [OfApp]
     var groups: [OfGroup]
     var partitions: [OfPartition]
-    /// Records with something open, by slot.
+    /// The counts of each record with open notifications.
     var records: [RecordSlot: OfRecord] = [:]
     var broken: [String] = []
 
@@ -305,7 +311,7 @@ private struct Census {
         if notification.tries.past == .inDoubt { records[notification.record]?.doubts += 1 }
         switch notification.state {
         case .free: break
-        case .admitted: broken.append("what is admitted waits for something, or is decided")
+        case .admitted: broken.append("a notification is still in the state admitted after a call")
         case .queued: hold(notification)
         case .behindHorizon: hold(notification)
         case .ready:
@@ -328,11 +334,11 @@ private struct Census {
         if notification.state == .concluded(.deadLetter) { partitions[Int(partition.number)].deadLetters += 1 }
         if notification.state == .behindHorizon { partitions[Int(partition.number)].behindHorizon += 1 }
         if notification.state == .behindHorizon, notification.isInDeviceQueue {
-            broken.append("what waits for the horizon is in no device queue")
+            broken.append("a notification behind the horizon is in a device queue")
         }
     }
 
-    /// It needs its record's body.
+    /// Counts a notification that needs its record's body.
     private mutating func hold(_ notification: Notification) { records[notification.record]?.holders += 1 }
 
     private mutating func take(_ bytes: Int, app: Int, group: Int) {
@@ -344,6 +350,6 @@ private struct Census {
     mutating func expect(_ holds: Bool, _ rule: @autoclosure () -> String) { if !holds { broken.append(rule()) } }
 
     mutating func expect<Value: Equatable>(_ told: Value, is found: Value, _ what: @autoclosure () -> String) {
-        if told != found { broken.append("\(what()): \(told) are counted, \(found) are there") }
+        if told != found { broken.append("\(what()): \(told) counted, \(found) found") }
     }
 }

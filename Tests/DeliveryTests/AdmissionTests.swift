@@ -43,7 +43,7 @@ struct OpenLimitTests {
         arguments: [
             (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
         ])
-    func `The limit of open notifications keeps the streams busy, with little more beside many streams`(
+    func `The limit of open notifications grows with the number of streams, then more slowly, up to 20,000`(
         _ streams: Int, _ open: Int
     ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
@@ -100,7 +100,7 @@ struct SharesTests {
         #expect(Self.rooms(shares) == [0, 100])
     }
 
-    @Test func `A new topic reuses the group of a removed topic once nothing of that is open`() {
+    @Test func `A new topic reuses the group of a removed topic once that has no open notification`() {
         var budget = AdmissionBudget(mostOpen: 1_000, mostBytes: 1 << 20)
         func read(_ topic: String) -> Int {
             let group = budget.group(of: topic, weight: 3).group
@@ -312,7 +312,7 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
         guard
             case .app(_, let lent) = directory.find(name: .nothing, environment: nil, topic: .nothing, pushType: type)
-        else { return #expect(Bool(false), "no app") }
+        else { return #expect(Bool(false), "the request must find an app") }
         let ends = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop" + suffix])
         _ = directory.replace(by: [ends])
         #expect(String(decoding: lent, as: UTF8.self) == "com.example.shop" + suffix)

@@ -45,7 +45,7 @@ struct AgainRefusedTests {
         #expect(rig.offer(partition, 0, "a", "b", "c") == ["a"])
         Self.refuse(rig, "a")
         #expect(rig.send() == ["b"])
-        #expect(rig.giveBack("b").send() == ["b"], "which was never sent")
+        #expect(rig.giveBack("b").send() == ["b"], "a request that was never sent keeps its place in the queue")
         #expect(rig.answer("b").send() == ["c"])
         rig.answer("c")
         for _ in 0..<3 {
@@ -54,11 +54,11 @@ struct AgainRefusedTests {
         }
         #expect(rig.offer(partition, 3, "d", "e") == ["d"])
         rig.wait(ms: 1_000)
-        #expect(rig.answer("d").send() == ["e"], "after its pause, too")
+        #expect(rig.answer("d").send() == ["e"], "a refused notification stays at the end of the queue after its pause")
         #expect(rig.answer("e").send() == ["a"])
     }
 
-    @Test func `Refusals are counted in a row, and an answer or a send in doubt resets the count`() {
+    @Test func `Only consecutive refusals count, and an answer or a send in doubt resets the count`() {
         let rig = AgainTests.ready()
         func again() {
             rig.wait(ms: 1_000).send()

@@ -21,7 +21,7 @@ struct AgainTests {
         #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
     }
 
-    @Test func `A server that accepts nothing gets one attempt a second`() {
+    @Test func `A server that processes no request gets one attempt a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
             #expect(rig.giveBack("a").send() == ["a"])
@@ -183,7 +183,7 @@ struct AgainTests {
     /// With `message.timestamp.type=LogAppendTime`, the broker's clock sets the timestamp and the worker's clock the
     /// header.
     @Test(arguments: [-45_000, 45_000])
-    func `The tier's delay is kept whatever the broker's clock says`(offMs: Int64) {
+    func `The tier's delay is kept however wrong the broker's clock is`(offMs: Int64) {
         let (rig, partition) = Rig.readyTier()
         let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 30_000, firstMs: rig.now.wallMs - 1_000)
         let writtenMs = rig.now.wallMs + offMs
@@ -200,7 +200,7 @@ struct AgainTests {
         #expect("\(rig.receive(partition, 0, "a", headers: headers, timestampMs: laterMs))" == "taken")
         guard case .notDue = rig.receive(partition, 1, "b", headers: headers, timestampMs: rig.now.wallMs + 30_000)
         else {
-            Issue.record("it is not due")
+            Issue.record("the record must not be due yet")
             return
         }
     }

@@ -124,7 +124,7 @@ struct MachineCircuitTests {
         rig.machine.release([partition])
         let again = rig.assignReady()
         rig.receive(again, 0, "e")
-        #expect(rig.send() == [])  // The lost one is still on its way.
+        #expect(rig.send() == [])  // The lost probe is still in flight.
         #expect(rig.answer("d").offer(again, 1, "f") == ["f"])
         rig.finish("f")
         rig.commit(afterMs: 50)
@@ -191,7 +191,7 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [200, 503] as [UInt16])
-    func `A probe of an unreachable host probes the credential if the answer shows its check`(
+    func `A probe of an unreachable host also closes the credential circuit if its answer shows a credential check`(
         status: UInt16
     ) {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
@@ -311,7 +311,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
     }
 
-    @Test func `A connection counts from its transport's report, before the turn's timers`() {
+    @Test func `A connection that its transport reports in a turn counts before the timers of that turn`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.now.ns += 400_000_000

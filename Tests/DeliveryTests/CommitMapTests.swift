@@ -96,7 +96,7 @@ struct CommitMapTests {
     }
 
     @Test(arguments: 0..<5)
-    func `A span of 20,000 with 4,000 open at random fits completely`(_ seed: UInt64) throws {
+    func `A map of 20,000 offsets of which 4,000 random ones are open fits completely`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var open = Set((0..<20_000).shuffled(using: &random).prefix(4_000).map { Int64($0) })
         open.insert(0)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-/// A credential that APNs accepts for other notifications is good, whatever one answer says.
+/// A credential that APNs accepts for other notifications is valid, despite a single refusal.
 struct DisproofTests {
     private func rig(_ devices: [String]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready()
@@ -20,7 +20,7 @@ struct DisproofTests {
         #expect(rig.answer("c").offer(partition, 4, "e") == ["e"])
         let retried = rig.finish("a", "e").filter { $0.outcome == nil }
         #expect(retried.map(\.token) == ["b", "d"])
-        #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
+        #expect(retried.map(\.attempt) == [1, 0], "the deferred notification must not use up an attempt")
     }
 
     @Test func `A refusal of a notification that was handed out before the circuit closed does not reopen it`() {

@@ -2,11 +2,12 @@ import Testing
 
 @testable import Delivery
 
-/// After a crash, the records that may have been sent are in doubt. They are only few more than were really sent.
+/// After a crash, all records that may have been sent are in doubt. Only few of them were not really sent.
 struct DoubtWidthTests {
     /// The arguments are the numbers of tokens in consecutive records.
     @Test(arguments: [[1], [2_000], [20], [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]])
-    func `A crash marks at most four times the resent notifications, and the rest of a record`(_ tokens: [Int]) throws {
+    func `After a crash at most four times the resent notifications and one record are in doubt`(_ tokens: [Int]) throws
+    {
         let log = (0..<tokens.count * 12_000 / tokens.reduce(0, +)).map { record in
             (0..<tokens[record % tokens.count]).map { "r\(record).\($0)" }
         }
@@ -40,7 +41,7 @@ struct DoubtWidthTests {
             under = rig.takeCommit(of: .requests)
             rig.wait(ms: 5)
         }
-        // The last commit may arrive or not.
+        // The crash loses the commit in flight.
         let said = try #require(commit)
         let next = Rig(capacity: 500)
         let again = next.assign(committed: said.offset, map: said.map)
@@ -65,6 +66,6 @@ struct DoubtWidthTests {
             next.commit()
         }
         #expect(marked <= 4 * repeated + (tokens.max() ?? 0), "\(marked) marked, \(repeated) sent again")
-        #expect(waits <= 10, "in \(waits) turns some waited for the horizon")
+        #expect(waits <= 10, "notifications waited for the horizon in \(waits) turns")
     }
 }

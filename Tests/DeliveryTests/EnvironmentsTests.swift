@@ -114,7 +114,7 @@ struct EnvironmentsTests {
         #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
     }
 
-    @Test func `Other reasons do not forward to the other environment`() {
+    @Test func `Only BadDeviceToken forwards a notification to the other environment`() {
         let (rig, partition) = Self.ready()
         Self.offer(rig, partition, 0, "a")
         rig.answer("a", 400, .deviceTokenNotForTopic)
@@ -210,7 +210,7 @@ struct EnvironmentsTests {
     /// Answers one request that is in flight for this app.
     static func answer(_ rig: Rig, app: Int32, _ status: UInt16 = 200, _ reason: ReasonCode = .none) {
         guard let place = rig.sent.firstIndex(where: { rig.machine.store[$0.id.slot].app == app }) else {
-            Issue.record("nothing of app \(app) is in flight")
+            Issue.record("no request of app \(app) is in flight")
             return
         }
         let completion = Completion(id: rig.sent.remove(at: place).id, kind: .answered, status: status, reason: reason)

@@ -113,7 +113,7 @@ struct FanOutTests {
             let sent = rig.send()
             guard !sent.isEmpty else { break }
             expect(sent.count <= 12, is: true)
-            // The list that has begun counts, and one of its tokens.
+            // The list itself and one of its tokens may exceed the limit.
             expect(rig.machine.gauges.openBytes <= rig.machine.settlement.settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }
             let written = rig.produce()
@@ -125,7 +125,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Dead letters stop the reading by their bytes until Kafka has them, a retry record by its payload`() {
+    @Test func `A dead letter counts with its bytes until Kafka has it, and a retry record with its payload`() {
         let (rig, partition) = Rig.ready()
         let key = String(repeating: "k", count: 1 << 20)
         var ids: [NotificationID] = []

@@ -19,7 +19,7 @@ struct FloodTests {
         #expect(written <= 10 * count, "\(Double(written) / Double(count)) for each")
     }
 
-    @Test func `A device queue that was empty defers anew, and one that continues goes on counting`() {
+    @Test func `Deferrals of a device queue go to longer tiers, and start with the shortest after it was empty`() {
         let (rig, partition) = Rig.ready {
             $0.deviceQueueLimit = 2
             $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
@@ -44,7 +44,7 @@ struct FloodTests {
         #expect(tiers(2 + 2) == [0, 0])
     }
 
-    @Test func `Notifications far beyond an app's share go to longer tiers, and start anew after a round`() {
+    @Test func `Notifications far beyond an app's share go to longer tiers, and to the shortest after a round`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) {
             $0.maxOpen = 8
             $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct HoldingTests {
-    @Test func `A deferral starts anew after a pause or its end, and is reported from time to time`() {
+    @Test func `A deferral's duration restarts after a pause or its end, and its reports are limited in rate`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
             let second = CircuitBreakers.eventPauseNs / 10
@@ -32,7 +32,7 @@ struct MachineHoldingTests {
         rig.fill(slow, upTo: 20, headers: Rig.toShop, payload: payload)
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
         #expect(rig.offer(other, 0, "n", headers: Rig.toNews) == ["n"])
-        // It waits for five seconds before it is held.
+        // The app's notifications wait for five seconds before they are deferred.
         #expect(rig.settle() == [])
         rig.wait(ms: 5_000).send()
         #expect(rig.settle().map(\.attempt) == [0])
@@ -62,7 +62,7 @@ struct MachineHoldingTests {
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
         rig.wait(ms: 3_000)
-        // One notification finishes, so the wait starts anew.
+        // One notification finishes, so the wait restarts.
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
         rig.receive(partition, 5, "s5", headers: Rig.toShop)
@@ -73,7 +73,7 @@ struct MachineHoldingTests {
         #expect(rig.offer(partition, 6, "n", headers: Rig.toNews) == ["n"])
     }
 
-    @Test func `An app that is full and does not send causes no wake-up while another one is awaited`() {
+    @Test func `A full app without a connection causes no wake-up while another app sends`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
         rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Rig.toShop)
         rig.wait(ms: 6_000)
@@ -90,7 +90,7 @@ struct MachineHoldingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test func `With a single app its notifications wait without a limit`() {
+    @Test func `With a single app its notifications wait without a time limit`() {
         let (rig, partition) = Rig.ready(capacity: 0) { $0.maxOpen = 4 }
         rig.receive(partition, (0..<4).map { "s\($0)" })
         expect(rig.machine.room(for: partition), is: 0)
@@ -100,7 +100,7 @@ struct MachineHoldingTests {
 }
 
 struct WeightTests {
-    @Test func `Half the limit is reserved for topics by weight, with all tiers as one of weight 1`() {
+    @Test func `Half the limit is reserved for topics by weight, and all tiers count as one topic of weight 1`() {
         let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))

@@ -19,7 +19,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test(arguments: [false, true])
-    func `A partition whose commits are refused leaves half of the limit to others`(
+    func `A partition whose commits are refused leaves half of the open limit to other partitions`(
         isFanOut: Bool
     ) {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
@@ -63,7 +63,7 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.gauges.openNotifications == 50)
         #expect(rig.machine.room(for: denied) == 0)
         #expect(rig.machine.room(for: other) == 60)
-        // Its commit is finally accepted.
+        // The commit of `denied` is finally accepted.
         rig.commit(afterMs: 10_000)
         for _ in 0..<50 {
             rig.sendAndAnswer()
@@ -128,7 +128,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A notification that passed the horizon precedes those still waiting after a lease`() {
+    @Test func `After an expired lease, a notification below the horizon is sent before those above it`() {
         let rig = Rig {
             $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000
@@ -155,7 +155,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A circuit's probe that waits for its commit makes room for another one`() {
+    @Test func `If a circuit's probe waits for its commit, another notification becomes the probe`() {
         let (rig, denied, other) = Self.denied()
         #expect(rig.offer(other, 0, "a") == ["a"])
         rig.answer("a", 403, .badCertificate)

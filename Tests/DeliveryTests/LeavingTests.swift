@@ -40,7 +40,7 @@ struct LeavingTests {
     }
 
     @Test
-    func `If metadata is too large, only the long one is halved at once, and its horizon stays the same`() {
+    func `If commit metadata is too large, only the longest map is halved at once, and it keeps its horizon`() {
         let rig = Rig()
         let settled = (0..<1_000).map { (number: Int64) in number * 2 + 1..<number * 2 + 2 }
         let long = rig.assign(0, map: CommitMap(horizon: 2_500, settled: settled))
@@ -64,7 +64,7 @@ struct LeavingTests {
         rig.receive(partition, (0..<900).map { "d\($0)" })
         #expect(rig.send().count == 500)
         let raised = rig.takeCommit()
-        #expect(raised.map(\.map.horizon) == [2_505], "501 and four times as many")
+        #expect(raised.map(\.map.horizon) == [2_505], "the offset 501 plus four times as many")
         #expect(rig.send() == [])
         rig.finishCommit([.acknowledged])
         #expect(rig.send().count == 400)
@@ -292,7 +292,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `An assignment without a commit or a record leaves at once`() {
+    @Test func `A revoked partition without a commit or a record is drained at once`() {
         let rig = Rig()
         let partition = rig.assign(committed: nil)
         rig.machine.revoke([partition])
@@ -332,6 +332,6 @@ struct LeavingTests {
         let again = rig.assign()
         rig.finishCommit([.acknowledged])
         rig.receive(again, 0, "z")
-        #expect(rig.send() == [])  // Its own horizon was never named.
+        #expect(rig.send() == [])  // No commit has named the new assignment's horizon.
     }
 }

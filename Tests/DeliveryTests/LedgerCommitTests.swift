@@ -27,7 +27,7 @@ struct LedgerCommitTests {
         var pause: Int64 = 100
         var offset: Int64 = 1
         for _ in 0..<9 {
-            // The other partitions do not wait for it.
+            // The other partitions do not wait for the refused one.
             Self.next(rig, ids[0], offset)
             #expect(rig.wait(ms: 20).takeCommit().map(\.partition) == [ids[0]])
             rig.finishCommit([.acknowledged])
@@ -45,7 +45,7 @@ struct LedgerCommitTests {
         expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 0)
     }
 
-    @Test func `Refusals are reported once, then at most every 10 s, and when they end`() {
+    @Test func `Refused commits are reported once, then at most every 10 s, and when they end`() {
         let (rig, ids) = Self.three()
         _ = rig.machine.takeEvents()
         var told: [Int64] = []
@@ -65,7 +65,7 @@ struct LedgerCommitTests {
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
-    @Test func `After an error that may belong to another partition, each is committed alone`() {
+    @Test func `After an error that may belong to another partition, each partition is committed alone`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])
@@ -101,13 +101,13 @@ struct LedgerCommitTests {
             for id in ids { Self.next(rig, id, offset) }
             let entries = rig.wait(ms: 50).takeCommit()
             order.append(entries.map(\.partition))
-            // It stays alone, because its error may still belong to another partition.
+            // The partition is still committed alone, because its error may belong to another partition.
             rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
         }
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
     }
 
-    @Test func `A leave ends when its commit is impossible`() {
+    @Test func `A revoked partition is drained if its last commit is impossible`() {
         let (rig, ids) = Self.three()
         rig.machine.revoke(ids)
         let entries = rig.takeCommit()
@@ -151,7 +151,7 @@ struct LedgerCommitTests {
         rig.finishCommit([.acknowledged])
         #expect(Set(rig.send()) == ["a", "x"])
         rig.wait(ms: 4_000)
-        #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
+        #expect(rig.offer(partition, 1, "b") == [], "the lease ends 8 s after the commit was sent")
     }
 
     @Test func `Deferred notifications wait for the lease too, because their tier would send them`() {

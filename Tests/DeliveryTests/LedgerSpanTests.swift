@@ -3,7 +3,7 @@ import PushRecords
 import Testing
 
 struct LedgerSpanTests {
-    @Test func `Entries do not grow with the records settled above an open one, and positions are updated`() {
+    @Test func `The ledger's entries do not grow with the records settled above an open one, and stay correct`() {
         var ledger = Partition.Offsets(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
         var most = 0
@@ -42,7 +42,7 @@ struct LedgerSpanTests {
             writer.settled(base + CommitMap.spanLimit - 2..<base + CommitMap.spanLimit - 1)
             writer.partial(offset: base + CommitMap.spanLimit, indexes: [0..<1])
             writer.finish(horizon: min(horizon, base + CommitMap.longestHorizon))
-            #expect(writer.isFull, "beyond what a reader believes nothing is said")
+            #expect(writer.isFull, "the writer must omit offsets that a reader would reject")
             let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
             #expect(map.settled.count == 2 && map.partials.isEmpty)
         }
@@ -76,7 +76,7 @@ struct LedgerSpanTests {
         #expect("\(rig.receive(partition, offset, "a"))" == "ignored")
     }
 
-    @Test func `An offset committed above the highest record is accepted by the next owner`() {
+    @Test func `The next owner accepts an offset that was committed above the highest record`() {
         let rig = Rig()
         let partition = rig.assign(committed: OffsetLimit.highest - 1)
         rig.commit()

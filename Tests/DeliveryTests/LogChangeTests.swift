@@ -47,7 +47,7 @@ struct LogChangeTests {
         let written = Self.settleAll(rig, new, 0..<600, "b")
         #expect(written.count == 600 && reached >= 600)
         #expect(written.allSatisfy { $0.inDoubt == 1 })
-        // These records were written after the topic was recreated, so nobody can have sent them.
+        // These records were written after the topic was recreated, so no worker can have sent them.
         #expect(Self.settleAll(rig, new, 600..<610, "c").allSatisfy { $0.inDoubt == 0 })
         expect(rig.machine.status(of: old), is: nil)
         #expect(rig.machine.ledger.slots.map { rig.machine.ledger[$0].id } == [new])
@@ -73,13 +73,13 @@ struct LogChangeTests {
                     : ["taken", "ignored", "ignored", "ignored", "taken", "taken"]))
         let commits = rig.commit()
         #expect(commits.map(\.offset) == [2])
-        // The next owner does not learn that any of these records are settled.
+        // After a truncation, the commit names no record as settled.
         #expect(commits.allSatisfy { ($0.map.end == 0) == isCut })
         rig.sendAndAnswer()
         if let logEnd, isCut { #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 }) }
     }
 
-    @Test func `Nothing more of the old log is sent, and requests in flight have no result`() {
+    @Test func `After a log change nothing more of the old log is sent, and requests in flight have no result`() {
         let (rig, old) = Rig.ready(capacity: 1)
         #expect(rig.offer(old, 0, "a", "b", "c") == ["a"])
         // The log was truncated. It still contains the first record.
@@ -107,7 +107,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
     }
 
-    @Test func `Offsets that the read commit named settled count as sent, even if they did not arrive yet`() {
+    @Test func `Offsets that the inherited commit names as settled count as sent, even before they are read`() {
         let rig = Rig()
         let old = rig.assign(committed: 3, map: CommitMap(settled: [600..<700]))
         let new = rig.machine.beginAnew(old, from: 0, logEnd: 1_000, now: rig.now)

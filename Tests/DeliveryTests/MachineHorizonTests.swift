@@ -15,7 +15,7 @@ struct MachineHorizonTests {
         }
     }
 
-    @Test func `A commit's horizon may be used while it is pending or refused, if it was inherited`() {
+    @Test func `An inherited horizon may be used while the commit that repeats it is pending or refused`() {
         let rig = Rig()
         // The previous owner left its oldest record open and had settled more than a margin of records above it.
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000, settled: [1..<4_000]))
@@ -24,7 +24,7 @@ struct MachineHorizonTests {
         rig.receive(partition, 1, "settled before")
         #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [5_000])
         #expect(rig.offer(partition, 4_000, "a") == ["a"])
-        // The commit may have been accepted all the same. A successor then reads that horizon.
+        // The broker may have accepted the commit nevertheless. A successor then reads that horizon.
         rig.finishCommit([.refused])
         #expect(rig.offer(partition, 4_999, "b", "beyond") == ["b"])
     }
@@ -34,19 +34,21 @@ struct MachineHorizonTests {
         rig.receive(partition, (0..<300).map { "d\($0)" })
         #expect(rig.send().count == 300)
         rig.finish("d1")
-        #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
+        #expect(
+            rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "the offset 300 plus four times the pace of 300")
         // Nothing more was handed out, so the pace decreases.
         rig.finish("d2")
-        #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
+        #expect(
+            rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352],
+            "the offset 300 plus four times the pace of 263")
         #expect(rig.offer(partition, 1_351, "below", "above") == ["below"])
-        // The commit may have been accepted all the same.
+        // The broker may have accepted the commit nevertheless.
         rig.finishCommit([.refused])
         #expect(rig.send() == [])
     }
 
-    @Test func `With a map truncated before any read, unnamed records are marked and named ones may be sent`() {
-        // The settled records form many short runs, more than a map can hold, up to far above the horizon that is read
-        // back.
+    @Test func `If an inherited map no longer fits, the next commit raises the horizon above all settled records`() {
+        // The settled records form more short runs than a map can hold. They end far above the horizon that is read back.
         let settled = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
         let end = settled[399].upperBound
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: settled)) {

@@ -20,7 +20,7 @@ struct MachineTests {
         let written = rig.produce()
         #expect(written.map(\.description) == ["a accepted  sends 1 doubt 0"])
         #expect(written.map(\.request) == ["requests/0/0/0"])
-        #expect(rig.commit(afterMs: 50) == [])  // Not settled before Kafka has it.
+        #expect(rig.commit(afterMs: 50) == [])  // Kafka has not acknowledged the result.
 
         rig.machine.acknowledged(written[0].id, now: rig.now)
         #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 501))])
@@ -36,7 +36,7 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test func `Each device has one notification in flight in order, and others pass`() {
+    @Test func `Each device has one notification in flight, in order, and does not delay other devices`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
         #expect(rig.answer("a").send() == ["a"])
@@ -49,14 +49,14 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Upper and lower case are one device`() {
+    @Test func `A token in upper case and in lower case is the same device`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, key: Rig.token("~~").uppercased(), value: #"{"aps":{}}"#)
         rig.receive(partition, 1, key: Rig.token("~~").lowercased(), value: #"{"aps":{}}"#)
         #expect(rig.send() == ["~~"])
     }
 
-    @Test func `With ordering: none all are sent at once`() {
+    @Test func `With ordering: none all notifications of a device are sent at once`() {
         let (rig, partition) = Rig.ready { $0.ordering = .none }
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(rig.send() == ["a", "a", "a"])
@@ -113,7 +113,7 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).allSatisfy { $0.map.horizon > 5 })
     }
 
-    @Test func `Notifications beyond a device queue go to the shortest tier without an attempt`() {
+    @Test func `Notifications beyond a device queue's limit go to the shortest tier without using up an attempt`() {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
@@ -128,7 +128,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `At most the app's capacity is handed out`() {
+    @Test func `At most as many requests are handed out as the app's capacity allows`() {
         let (rig, partition) = Rig.ready(capacity: 2)
         #expect(rig.offer(partition, 0, "a", "b", "c", "d") == ["a", "b"])
         #expect(rig.send() == [])
@@ -138,7 +138,7 @@ struct MachineTests {
         #expect(rig.answer("c").send() == ["d"])
     }
 
-    @Test func `An unregistered token goes to both topics if Apple gives a timestamp`() {
+    @Test func `An unregistered token goes to the result topic, and to the dead-token topic if it has a timestamp`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b")
         rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)
@@ -183,7 +183,7 @@ struct MachineTests {
     @Test func `A dead letter settles when it is acknowledged`() throws {
         let (rig, partition) = Rig.ready()
         guard case .deadLetter(let id, .tombstone, _) = rig.receive(partition, 0, key: "x", value: nil) else {
-            Issue.record("a tombstone is a dead letter")
+            Issue.record("a tombstone must be a dead letter")
             return
         }
         #expect(rig.produce() == [])
@@ -224,7 +224,7 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [5])
     }
 
-    @Test func `Bytes have their own limit, and are released once their record is produced`() {
+    @Test func `Open bytes have their own limit, and are released once their record is produced`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
         let taken = rig.fill(partition, payload: payload)

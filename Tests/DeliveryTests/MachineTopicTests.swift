@@ -76,7 +76,7 @@ struct MachineTopicTests {
     }
 
     @Test
-    func `A dead token that cannot be written is deferred without an attempt, as is one that waits for its topic`() {
+    func `If dead tokens cannot be written, new and waiting ones are deferred without using up an attempt`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 200, .none)])
         rig.receive(Self.partition(rig), 2, "c")
         rig.send()
@@ -98,7 +98,9 @@ struct MachineTopicTests {
     }
 
     @Test(arguments: [false, true])
-    func `A dead token of a notification with expiration 0 does not wait for its topic`(isToldBefore: Bool) {
+    func `With expiration 0, a dead token that cannot be written expires and does not wait for its topic`(
+        isToldBefore: Bool
+    ) {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", headers: ["apns-expiration": "0"])
         if isToldBefore { rig.machine.setWritable(.unregistered, false, now: rig.now) }
@@ -128,7 +130,7 @@ struct MachineTopicTests {
         #expect(rig.settle().map(\.tier) == [tier])
     }
 
-    @Test func `A dead token whose result was produced already waits, as does one without a tier`() {
+    @Test func `A dead token waits for its topic if its result was already produced or no tier can be written`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
         let id = rig.machine.nextProduction(for: .results)!
         rig.machine.produced(id, to: .results)
@@ -174,7 +176,7 @@ struct MachineTopicTests {
         var ids: [NotificationID] = []
         while rig.machine.room(for: bad) > 0, ids.count < 1_000 {
             guard case .deadLetter(let id, _, _) = rig.receive(bad, Int64(ids.count), key: "x", value: nil) else {
-                Issue.record("no dead letter")
+                Issue.record("the record must be a dead letter")
                 return
             }
             ids.append(id)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-// Tests of parts of the machine that its own tests do not reach.
+// Tests of parts of the machine that the tests of the whole machine do not reach.
 
 struct ReadyQueuesTests {
     @Test

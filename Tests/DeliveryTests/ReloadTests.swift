@@ -33,7 +33,7 @@ struct ReloadTests {
         rig.receive(partition, ["a", "b", "a", "c"], headers: Rig.toShop)
         #expect(rig.offer(partition, 4, "n", headers: Rig.toNews) == ["a", "n"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
-        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // Came too late.
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // This report comes too late.
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .paused)])
         #expect(
             rig.settled() == [
@@ -81,7 +81,7 @@ struct ReloadTests {
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
-    @Test func `A paused app's notifications are deferred, and resuming sends again`() {
+    @Test func `A paused app's notifications are deferred, and a resumed app sends again`() {
         let (rig, partition) = Rig.ready(capacity: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
@@ -120,7 +120,7 @@ struct ReloadTests {
         #expect(tier(afterMs: 1) == [.retry(tier: 0)])
     }
 
-    @Test func `After an app was removed and added again, its devices wait for requests in flight from before`() {
+    @Test func `After an app was removed and added again, its devices wait for requests sent before the removal`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app])
         #expect(rig.offer(partition, 0, "a") == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)

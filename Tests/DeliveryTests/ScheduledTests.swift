@@ -25,7 +25,7 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func `A notification that is not due goes to the longest tier that ends about then`(
+    func `A notification that is not due goes to the longest tier that ends at about its scheduled time`(
         inMs: Int64, tier: Int, dueMs: Int64
     ) {
         let (rig, partition) = Rig.ready()
@@ -41,7 +41,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `With a time in the past or 0 a notification is sent at once, in order with its device's others`() {
+    @Test func `With a scheduled time of 0 or in the past a notification is sent at once, in its device's order`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
         rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
@@ -135,7 +135,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A time further ahead than max_ahead is invalid with advice, and an accepted one continues`() {
+    @Test func `A request further ahead than max_ahead is invalid with advice, but a retry record is accepted`() {
         let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
@@ -159,13 +159,13 @@ struct ScheduledTests {
         #expect(rig.settle().map(\.reason) == ["scheduled"])
         let headers = Self.retryHeaders(rig, inMs: 0).merging(["push-not-before": "4294967295"]) { $1 }
         guard case .deadLetter(_, let reason, let detail) = rig.receive(tier, 1, "b", headers: headers) else {
-            return #expect(Bool(false), "no dead letter")
+            return #expect(Bool(false), "the record must be a dead letter")
         }
         #expect(reason == .badRetryHeaders && detail.text.description == "push-not-before is more than a year ahead")
     }
 
-    /// A producer may pass seconds as milliseconds. The record would then be of 1970.
-    @Test func `A timestamp in seconds is named in the detail of what expired`() {
+    /// A producer may pass seconds as milliseconds. The record's timestamp is then in 1970.
+    @Test func `The detail of an expired notification mentions a timestamp in seconds`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", timestampMs: 1_780_000_000)
         rig.receive(partition, 1, "b", timestampMs: 4_294_967_295)
@@ -179,7 +179,7 @@ struct ScheduledTests {
             ])
     }
 
-    @Test func `An envelope's time is for all its tokens within the limits, and errors are reported at once`() {
+    @Test func `An envelope's time applies to all its tokens within the limits, and errors are reported at once`() {
         let (rig, partition) = Rig.ready { $0.maxOpen = 1_000 }
         let later = rig.now.wallMs / 1_000 + 60
         let list = (["no"] + (0..<10_000).map { Rig.token("d\($0)") }).dropLast().joined(separator: #"",""#)
@@ -245,7 +245,7 @@ struct ScheduledTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test func `A request's duration counts from its scheduled time or its original's, without stays in tiers`() {
+    @Test func `The settle time counts from the scheduled time, or else from the original request's timestamp`() {
         let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))

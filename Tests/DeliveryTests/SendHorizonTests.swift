@@ -3,7 +3,7 @@ import Testing
 @testable import Delivery
 
 struct SendHorizonTests {
-    @Test func `Nothing may be sent before a commit is acknowledged, then only what it named`() {
+    @Test func `Nothing may be sent before a commit is acknowledged, and then only records below its horizon`() {
         var horizon = Partition.SendHorizon(minimum: 500)
         #expect(!horizon.allows(0))
         #expect(horizon.isShort(from: 0))
@@ -25,7 +25,7 @@ struct SendHorizonTests {
         #expect(horizon.isShort(from: 0))
     }
 
-    @Test func `The horizon stays ahead by four commits' worth, and decreases slowly`() {
+    @Test func `The horizon stays ahead by the sends of four commits, and decreases slowly`() {
         var horizon = Partition.SendHorizon(minimum: 500)
         horizon.acknowledge(horizon.next(from: 0))
         horizon.advance(to: 299)

@@ -40,7 +40,7 @@ struct SuspendedTests {
         ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
     }
 
-    @Test func `While a session is lost nothing is sent, and after its return nothing is sent twice or marked`() {
+    @Test func `While a session is lost nothing is sent, and after its return nothing is sent twice or in doubt`() {
         let (rig, lost, committed) = Self.lost()
         expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         #expect(rig.send() == [])
@@ -51,7 +51,7 @@ struct SuspendedTests {
         expect(rig.machine.status(of: lost), is: nil)
         // The client reads again from the committed offset.
         #expect(Self.receipts(rig, back) == Array(repeating: "ignored", count: 4))
-        #expect(rig.send() == [], "a commit has to name them again")
+        #expect(rig.send() == [], "a new commit must name the records before they are sent")
         rig.commit()
         #expect(rig.send() == ["c"])
         #expect(rig.answer("b").send() == ["b"])
@@ -108,7 +108,7 @@ struct SuspendedTests {
 
     /// The arguments are a commit of another worker, an older commit, and none.
     @Test(arguments: [(0, CommitMap(horizon: 2)), (0, nil), (nil, nil)] as [(Int64?, CommitMap?)])
-    func `A suspended partition is released if the group has a commit other than its last one, and is read anew`(
+    func `A suspended partition is released and read again if the group has a commit other than its last one`(
         offset: Int64?, map: CommitMap?
     ) {
         let (rig, lost, _) = Self.lost()
@@ -120,11 +120,13 @@ struct SuspendedTests {
         rig.commit()
         #expect(rig.send() == ["a", "c"])
         let said = map == nil ? [0, 0] : [1, 0]
-        #expect(rig.finish("a", "c").map(\.inDoubt) == said, "the other worker's commit says what may have been sent")
+        #expect(
+            rig.finish("a", "c").map(\.inDoubt) == said, "only records that the other worker may have sent are in doubt"
+        )
     }
 
     @Test
-    func `A log that ends below the received offsets was truncated, and its records are not taken for known ones`() {
+    func `If a log ends below the received offsets, it was truncated, and all its records are accepted as new`() {
         let (rig, lost, committed) = Self.lost()
         let back = Self.assign(rig, committed, logEnd: 3)
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
@@ -142,7 +144,7 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [true, false])
-    func `A commit in flight when the session was lost may have been accepted`(_ isAnswered: Bool) {
+    func `A partition resumes from a commit that was in flight when its session was lost`(_ isAnswered: Bool) {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
@@ -156,10 +158,11 @@ struct SuspendedTests {
         let back = Self.assign(rig, committed)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))
         if !isAnswered { rig.finishCommit([.acknowledged]) }
-        #expect(rig.offer(back, 2, "c") == [], "its horizon is to be named first")
+        #expect(rig.offer(back, 2, "c") == [], "a commit must name the horizon first")
     }
 
-    @Test func `In a log that was truncated and grew, no record counts as named settled by its commit`() throws {
+    @Test
+    func `In a log that was truncated and grew again, no record counts as settled by the earlier commit`() throws {
         let devices = ["a", "b", "c", "d"]
         let rig = Rig()
         let partition = Self.assign(rig, nil)
@@ -195,7 +198,7 @@ struct SuspendedTests {
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
-    func `A suspended partition is kept for ten minutes, or until its release`(
+    func `A suspended partition is released after ten minutes, or ten seconds after another assignment`(
         hasOthers: Bool, limitMs: Int64
     ) {
         let (rig, lost, _) = Self.lost()
@@ -215,7 +218,7 @@ struct SuspendedTests {
         #expect(other.isEmpty)
     }
 
-    @Test func `A partition that was being revoked is released`() {
+    @Test func `A partition whose session is lost while it is being revoked is released`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.machine.revoke([partition])
@@ -235,7 +238,7 @@ struct SuspendedTests {
         expect(first.offset, is: committed?.offset ?? -1)
         #expect(first.text != committed?.text)
 
-        // Its last commit repeats what it read, because it settled nothing and as many records may have been sent.
+        // The owner's last commit repeats the one it read: it settled nothing, and its sends stayed below the horizon.
         other.receive(partition, 0, "y")
         other.receive(partition, horizon - 1, "z")
         #expect(other.send() == ["y", "z"])

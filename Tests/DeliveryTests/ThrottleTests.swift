@@ -18,7 +18,7 @@ struct EnvironmentGuardTests {
         return (watch, changes)
     }
 
-    @Test func `At most 20 are in flight until one token was good`() {
+    @Test func `At most 20 requests are in flight until one token was good`() {
         var watch = EnvironmentGuard(isOff: false)
         #expect(watch.limit(of: 1_000) == 20)
         #expect(watch.limit(of: 3) == 3)
@@ -44,7 +44,7 @@ struct EnvironmentGuardTests {
         if isTripped { #expect(watch.limit(of: 5) == 1) }
     }
 
-    @Test func `With under half of the last 100 bad the guard is released, and counts anew`() {
+    @Test func `The guard is released when under half of the last 100 tokens are bad, and then counts from zero`() {
         let (half, changes) = Self.after([(true, 501), (false, 50)], isProven: true)
         #expect(half.isTripped)
         #expect(changes == ["tripped"])
@@ -129,7 +129,7 @@ struct RateLimitTests {
         if everyMs <= 50 { #expect(sent >= perSecond * 10 - burst - perSecond * 10 / 1_000) }
     }
 
-    @Test func `The next check is when the next send is allowed, but not too often`() {
+    @Test func `The rate is checked again when the next send is allowed, but not before a minimum pause`() {
         var slow = RateLimit(perSecond: 2)
         slow.take(1, 0)
         #expect(slow.dueNs(0) == 450_000_000)
@@ -152,7 +152,8 @@ struct MachineThrottleTests {
         return rig
     }
 
-    @Test func `The guard allows 20 in flight, a tenth and a report if all are bad, and everything after good ones`() {
+    @Test
+    func `If the first 20 tokens are bad, the guard reports it and allows a tenth until enough tokens are good`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -190,7 +191,7 @@ struct MachineThrottleTests {
         expect(rig.machine.appStatuses[0].concurrency, is: 100)
     }
 
-    @Test func `A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not`() {
+    @Test func `A 5xx or a lost connection slows the app down, but 410, 429 and GOAWAY do not`() {
         for ending in ["503", "lost", "410", "429", "back"] {
             let (rig, partition) = Rig.ready(capacity: 20)
             rig.receive(partition, (0..<20).map { "d\($0)" })
@@ -219,7 +220,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 10)
     }
 
-    @Test func `rate_limit limits the rate, wakes by its deadline, and can be changed by a reload`() {
+    @Test func `rate_limit limits the sends per second, sets a deadline, and can be changed by a reload`() {
         let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
         rig.receive(partition, (0..<200).map { "d\($0)" })
         #expect(rig.send().count == 6)
@@ -238,7 +239,7 @@ struct MachineThrottleTests {
         for (offset, device) in ["a", "b", "c", "d"].enumerated() {
             rig.receive(partition, Int64(offset) + 4, device)
         }
-        #expect(rig.send() == ["b", "c", "d"], "nobody waited behind b")
+        #expect(rig.send() == ["b", "c", "d"], "no notification was queued behind b when it was answered")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
         #expect(rig.wait(ms: 999).send() == [])
         #expect(rig.wait(ms: 1).send() == ["a"])
@@ -247,7 +248,7 @@ struct MachineThrottleTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `429 about our provider tokens slows no device down`() {
+    @Test func `A 429 about provider tokens slows no device down`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "a")
         #expect(rig.answer("a", 429, .tooManyProviderTokenUpdates).send() == ["a"])

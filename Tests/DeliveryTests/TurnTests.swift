@@ -50,7 +50,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is served on news, and every half second`(isServed: Bool) throws {
+    func `Kafka is served when it has news, and otherwise every half second`(isServed: Bool) throws {
         let owner = Owner()
         try owner.run()
         try owner.run(hasKafkaNews: isServed, afterMs: 499)
@@ -60,7 +60,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `Kafka is also served when something is due without news`(isOfRequests: Bool) throws {
+    func `Kafka is also served when work is due without news`(isOfRequests: Bool) throws {
         let owner = Owner()
         try owner.run()
         let dueNs = owner.rig.now.ns + 10 * Self.ms
@@ -73,14 +73,14 @@ struct TurnTests {
         #expect(owner.steps.contains("serve"))
     }
 
-    @Test func `Nothing is read while earlier input is not written, and everything else continues`() throws {
+    @Test func `While too many records wait to be written nothing is read, and everything else continues`() throws {
         let owner = Owner()
         owner.hasMore = true
         owner.isBackedUp = true
         #expect(try owner.run().hasMore == false)
         #expect(owner.steps == Self.allSteps.filter { $0 != "read" })
         owner.isBackedUp = false
-        #expect(try owner.run().hasMore, "what is left unread asks for a turn")
+        #expect(try owner.run().hasMore, "unread records must request another turn")
     }
 
     @Test func `A client that failed fatally ends the turn, and nothing more is read, sent or committed`() throws {

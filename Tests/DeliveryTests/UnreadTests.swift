@@ -67,7 +67,7 @@ struct UnreadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A crash at a record finds its place, because parsing begins with it`() {
+    @Test func `A record's body begins with its place, so that a crash while parsing can be attributed`() {
         #expect(MemoryLayout<Record.Body>.offset(of: \.place) == 0)
     }
 }

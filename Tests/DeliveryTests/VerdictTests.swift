@@ -66,7 +66,7 @@ struct VerdictTests {
         #expect(VerdictTable().row(reason: code, text: nil, status: 418) == found)
     }
 
-    @Test func `The test has all of Apple's reasons, and the table every code`() {
+    @Test func `This test covers every reason of Apple's page, and the verdict table every reason code`() {
         #expect(Set(Self.apple.map { Self.code($0.reason).rawValue }) == Set(1...32))
         let named = Set((Self.apple + Self.more).map { Self.code($0.reason) })
         #expect(Set(ReasonCode.allCases).subtracting(named) == [.none, .other])
@@ -78,7 +78,9 @@ struct VerdictTests {
             (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
             (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
         ] as [(UInt16, Verdict, Int64)])
-    func `With an unknown reason the status decides`(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
+    func `If an answer's reason is unknown, its status decides the verdict`(
+        _ status: UInt16, _ verdict: Verdict, _ delayMs: Int64
+    ) {
         let row = VerdictTable().row(reason: .other, text: "NobodyKnows", status: status)
         #expect(row.verdict == verdict)
         if delayMs > 0 { #expect(row.delayMs == delayMs) }
@@ -87,13 +89,13 @@ struct VerdictTests {
     }
 
     @Test(arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
-    func `An answer without a reason is hardly from APNs and ends no notification`(_ status: UInt16) {
+    func `An answer without a reason counts as another server's, and its notification is retried`(_ status: UInt16) {
         #expect(AnswerOrigin.isForeign(status, .none) && !AnswerOrigin.isForeign(status, .badTopic))
         #expect(VerdictTable().row(reason: .none, text: nil, status: status).verdict == .retry)
     }
 
     @Test(arguments: Verdict.allCases)
-    func `Every row can be overridden, also that of an unknown reason`(_ verdict: Verdict) {
+    func `The verdict of every reason can be overridden, including an unknown reason's`(_ verdict: Verdict) {
         let table = VerdictTable(overrides: ["Shutdown": verdict, "BadDeviceToken": verdict, "NextYear": verdict])
         #expect(table.row(reason: .shutdown, text: nil, status: 503) == VerdictRow(verdict, delayMs: 900_000))
         #expect(table.row(reason: .badDeviceToken, text: nil, status: 400).verdict == verdict)

@@ -10,7 +10,8 @@ extension Loop {
 }
 
 @Suite struct FileReadingTests {
-    @Test(.timeLimit(.minutes(5))) func `A body that hangs holds up no turn, and is taken once it comes back`() throws {
+    @Test(.timeLimit(.minutes(5)))
+    func `A read that hangs blocks no turn, and its result is delivered when it returns`() throws {
         let loop = try Loop()
         let reading = FileReading(loop: loop)
         let gate = DispatchSemaphore(value: 0)
@@ -26,12 +27,12 @@ extension Loop {
         for _ in 0..<3 { loop.runOnce(timeoutNs: 1_000_000) }
         #expect(results.isEmpty)
         let isRefused = !reading.begin({ 2 }, then: { results.append($0) })
-        #expect(isRefused, "one after the other")
+        #expect(isRefused, "only one read may be in progress")
         #expect(reading.underWay?.path == "" && reading.underWay?.sinceNs ?? 0 > 0)
         gate.signal()
         loop.turn(while: reading)
         #expect(results == [1] && reading.underWay == nil)
-        // `then` may begin the next.
+        // `then` may begin the next read.
         let hasBegunAgain = reading.begin({ 3 }) { result in
             results.append(result)
             _ = reading.begin({ 4 }, then: { results.append($0) })
@@ -42,7 +43,7 @@ extension Loop {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `A watch whose reader hangs goes on once that is over, and says which file it looks at`() throws {
+    func `A watch whose reader hangs continues once the reader returns`() throws {
         let scene = try WatchScene()
         try scene.write("one")
         let loop = scene.loop

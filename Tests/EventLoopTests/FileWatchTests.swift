@@ -3,7 +3,7 @@ import Testing
 
 @testable import EventLoop
 
-/// A folder that goes with the scene, a watch of files in it, and what that reports.
+/// A temporary folder, a watch of its files, and the changes that the watch reports.
 final class WatchScene {
     let loop: Loop
     let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
@@ -23,7 +23,7 @@ final class WatchScene {
         try Data(text.utf8).write(to: folder.appendingPathComponent(name), options: options)
     }
 
-    /// Watches these, each with the contents that were read of it.
+    /// Starts a watch of the files, each with the contents that were read last.
     @discardableResult
     func watch(
         _ files: [(name: String, contents: String?)], reading: FileReading? = nil, intervalNs: Int64 = 10_000_000_000
@@ -37,7 +37,7 @@ final class WatchScene {
 
     func remember(_ text: String) { watch.remember(path("key"), hash: FileWatch.hash(of: text.utf8)) }
 
-    /// Looks, and waits until that is over.
+    /// Checks the files once and waits for the result.
     func look() {
         watch.check()
         loop.turn(while: watch.reading)
@@ -45,14 +45,14 @@ final class WatchScene {
 }
 
 @Suite struct FileWatchTests {
-    /// Between reading a file and watching it, it may be replaced.
-    @Test func `A file replaced before it is watched is news`() throws {
+    /// A file may be replaced after it was read and before its watch starts.
+    @Test func `A file that was replaced before its watch started is reported as changed`() throws {
         let scene = try WatchScene()
         try scene.write("two")
         scene.watch([("key", "one")])
         scene.look()
         #expect(scene.changes == [[scene.path("key")]])
-        // It was read when it held something else again, and then put back.
+        // A file whose contents differ from those remembered is reported again.
         scene.remember("three")
         scene.look()
         #expect(scene.changes.count == 2)
@@ -61,7 +61,7 @@ final class WatchScene {
         #expect(scene.changes.count == 2)
     }
 
-    @Test func `What was seen of a file before it was remembered anew says nothing`() throws {
+    @Test func `A check that began before new contents were remembered reports no change`() throws {
         let scene = try WatchScene()
         try scene.write("one")
         let watch = scene.watch([("key", nil)])
@@ -73,7 +73,7 @@ final class WatchScene {
         #expect(scene.changes == [[scene.path("key")]])
     }
 
-    @Test func `A large file is known by its first bytes`() throws {
+    @Test func `A large file is compared by its first bytes`() throws {
         let scene = try WatchScene()
         let text = String(repeating: "abcdefgh", count: FileWatch.hashedLimit / 8 + 1)
         try scene.write(text)
@@ -82,14 +82,14 @@ final class WatchScene {
         #expect(scene.changes.isEmpty)
     }
 
-    @Test func `New contents are reported once and metadata never`() throws {
+    @Test func `New contents are reported once, and changed metadata never`() throws {
         let scene = try WatchScene()
         let (key, other) = (scene.path("key"), scene.path("other"))
         try scene.write("one")
         scene.watch([("key", "one"), ("other", nil)])
         scene.look()
         #expect(scene.changes.isEmpty)
-        // The same contents in a new file: another inode, no news.
+        // A new inode with the same contents is not a change.
         try scene.write("one", options: .atomic)
         scene.look()
         #expect(scene.changes.isEmpty)
@@ -97,7 +97,7 @@ final class WatchScene {
         scene.look()
         scene.look()
         #expect(scene.changes == [[key]])
-        // Gone is no news; back with other contents is.
+        // A deleted file is not reported. A file that returns with other contents is.
         try FileManager.default.removeItem(atPath: key)
         scene.look()
         #expect(scene.changes.count == 1)
@@ -107,7 +107,8 @@ final class WatchScene {
         #expect(scene.changes.last == [key, other])
     }
 
-    @Test(.timeLimit(.minutes(5))) func `A swapped symbolic link is noticed by itself`() throws {
+    @Test(.timeLimit(.minutes(5)))
+    func `The watch detects a replaced symbolic link without an explicit check`() throws {
         let scene = try WatchScene()
         for (name, text) in [("..1", "one"), ("..2", "two")] {
             try FileManager.default.createDirectory(atPath: scene.path(name), withIntermediateDirectories: true)

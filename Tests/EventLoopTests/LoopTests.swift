@@ -28,7 +28,7 @@ import CLinux
         #expect(seen.count == 3)
     }
 
-    @Test func `One that is unregistered in the same turn hears nothing`() throws {
+    @Test func `A descriptor that is unregistered during a turn receives no event of that turn`() throws {
         let loop = try Loop()
         let pipes = [Pipe(), Pipe()]
         var registrations: [Registration] = []
@@ -39,7 +39,7 @@ import CLinux
                 try loop.register(pipe.fileHandleForReading.fileDescriptor, for: .readable) { _ in
                     heard += 1
                     for registration in registrations { loop.unregister(registration) }
-                    // Its slot is taken by another at once; the late event must not reach this one either.
+                    // A new registration takes the freed slot. The pending event must not reach it either.
                     _ = try? loop.register(pipes[0].fileHandleForWriting.fileDescriptor, for: []) { _ in heard += 100 }
                 })
         }
@@ -55,7 +55,7 @@ import CLinux
         #expect("\(SystemError(call: "bind", code: EADDRINUSE))" == "bind: Address already in use (EADDRINUSE)")
     }
 
-    @Test func `Turn ends come after everything else of the turn`() throws {
+    @Test func `Turn-end callbacks run after everything else in the turn`() throws {
         let loop = try Loop()
         nonisolated(unsafe) var trace: [String] = []
         loop.onTurnEnd { trace.append("first") }
@@ -72,7 +72,7 @@ import CLinux
         #expect(trace.count == 7)
     }
 
-    @Test func `An ender that asks again is called in the same turn`() throws {
+    @Test func `A turn ender that requests another call is called again in the same turn`() throws {
         let loop = try Loop()
         var calls = 0
         var ender: Ender?
@@ -86,7 +86,7 @@ import CLinux
         ender = nil
     }
 
-    @Test func `Perform runs on the loop's thread`() throws {
+    @Test func `A closure passed to perform runs on the loop's thread`() throws {
         let thread = try LoopThread(name: "a name longer than fifteen")
         let isThere = Mutex<[Bool]>([])
         let done = DispatchSemaphore(value: 0)
@@ -109,7 +109,7 @@ import CLinux
 }
 
 @Suite struct ReadinessTests {
-    @Test func `Readiness has the bits of epoll`() {
+    @Test func `Readiness flags equal the bits of epoll`() {
         #expect(Readiness.readable.rawValue == EPOLLIN.rawValue)
         #expect(Readiness.writable.rawValue == EPOLLOUT.rawValue)
         #expect(Readiness.hangUp.rawValue == EPOLLHUP.rawValue)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct MailboxTests {
     @Test(arguments: [1, 4, 8])
-    func `What many threads post arrives once and in each thread's order`(threads: Int) throws {
+    func `Messages from many threads arrive once and in each thread's order`(threads: Int) throws {
         let perThread = 20_000
         let seen = Mutex(Seen(last: Array(repeating: -1, count: threads)))
         let done = DispatchSemaphore(value: 0)
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `A sleeping thread is woken by the first post only, a busy one by none`() throws {
+    @Test func `Only the first post wakes a sleeping thread, and no post wakes a busy thread`() throws {
         let entered = DispatchSemaphore(value: 0)
         let leave = DispatchSemaphore(value: 0)
         let done = DispatchSemaphore(value: 0)
@@ -66,7 +66,7 @@ import Testing
         receiver.join()
     }
 
-    @Test func `What a handler posts to itself comes in the next turn`() throws {
+    @Test func `A message that a handler posts to its own mailbox arrives in the next turn`() throws {
         let loop = try Loop()
         var seen: [Int] = []
         var mailbox: Mailbox<Int>?
@@ -83,7 +83,7 @@ import Testing
         mailbox = nil
     }
 
-    @Test func `A full mailbox refuses all or nothing`() throws {
+    @Test func `A mailbox without room for every message of a post rejects the whole post`() throws {
         let loop = try Loop()
         var seen: [Int] = []
         let mailbox = Mailbox<Int>(loop: loop, capacity: 3) { seen += $0 }

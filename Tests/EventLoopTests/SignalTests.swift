@@ -4,12 +4,12 @@ import Testing
 @testable import EventLoop
 
 @Suite struct SignalTests {
-    /// That a second one to stop ends the process shows end to end.
-    @Test func `A signal arrives as an event, in the order in which they came`() throws {
+    /// An end-to-end test shows that a second stop signal ends the process.
+    @Test func `Signals arrive as events, in order`() throws {
         let loop = try Loop()
         var seen: [Int32] = []
         let signals = try Signals([SIGUSR1, SIGUSR2], stopping: [SIGUSR2], loop: loop) { seen.append($0) }
-        // To its thread only: the other threads of the test runner do not block them.
+        // The signals go to one thread, because the other threads of the test runner do not block them.
         for signal in [SIGUSR1, SIGUSR2, SIGUSR1] {
             let count = seen.count
             pthread_kill(signals.thread, signal)

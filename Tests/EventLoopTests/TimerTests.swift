@@ -18,7 +18,7 @@ import Testing
         #expect(fired == 1)
     }
 
-    @Test func `What is armed while firing waits for the next turn`() {
+    @Test func `A timer armed while timers fire waits for the next turn`() {
         var timers = Timers()
         let mark = timers.nextSequence
         timers.arm(LoopTimer {}, deadlineNs: 0)
@@ -26,8 +26,7 @@ import Testing
         #expect(bodies.map { $0 != nil } == [false, true])
     }
 
-    /// Against a sorted list, with seeds.
-    @Test(arguments: 0..<50 as Range<UInt64>) func `Agrees with a sorted list`(seed: UInt64) {
+    @Test(arguments: 0..<50 as Range<UInt64>) func `Timers fire in the order of a sorted list`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var timers = Timers()
         var model: [(deadline: Int64, order: Int, timer: LoopTimer)] = []
@@ -77,7 +76,7 @@ import Testing
         #expect(firedNs - start >= 20_000_000)
     }
 
-    @Test func `Timers are due by the loops own clock`() throws {
+    @Test func `Timers become due by the loop's clock`() throws {
         var now = LoopTime(monotonicNs: 1_000, wallMs: 7)
         let loop = try Loop { now }
         #expect(loop.now == now && loop.nextDeadlineNs == nil)
@@ -93,7 +92,7 @@ import Testing
         #expect(fired == 1 && loop.now == now && loop.nextDeadlineNs == nil)
     }
 
-    @Test func `A timer of no time fires in the next turn, not in this one`() throws {
+    @Test func `A timer with zero delay fires in the next turn, not in the current one`() throws {
         let loop = try Loop()
         var fired = 0
         loop.schedule(afterNs: 0) {
@@ -106,7 +105,7 @@ import Testing
         #expect(fired == 2)
     }
 
-    @Test func `An alarm is set again and moved`() throws {
+    @Test func `An alarm can be moved, cleared and set again`() throws {
         let loop = try Loop()
         var rings = 0
         let alarm = Alarm(loop: loop) { rings += 1 }
@@ -125,7 +124,7 @@ import Testing
         #expect(rings == 2)
     }
 
-    @Test func `A dropped alarm is silent`() throws {
+    @Test func `A released alarm does not fire`() throws {
         let loop = try Loop()
         var rings = 0
         var alarm: Alarm? = Alarm(loop: loop) { rings += 1 }

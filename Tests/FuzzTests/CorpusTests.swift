@@ -3,12 +3,12 @@ import Foundation
 import Fuzz
 import Testing
 
-/// Bytes from outside, in the test process itself: a target that traps ends it, and the last line said which input it
-/// was. `Tests/Fuzz/fuzz` does the same with a fuzzer that learns, and the address sanitizer.
+/// Runs every fuzz target in the test process. A target that traps ends the process, and the last line of output names
+/// the input. `Tests/Fuzz/fuzz` runs the same targets with libFuzzer and the address sanitizer.
 @Suite(.serialized) struct CorpusTests {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appending(path: "Fuzz/Corpus")
-    /// Where a target made something of nearly every input, so that a second is enough for each.
+    /// The maximum number of altered inputs of each target.
     static let mutations = 2_000
 
     private static func corpus(_ target: FuzzTarget) throws -> [(name: String, bytes: [UInt8])] {
@@ -19,14 +19,14 @@ import Testing
         }
     }
 
-    /// Before it is run: a trap leaves no time to.
+    /// Prints the name of an input before it is run, because a trap ends the process.
     private static func say(_ input: String) {
         FileHandle.standardError.write(Data("fuzz input: \(input)\n".utf8))
     }
 
-    /// The corpora hold what once crashed, too. Also with its end cut off, as a record or a read may be.
+    /// The corpora include inputs that once crashed. Each input is also run without its last byte and its second half.
     @Test(arguments: FuzzTarget.all)
-    func `Nothing of the corpus traps`(target: FuzzTarget) throws {
+    func `No input of the corpus makes its target trap`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target)
         #expect(corpus.count >= 3, "\(target.name) has no corpus")
         for (name, bytes) in corpus {
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: FuzzTarget.all)
-    func `Nothing made of the corpus traps`(target: FuzzTarget) throws {
+    func `No altered input of the corpus makes its target trap`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target).map(\.bytes)
         let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
         Self.say("\(target.name), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
@@ -66,8 +66,8 @@ import Testing
         }
     }
 
-    /// A folder that no target reads would be replayed by nobody.
-    @Test func `Each folder has a target`() throws {
+    /// The tests do not replay a folder without a target.
+    @Test func `Each folder of the corpus has a target, and each target a folder`() throws {
         let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path)
         #expect(Set(names) == Set(FuzzTarget.all.map(\.name)))
     }

@@ -1,9 +1,9 @@
-/// What RFC 8259 makes a JSON text, and what it does not; by section, written from its grammar.
+/// Valid and invalid JSON texts, written from the grammar of RFC 8259 and grouped by its sections.
 ///
-/// In the texts `%XX` stands for the byte of that number.
+/// In the texts, `%XX` stands for the byte with that hexadecimal number.
 enum JSONCases {
-    /// Sections 2 to 7, and numbers of any size and escapes of half a surrogate pair, which section 9 leaves to the
-    /// parser.
+    /// Texts that the parser must accept. Section 9 leaves the size of numbers and half surrogate pairs to the parser,
+    /// which accepts both.
     static let valid: [String] = [
         // Section 3: any value is a text.
         "null", "true", "false", "0", "\"\"", "[]", "{}", "\"a\"", "-1",
@@ -24,7 +24,7 @@ enum JSONCases {
     ]
 
     static let invalid: [String] = [
-        // Nothing, or more than one.
+        // Empty texts, and more than one value.
         "", "%20", "1 2", "[] []", "{}x", "null,", "\"a\"b", "[1]]", "{}}", "1,2",
         // Literals.
         "nul", "nulll", "True", "NULL", "tru", "falsey", "undefined", "NaN", "Infinity", "-Infinity", "[nul]",

@@ -3,13 +3,13 @@ import Foundation
 import JSON
 import Testing
 
-/// Whether Foundation reads the bytes, where its rules are RFC 8259's. It is laxer or stricter where `rulesAgree` is
-/// `false`.
+/// Whether Foundation accepts the bytes. It follows RFC 8259 only where `rulesAgree` is `true`.
 private func foundationAccepts(_ bytes: [UInt8]) -> Bool {
     (try? JSONSerialization.jsonObject(with: Data(bytes), options: [.fragmentsAllowed])) != nil
 }
 
-/// Foundation takes a comma before a closing bracket, refuses numbers too large for it, and guesses UTF-16 and UTF-32.
+/// Whether Foundation follows RFC 8259 for these bytes. Foundation accepts a comma before a closing bracket, rejects
+/// numbers too large for it, and guesses UTF-16 and UTF-32.
 private func rulesAgree(_ bytes: [UInt8]) -> Bool {
     if bytes.contains(0) || bytes.starts(with: [0xEF, 0xBB, 0xBF]) || bytes.starts(with: [0xFE, 0xFF]) {
         return false
@@ -30,9 +30,9 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
     static let interesting: [UInt8] =
         Array("{}[]\":,\\u0eE.-+ \n\ttrfn19aF".utf8) + [0, 0x1F, 0x7F, 0x80, 0xC3, 0xE2, 0xF0]
 
-    /// Never crashes, and says of a mutated text what Foundation says. Prints the seed and round of a difference.
+    /// A failure names the seed and the round of the text on which the scanner and Foundation disagree.
     @Test(arguments: [1, 2, 3, 4] as [UInt64])
-    func `Agrees with foundation`(seed: UInt64) {
+    func `The scanner accepts the same mutated texts as Foundation`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var compared = 0
         var accepted = 0
@@ -47,20 +47,20 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
             }
             guard rulesAgree(bytes) else { continue }
             compared += 1
-            // Half a surrogate pair is no error, but Foundation reads none.
+            // The scanner accepts half a surrogate pair, but Foundation does not.
             let isText = found.error == nil && found.halfSurrogate == nil
             if isText { accepted += 1 }
             if isText != foundationAccepts(bytes) {
                 Issue.record("seed \(seed) round \(round): \(String(decoding: bytes, as: UTF8.self)) \(bytes)")
             }
         }
-        // Both sides of the comparison were really tried.
+        // Enough accepted and enough rejected texts were compared.
         #expect(compared > 2_000 && accepted > 500 && compared - accepted > 500)
     }
 
-    /// Escapes of whole and half surrogate pairs, beside one another, at every distance from a word's end.
+    /// Escapes of whole and half surrogate pairs, next to each other and at every distance from a machine word's end.
     @Test(arguments: [5, 6] as [UInt64])
-    func `Half surrogates are those that foundation refuses`(seed: UInt64) {
+    func `The scanner finds half a surrogate pair exactly in the texts that Foundation rejects`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         let pieces = [
             #"\ud83d"#, #"\uDE00"#, #"\ud83d\ude00"#, #"\u00e9"#, #"\n"#, #"\\"#, "x", "é", #"\uD7ff"#, #"\ue000"#,

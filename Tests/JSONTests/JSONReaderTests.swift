@@ -38,7 +38,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func `Another kind than expected is refused`() throws {
+    @Test func `Reading a value as another kind throws an error`() throws {
         #expect(throws: JSONError(.wrongKind, at: 1)) { try read(" 1") { _ = try $0.text() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("[]") { try $0.enterObject() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("null") { _ = try $0.bool() } }
@@ -51,7 +51,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
             ("9223372036854775808", nil), ("-9223372036854775809", nil), ("1.0", nil), ("1e2", nil),
             ("99999999999999999999", nil),
         ] as [(String, Int64?)])
-    func `Integers have 64 bits`(text: String, value: Int64?) throws {
+    func `An integer must fit into 64 bits and have no fraction or exponent`(text: String, value: Int64?) throws {
         if let value {
             #expect(try read(text) { try $0.integer() } == value)
         } else {
@@ -74,7 +74,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         #expect(try read(json) { try $0.text().string } == text)
     }
 
-    @Test func `A buffer that is too small is not overrun`() throws {
+    @Test func `Text that is too long for the buffer is not resolved`() throws {
         try read(#""a\u00e9b""#) { reader in
             let text = try reader.text()
             withUnsafeTemporaryAllocation(byteCount: 4, alignment: 1) { buffer in
@@ -84,7 +84,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func `Names are compared by what they spell`() throws {
+    @Test func `Member names are compared after their escapes are resolved`() throws {
         try read(#"{"\u0061ps":1,"aps":2,"apsx":3,"ap":4}"#) { reader in
             try reader.enterObject()
             var equal: [Bool] = []

@@ -8,7 +8,7 @@ func scan(_ bytes: [UInt8]) -> JSONScan {
 
 func scan(_ text: String) -> JSONScan { scan(Array(text.utf8)) }
 
-/// The members that a scan reports, as text, with room for `capacity` of them.
+/// Scans the text and returns up to `capacity` members as text.
 func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [String]) {
     let bytes = Array(text.utf8)
     var room = [JSONMember](repeating: JSONMember(), count: capacity)
@@ -33,7 +33,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(scan(JSONCases.bytes(text)).error != nil)
     }
 
-    @Test func `Nesting is limited`() {
+    @Test func `Nesting deeper than 64 levels is an error`() {
         #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.endOfInput, at: 100_000))
         #expect(scan(String(repeating: "[", count: 100_000) + "]").error == JSONError(.tooDeep, at: 64))
         #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.endOfInput, at: 250_001))
@@ -46,7 +46,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             #expect(scan(nested(65)).error?.kind == .tooDeep)
             #expect(scan(nested(500)).error?.kind == .tooDeep)
         }
-        // Wide is not deep.
+        // The number of elements on one level is not limited.
         #expect(scan("[" + String(repeating: "[],", count: 10_000) + "{}]").error == nil)
     }
 
@@ -62,12 +62,12 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             (#"{1:1}"#, .unexpectedByte, 1), ("\u{FEFF}{}", .unexpectedByte, 0), ("nulL", .unexpectedByte, 3),
             ("fals", .endOfInput, 4), ("[1,", .endOfInput, 3),
         ] as [(String, JSONError.Kind, Int)])
-    func `Errors say what and where`(text: String, kind: JSONError.Kind, offset: Int) {
+    func `An error states its kind and its offset`(text: String, kind: JSONError.Kind, offset: Int) {
         #expect(scan(text).error == JSONError(kind, at: offset))
     }
 
-    /// RFC 3629: every first byte with the lowest and highest that may follow, and those that may not.
-    @Test func `Strings are UTF-8`() {
+    /// Tries every first byte of a multi-byte sequence with valid and invalid continuation bytes (RFC 3629).
+    @Test func `A string must be valid UTF-8`() {
         func inString(_ bytes: [UInt8]) -> Bool {
             scan([0x22] + bytes + [0x22]).error == nil && scan([0x22] + bytes + Array("abcdefgh\"".utf8)).error == nil
         }
@@ -84,7 +84,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(wrong == [])
     }
 
-    /// The special byte at every place of a word, and the string at every distance from the end.
+    /// Places a special character at every position in a machine word and at every distance from the string's end.
     @Test func `Strings of every length are checked to their end`() {
         var wrong: [String] = []
         func check(_ text: String, _ expected: JSONError.Kind?) {
@@ -108,14 +108,14 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(wrong == [])
     }
 
-    @Test func `Members of an object are reported`() {
+    @Test func `The scan reports the members of an object`() {
         let (found, list) = members(#" { "aps" : {"alert":"}"} ,"n":-1.5e3, "s":"\"", "a":[1,{"x":2}],"t":true } "#)
         #expect(found.error == nil && found.kind == .object && found.memberCount == 5)
         #expect(list == [#"aps={"alert":"}"}"#, "n=-1.5e3", #"s="\"""#, #"a=[1,{"x":2}]"#, "t=true"])
         #expect(members("{}").scan.memberCount == 0)
         #expect(members(#"{"a":{},"b":[]}"#).members == ["a={}", "b=[]"])
         #expect(members(#"[{"a":1}]"#).scan.memberCount == 0)
-        // Members without room are counted.
+        // Members beyond the capacity are counted, but not returned.
         let (counted, two) = members(#"{"a":1,"b":2,"c":3,"d":[4]}"#, capacity: 2)
         #expect(counted.memberCount == 4 && two == ["a=1", "b=2"])
     }
@@ -125,7 +125,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             ("{}", .object), ("[]", .array), ("\"\"", .string), ("-0", .number), ("1", .number), ("true", .bool),
             ("false", .bool), ("null", .null),
         ] as [(String, JSONKind)])
-    func `The kind is reported`(text: String, kind: JSONKind) {
+    func `The scan reports the kind of the value`(text: String, kind: JSONKind) {
         #expect(scan(text).kind == kind)
     }
 }

@@ -15,12 +15,12 @@ import Testing
         ("\u{8}\u{C}\n\r\t", #""\b\f\n\r\t""#), ("\u{0}\u{1}\u{1F}", #""\u0000\u0001\u001f""#),
         ("\u{7F}/", "\"\u{7F}/\""), ("é漢😀", "\"é漢😀\""), ("12345678\"12345678", #""12345678\"12345678""#),
     ])
-    func `Escapes what JSON asks for`(text: String, json: String) {
+    func `A string is escaped as JSON requires`(text: String, json: String) {
         #expect(escaped(Array(text.utf8)) == json)
     }
 
-    /// What is not UTF-8 is replaced as `String(decoding:)` replaces it, at every place of a word.
-    @Test func `Replaces what is not UTF8`() {
+    /// Places the invalid bytes at every position in a machine word.
+    @Test func `Invalid UTF-8 is replaced as by Swift's String`() {
         let damaged: [[UInt8]] = [
             [0x80], [0xC3], [0xC0, 0xAF], [0xE2, 0x82], [0xED, 0xA0, 0x80], [0xF0, 0x9F, 0x98],
             [0xF4, 0x90, 0x80, 0x80],
@@ -65,7 +65,7 @@ import Testing
         #expect(String(decoding: out.bytes, as: UTF8.self) == String(UInt64.max))
     }
 
-    @Test func `Writes structure, and members by name and value`() {
+    @Test func `Objects, arrays and members are written as valid JSON`() {
         var writer = JSONWriter()
         writer.beginObject()
         writer.name("a")
@@ -100,7 +100,7 @@ import Testing
         #expect(writer.text == "[]")
     }
 
-    @Test func `Text within a limit is the longest escaped piece of whole characters that fits`() {
+    @Test func `Text with a size limit is cut to its longest escaped prefix of whole characters that fits`() {
         let pieces: [[UInt8]] = [
             Array("a".utf8), Array("\"".utf8), [0x01], Array("é".utf8), Array("€".utf8), Array("𝄞".utf8), [0xFF],
             [0x5C], [0x0A], [0x7F], [0xC3],
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func `The buffer is reused`() {
+    @Test func `A cleared writer reuses its buffer`() {
         var out = ByteWriter(capacity: 64)
         let first = out.bytes.baseAddress
         for _ in 0..<1_000 {

@@ -2,19 +2,19 @@ import Kafka
 import TestSupport
 import Testing
 
-/// Where a scenario runs.
+/// The kind of cluster that a test runs on.
 enum Place: String, Sendable {
     case mock, broker
 
     static var available: [Place] { KafkaBroker.isAvailable ? [.mock, .broker] : [.mock] }
 }
 
-/// A cluster with a topic of the scenario's own.
+/// A cluster with a topic that only one test uses.
 struct Cluster {
     let servers: String
     let topic: String
     let group = KafkaBroker.uniqueName("group")
-    /// Kept as long as the cluster is used.
+    /// Keeps the mock cluster running while the test uses it.
     let mock: MockCluster?
 
     init(_ place: Place, partitions: Int = 1, configuration: [KafkaProperty] = []) throws {
@@ -55,6 +55,6 @@ struct Cluster {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// The test needs a real broker, and is skipped, with the reason, where there is none.
+    /// Skips the test, with the reason, if no real broker is available.
     static var needsBroker: Self { .enabled(if: KafkaBroker.isAvailable, Comment(rawValue: KafkaBroker.reason)) }
 }

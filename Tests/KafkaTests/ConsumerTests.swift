@@ -4,10 +4,10 @@ import Testing
 
 @testable import Kafka
 
-/// What a consumer does, on the mock brokers and on a real one.
+/// Scenarios that run on librdkafka's mock cluster and, if available, on a real broker.
 @Suite(.waiting) struct ConsumerTests {
     @Test(arguments: Place.available)
-    func `Records arrive as they were written`(_ place: Place) throws {
+    func `A consumer receives records exactly as they were produced`(_ place: Place) throws {
         let cluster = try Cluster(place, partitions: 2)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test(arguments: Place.available)
-    func `Commit metadata comes back`(_ place: Place) throws {
+    func `The next group member reads back the metadata of a commit`(_ place: Place) throws {
         let cluster = try Cluster(place, partitions: 3)
         try Writer(cluster.servers).fill(cluster.topic, ["a"])
         let member = try cluster.member()
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: Place.available)
-    func `A queue that is not read holds back, and one that was full is filled again`(_ place: Place) throws {
+    func `An unread queue stops the fetcher, and fetching resumes once the queue is read`(_ place: Place) throws {
         let cluster = try Cluster(place)
         let count = 4000
         let body = String(repeating: "x", count: 1000)
@@ -92,7 +92,7 @@ import Testing
         member.readsAtMost = 0
         try member.run("an assignment") { member.queues.count == 1 }
         let queue = try #require(member.queues.values.first)
-        // The first event of the queue is its only one while nobody reads it: from here on look without being woken.
+        // An unread queue signals only its first event, so the loop below polls without a wake-up.
         try member.run("the first records") { queue.count > 0 }
         var last = -1
         while last != queue.count {
@@ -100,10 +100,10 @@ import Testing
             try member.turn()
             Thread.sleep(forTimeInterval: 1.2)
         }
-        // 256 kB of messages, and what one fetch brings on top.
-        #expect(queue.count < 1200, "nothing holds the fetcher back")
+        // The limit is 256 kB of messages plus the size of one fetch.
+        #expect(queue.count < 1200, "the fetcher must stop at the queue's limit")
         #expect(queue.read(max: 0) { _ in true } == 0)
-        // What the reader does not take is kept, and comes first the next time.
+        // A record that the reader declines stays in the queue, and the next read returns it first.
         var offered: [Int64] = []
         let taken = queue.read(max: 10) { message in
             offered.append(message.offset)
@@ -130,7 +130,7 @@ import Testing
         #expect(member.resets.isEmpty)
 
         let next = try cluster.member()
-        // An error that stands in the queue is reported by the turn after it is read.
+        // The turn after the one that reads the error from the queue reports it.
         try next.run("the refusal") {
             try next.turn()
             return !next.resets.isEmpty
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test(arguments: Place.available)
-    func `Closing leaves`(_ place: Place) throws {
+    func `A closing consumer leaves the group after it has answered its last revocation`(_ place: Place) throws {
         let cluster = try Cluster(place)
         try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
         let member = try cluster.member()
@@ -163,12 +163,12 @@ import Testing
         let next = try cluster.member()
         try next.run("an assignment") { next.queues.count == 1 }
         if place == .broker {
-            try next.run("what was not committed") { next.records.count == 1 }
+            try next.run("the uncommitted record") { next.records.count == 1 }
             #expect(next.records.map(\.offset) == [2])
         }
     }
 
-    @Test func `A failed commit tells each partition's code`() throws {
+    @Test func `A failed commit reports the error code of each partition`() throws {
         let cluster = try Cluster(.mock)
         let member = try cluster.member()
         try member.run("an assignment") { member.queues.count == 1 }
@@ -181,7 +181,7 @@ import Testing
 }
 
 @Suite(.waiting, .needsBroker) struct ConsumerOnBrokerTests {
-    @Test func `Metadata that is too large is refused for its partition alone`() throws {
+    @Test func `The broker rejects metadata that is too large only for its own partition`() throws {
         let cluster = try Cluster(.broker, partitions: 2)
         let member = try cluster.member()
         try member.run("an assignment") { member.queues.count == 2 }
@@ -197,7 +197,7 @@ import Testing
         #expect(codes[0] == .offsetMetadataTooLarge)
         let after = try member.consumer.committed([cluster.partition(0), cluster.partition(1)], timeoutMs: 10_000)
         #expect(after[0].offset == nil)
-        // The other was committed, although librdkafka gives its entry the same code: committing it again does no harm.
+        // Partition 1 was committed, although librdkafka reports the same code for it. Committing it again is harmless.
         #expect(after[1].offset == 6)
         #expect(
             try member.commit(
@@ -205,10 +205,12 @@ import Testing
             ).code == .none)
     }
 
-    /// The group moves partitions; the old owner answers after a second in which it reads, commits with metadata and
-    /// serves everything else; the new owner finds the metadata.
+    /// The old owner answers a revocation after one second. Until then it serves its events and commits with metadata,
+    /// and the new owner finds the metadata.
     @Test(arguments: [ConsumerSettings.Assignment.eager, .cooperative])
-    func `A rebalance is answered later`(assignment: ConsumerSettings.Assignment) throws {
+    func `A consumer can commit until it answers a revocation, and the next owner finds the commit`(
+        assignment: ConsumerSettings.Assignment
+    ) throws {
         let cluster = try Cluster(.broker, partitions: 4)
         let writer = try Writer(cluster.servers)
         for partition in 0..<4 { try writer.fill(cluster.topic, partition: Int32(partition), (0..<20).map { "\($0)" }) }
@@ -221,7 +223,7 @@ import Testing
         #expect(first.revocations == [false])
         #expect(leaving.count == (assignment == .eager ? 4 : 2))
 
-        // A second of drain: everything is served and commits are taken; librdkafka itself reads nothing meanwhile.
+        // During a drain of one second, events are served and commits succeed, but librdkafka fetches no records.
         for partition in leaving { try writer.fill(cluster.topic, partition: partition.partition, ["late"]) }
         let drained = Date(timeIntervalSinceNow: 1)
         while Date() < drained {
@@ -247,18 +249,20 @@ import Testing
             #expect(found.metadata == Array("map of \(found.partition.partition)".utf8))
         }
         try second.answerAssignment()
-        try second.run("what was not committed", together: [first]) {
+        try second.run("the uncommitted records", together: [first]) {
             second.records.count == 2 * 11 && first.queues.count == 2
         }
         #expect(second.records.allSatisfy { $0.offset >= 10 })
         first.answersRevocations = true
         try second.close()
-        try first.run("everything again") { first.queues.count == 4 }
+        try first.run("all partitions again") { first.queues.count == 4 }
     }
 
-    /// What was fetched and not read when partitions move is dropped by librdkafka, and must come again.
+    /// When partitions move, librdkafka drops records that were fetched but not read. They must be fetched again.
     @Test(arguments: [ConsumerSettings.Assignment.eager, .cooperative])
-    func `What was not read before a rebalance comes after it`(assignment: ConsumerSettings.Assignment) throws {
+    func `Records that were not read before a rebalance are delivered after it`(assignment: ConsumerSettings.Assignment)
+        throws
+    {
         let cluster = try Cluster(.broker, partitions: 4)
         let writer = try Writer(cluster.servers)
         for partition in 0..<4 {
@@ -274,20 +278,22 @@ import Testing
         first.records = []
         let second = try cluster.member(assignment: assignment)
         second.readsAtMost = 0
-        try first.run("both have half", together: [second]) { first.queues.count == 2 && second.queues.count == 2 }
+        try first.run("half of the partitions at each member", together: [second]) {
+            first.queues.count == 2 && second.queues.count == 2
+        }
         first.readsAtMost = 16
         second.readsAtMost = 16
         try first.run("all records", together: [second]) {
             Set((first.records + second.records).map { "\($0.partition) \($0.offset)" }).count == 600
         }
-        // Of the partitions the first one kept, in order, too.
+        // Records of the partitions that the first member kept also arrive in order.
         for partition in first.queues.keys {
             let offsets = first.records.filter { $0.partition == partition.partition }.map(\.offset)
             #expect(offsets == (50..<200).map { $0 })
         }
     }
 
-    @Test func `A fenced member learns that it is of no use`() throws {
+    @Test func `A fenced static member receives a fatal error`() throws {
         let cluster = try Cluster(.broker)
         let member = try cluster.member(instance: "worker-1")
         try member.run("an assignment") { member.queues.count == 1 }

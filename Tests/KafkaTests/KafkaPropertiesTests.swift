@@ -13,7 +13,7 @@ struct KafkaPropertiesTests {
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
         "broker.version.fallback", "check.crcs", "topic.acks", "topic.auto.offset.reset",
     ])
-    func `A property that breaks the promise is refused in every section, by name`(name: String) {
+    func `A property that only the worker may set is rejected in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
         for section in KafkaProperties.Section.allCases {
             let refusal = #expect(throws: RefusedProperty.self) {
@@ -27,7 +27,7 @@ struct KafkaPropertiesTests {
     }
 
     @Test(arguments: ["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"])
-    func `A partitioner that goes by the key is taken, random is not`(name: String) throws {
+    func `A partitioner that hashes the key is accepted, and the random partitioner is rejected`(name: String) throws {
         _ = try KafkaProperties(producer: [KafkaProperty("partitioner", name)])
         for random in ["partitioner", "topic.partitioner"] {
             let refusal = #expect(throws: RefusedProperty.self) {
@@ -44,21 +44,21 @@ struct KafkaPropertiesTests {
             (["queue.buffering.max.kbytes": "1024", "message.max.bytes": "1048576"], true),
             (["message.max.bytes": "67108865"], false),
         ] as [(KeyValuePairs<String, String>, Bool)])
-    func `A value with which librdkafka hangs or overflows is refused`(
+    func `A value that makes librdkafka hang or overflow is rejected`(
         properties: KeyValuePairs<String, String>, isTaken: Bool
     ) {
         let taken = try? KafkaProperties(producer: KafkaProperty.list(properties))
         #expect((taken != nil) == isTaken)
     }
 
-    @Test func `A client that reads without a group takes no poll interval`() throws {
+    @Test func `A reader that joins no consumer group can be created despite a configured poll interval`() throws {
         let properties = try KafkaProperties(consumer: [KafkaProperty("max.poll.interval.ms", "35000")])
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
         #expect(throws: Never.self) { try OffsetReader(cluster, group: "g", fetchKilobytes: 64) }
     }
 
-    /// A library without OIDC refuses `sasl.oauthbearer.method: oidc`, so that is no advice for it.
-    @Test func `OAUTHBEARER without a source of tokens is refused with what this librdkafka can do`() {
+    /// A librdkafka without OIDC rejects `sasl.oauthbearer.method: oidc`, so its users get other advice.
+    @Test func `OAUTHBEARER without a token source is rejected with advice that fits the librdkafka in use`() {
         let mechanism = [KafkaProperty("sasl.mechanism", "OAUTHBEARER")]
         let refusal = #expect(throws: RefusedProperty.self) { try KafkaProperties(producer: mechanism) }
         #expect(refusal?.section == .producer && refusal?.name == "sasl.mechanism")
@@ -77,7 +77,7 @@ struct KafkaPropertiesTests {
         #expect(reason(unsecure, 0x0202_00FF, hasOIDC: false) == nil)
     }
 
-    @Test func `Other properties are taken`() throws {
+    @Test func `All other properties are passed to librdkafka`() throws {
         let patient = KafkaProperty("socket.timeout.ms", "60000")
         let properties = try KafkaProperties(
             common: [KafkaProperty("security.protocol", "PLAINTEXT"), patient],
@@ -86,7 +86,7 @@ struct KafkaPropertiesTests {
         try properties.validate()
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
         let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "g").all
-        // The last value set counts.
+        // librdkafka uses the last value of a property.
         for all in [consumer, ProducerSettings(cluster: cluster).all] {
             #expect(all.last { $0.name == patient.name } == patient)
         }
@@ -96,21 +96,21 @@ struct KafkaPropertiesTests {
     }
 
     @Test(arguments: [(0, "1024"), (1, "1024"), (8, "128"), (1_000, "64")])
-    func `Partitions share what is read ahead`(partitions: Int, kilobytes: String) {
+    func `The prefetch limit is divided among the partitions`(partitions: Int, kilobytes: String) {
         let consumer = ConsumerSettings(
             cluster: ClusterSettings(bootstrapServers: "h:1"), role: .requests, groupID: "g", partitions: partitions)
         #expect(consumer.all.last { $0.name == "queued.max.messages.kbytes" }?.value == kilobytes)
     }
 
     @Test(arguments: [("no.such.property", "1"), ("linger.ms", "soon"), ("security.protocol", "carrier-pigeon")])
-    func `What librdkafka does not take is named`(name: String, value: String) throws {
+    func `The error names the property that librdkafka rejects`(name: String, value: String) throws {
         let properties = try KafkaProperties(common: [KafkaProperty(name, value)])
         let error = #expect(throws: InvalidProperty.self) { try properties.validate() }
         #expect(error?.description.contains(name) == true)
     }
 
-    /// librdkafka frees a part of the configuration when it fails as late as this.
-    @Test func `A client that cannot be made is an error, any number of times`() {
+    /// When creation fails this late, librdkafka has already freed a part of the configuration.
+    @Test func `Creating a client with a missing CA file throws an error, however often it is tried`() {
         let properties = [
             KafkaProperty("bootstrap.servers", "h:1"), KafkaProperty("security.protocol", "ssl"),
             KafkaProperty("ssl.ca.location", "/nowhere/ca.pem"), KafkaProperty("log_level", "0"),
@@ -121,7 +121,7 @@ struct KafkaPropertiesTests {
         }
     }
 
-    @Test func `What keeps the promise is set last, whatever the user set`() {
+    @Test func `Without user properties, the consumer and the producer get the worker's settings`() {
         let cluster = ClusterSettings(bootstrapServers: "h:1")
         let consumer = ConsumerSettings(
             cluster: cluster, role: .retries, groupID: "worker", groupInstanceID: "w-1", sessionTimeoutMs: 6000,

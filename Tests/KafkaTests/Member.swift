@@ -28,11 +28,11 @@ extension UnsafeRawBufferPointer {
     var copied: [UInt8]? { baseAddress == nil ? nil : Array(self) }
 }
 
-/// A consumer with its thread's loop: serves it, answers its rebalances as told, and writes down what happens.
+/// A consumer whose loop serves events, answers rebalances as configured and stores everything it receives.
 final class Member {
     let consumer: Consumer
     let wakeUp = WakeUp()
-    /// By partition, while assigned.
+    /// The queues of the assigned partitions.
     var queues: [TopicPartition: PartitionQueue] = [:]
     var records: [Seen] = []
     var replies: [CommitReply] = []
@@ -40,15 +40,15 @@ final class Member {
     var log: [String] = []
     var errors: [KafkaError] = []
     var fatal: KafkaError?
-    /// Revocations in the order they came; `true`: lost.
+    /// The revocations in order. `true` means that the partitions were lost.
     var revocations: [Bool] = []
-    /// A rebalance that waits for an answer.
+    /// An assignment or revocation that has not been answered yet.
     var pendingAssignment: [TopicPartition]?
     var pendingRevocation: [TopicPartition]?
-    /// Whether rebalances are answered as they come.
+    /// Whether rebalances are answered immediately.
     var answersAssignments = true
     var answersRevocations = true
-    /// How many records are read at once, of each partition.
+    /// The maximum number of records that one call reads from a partition's queue.
     var readsAtMost = 100
 
     init(_ settings: ConsumerSettings, topics: [String]) throws {
@@ -56,7 +56,7 @@ final class Member {
         try consumer.subscribe(to: topics)
     }
 
-    /// Turns until the condition holds; every turn is begun by the eventfd alone.
+    /// Runs turns until the condition holds. Without other members, only the eventfd starts a turn.
     func run(
         _ what: String, seconds: Double = 30, together others: [Member] = [], until condition: () throws -> Bool
     ) throws {
@@ -64,7 +64,6 @@ final class Member {
         try turn()
         for other in others { try other.turn() }
         while try !condition() {
-            // With others, each is looked after in turn; alone, only the descriptor wakes.
             if others.isEmpty {
                 guard wakeUp.wait(until: deadline) else { throw timedOut(what) }
             } else {
@@ -90,7 +89,7 @@ final class Member {
             do { try self.handle(event) } catch { failures.append(error) }
         }
         if let failure = failures.first { throw failure }
-        // What is left in a queue wakes nobody: go on until all are empty.
+        // Records left in a queue cause no wake-up, so every queue is read until it is empty.
         for queue in queues.values { while readsAtMost > 0, read(queue, max: readsAtMost) > 0 {} }
     }
 
@@ -144,7 +143,7 @@ final class Member {
         queues = queues.filter { !$0.value.isClosed }
     }
 
-    /// Reads exactly so many records of one partition, and returns their offsets.
+    /// Reads exactly `count` records of one partition and returns their offsets.
     func readOffsets(_ queue: PartitionQueue, _ count: Int) throws -> [Int64] {
         let first = records.count
         try run("\(count) records of \(queue.partition)") {
@@ -154,7 +153,7 @@ final class Member {
         return records[first...].map(\.offset)
     }
 
-    /// Commits and waits for the answer.
+    /// Commits and waits for the broker's answer.
     func commit(_ entries: [CommitEntry], tag: UInt64) throws -> CommitReply {
         try consumer.commit(entries, tag: tag)
         try run("the answer to a commit") { replies.contains { $0.tag == tag } }
@@ -174,11 +173,11 @@ final class Member {
     }
 }
 
-/// A producer with its loop.
+/// A producer whose loop stores its delivery reports and events.
 final class Writer {
     let producer: Producer
     let wakeUp = WakeUp()
-    /// The code of each report, by tag, in the order they came.
+    /// The codes of the delivery reports of each tag, in order.
     var reports: [UInt64: [KafkaCode]] = [:]
     var undelivered: [UndeliveredRecord] = []
     var fatal: KafkaError?
@@ -205,7 +204,7 @@ final class Writer {
         }
     }
 
-    /// Turns until the condition holds; woken by the eventfd alone.
+    /// Serves the producer until the condition holds. Only the eventfd wakes the loop.
     func run(_ what: String, seconds: Double = 30, until condition: () -> Bool) throws {
         let deadline = Date(timeIntervalSinceNow: seconds)
         producer.serve(report: report, event: event)
@@ -219,12 +218,12 @@ final class Writer {
         }
     }
 
-    /// Produces one record from arrays; `nil` is null.
+    /// Produces one record. A `nil` key or value is sent as null.
     func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: [UInt8]?, value: [UInt8]?,
         headers: [Seen.Header] = [], timestampMs: Int64 = 0, tag: UInt64
     ) -> KafkaCode {
-        // Lent until the end of this call.
+        // The buffers stay valid until this call returns.
         var lent: [UnsafeMutableRawBufferPointer] = []
         defer { for buffer in lent { buffer.deallocate() } }
         func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite(.waiting) struct ProducerTests {
-    @Test func `A failed report's own bytes are produced again`() throws {
+    @Test func `A failed record can be produced again from its delivery report`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -20,7 +20,7 @@ import Testing
         #expect(failed.tag == 42)
         #expect(failed.key == Array("key".utf8))
         #expect(writer.producer.topicNames[failed.topic.index] == cluster.topic)
-        // The topic is refused here too until librdkafka has asked about it again; the record bears being tried again.
+        // `produce` fails until librdkafka has refreshed the topic's metadata. The record survives repeated attempts.
         while writer.producer.produce(failed) != .none {
             writer.producer.serve(timeoutMs: 50, report: writer.report, event: writer.event)
         }
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: Place.available)
-    func `After a fatal error everything stands in the topic, written by a rebuilt producer`(_ place: Place) throws {
+    func `After a fatal error a rebuilt producer writes every record that was not delivered`(_ place: Place) throws {
         let cluster = try Cluster(place)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -48,7 +48,9 @@ import Testing
         try writer.run("the fatal error") { writer.fatal != nil }
         #expect(writer.produce(to: topic, key: nil, value: [1], tag: 99) == .fatal)
         try writer.producer.rebuild()
-        #expect(writer.producer.outstanding + writer.reports.count >= Int(count), "until they are handed out")
+        #expect(
+            writer.producer.outstanding + writer.reports.count >= Int(count),
+            "every record must be outstanding or reported")
         try writer.run("their reports") { writer.reports.count == Int(count) }
         #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
         #expect(writer.producer.outstanding == 0)
@@ -61,14 +63,15 @@ import Testing
         try member.run("all records", seconds: 60) { Set(member.records.map(\.text)).count == Int(count) }
     }
 
-    @Test func `What was sent and dropped without an answer may be written, what was never sent is not`() throws {
+    @Test
+    func `A dropped record may be written if it was sent without an answer, but not if it was never sent`() throws {
         let cluster = try Cluster(.mock, partitions: 2)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
         try writer.producer.warmUp(timeoutMs: 10_000)
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [1], tag: 1) == .none)
-        try writer.run("the first") { writer.reports.count == 1 }
-        // The connection breaks with a request in the broker's hands: librdkafka has it in its queue again, to retry.
+        try writer.run("the first report") { writer.reports.count == 1 }
+        // The connection breaks after the request was sent, and librdkafka queues the record again for a retry.
         cluster.mock?.fail(0, with: Array(repeating: .transport, count: 50))
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [2], tag: 2) == .none)
         _ = writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event)
@@ -80,8 +83,8 @@ import Testing
         #expect(marks == [2: true, 3: false])
     }
 
-    /// As a broker does that knows nothing of the producer, the one in memory takes whichever sequence comes first.
-    @Test func `What librdkafka only concludes to be written is not reported as written`() throws {
+    /// The mock broker accepts any first sequence number, like a broker that has no state of the producer.
+    @Test func `A record whose write librdkafka only infers is not reported as written`() throws {
         let cluster = try Cluster(.mock, partitions: 1)
         let writer = try Writer(
             cluster.servers,
@@ -102,10 +105,10 @@ import Testing
         try writer.run("their reports") { writer.reports.values.allSatisfy { $0.last == KafkaCode.none } }
         let member = try cluster.member()
         try member.run("all records") { Set(member.records.map(\.text)).count == 10 }
-        #expect(member.records.count == 10, "the first two were in no log")
+        #expect(member.records.count == 10, "the first attempts of the records 0 and 1 must not be in the log")
     }
 
-    @Test func `Of records by themselves one is under way at a time`() throws {
+    @Test func `A producer that sends singly has one request in flight, whatever the user sets`() throws {
         let settings = ProducerSettings(
             cluster: ClusterSettings(
                 bootstrapServers: "127.0.0.1:1",
@@ -114,7 +117,7 @@ import Testing
         #expect(throws: Never.self) { try Producer(settings) }
     }
 
-    @Test func `Counts in headers end at their limit`() throws {
+    @Test func `A counter in a header stops at its limit`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -137,7 +140,7 @@ import Testing
 }
 
 @Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {
-    @Test func `A record the broker finds too large goes again without its value`() throws {
+    @Test func `A record that the broker rejects as too large can be produced again without its value`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
         let writer = try Writer(cluster.servers, properties: [KafkaProperty("compression.type", "none")])
         let topic = try writer.producer.topic(cluster.topic)
@@ -161,7 +164,7 @@ import Testing
         #expect(writer.producer.produce(smaller) == .none)
         try writer.run("the report") { writer.reports[1]?.count == 2 }
         #expect(writer.reports[1] == [.messageTooLarge, .none])
-        // The next is not held up by it.
+        // The rejected record does not block the next one.
         #expect(writer.produce(to: topic, key: [1], value: [1], tag: 2) == .none)
         try writer.run("the next report") { writer.reports[2] == [.none] }
         let member = try cluster.member()
@@ -170,7 +173,7 @@ import Testing
         #expect(member.records[0].headers == [header, number])
     }
 
-    @Test func `A timestamp the broker refuses is renewed`() throws {
+    @Test func `A record whose timestamp the broker rejects can be produced again with a new timestamp`() throws {
         let cluster = try Cluster(
             .broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
         let writer = try Writer(cluster.servers)

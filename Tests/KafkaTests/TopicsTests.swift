@@ -5,7 +5,8 @@ import Testing
 @testable import Kafka
 
 struct TopicsTests {
-    @Test(.timeLimit(.minutes(5))) func `That no broker is connected is no error beside what is wrong with each`()
+    @Test(.timeLimit(.minutes(5)))
+    func `While no broker is reachable, each error names its broker, and the summary is only logged`()
         throws
     {
         let port = Ports.claim()
@@ -25,7 +26,7 @@ struct TopicsTests {
         #expect(!errors.isEmpty && errors.allSatisfy { $0.text.contains("127.0.0.1:\(port)") }, "\(errors)")
     }
 
-    @Test func `A pattern fits no topic that is to be left out`() throws {
+    @Test func `A topic pattern does not match an ignored topic`() throws {
         let cluster = try Cluster(.mock)
         let mock = try #require(cluster.mock)
         for name in ["__consumer_offsets", "__consumer_offsets.mine", "__share_group_state"] {
@@ -71,7 +72,7 @@ struct TopicsTests {
         #expect(found[dead]?.isCompacted == true)
         #expect(found[dead]?.retentionMs == nil)
         #expect(found[missing] == nil)
-        // Asking created nothing.
+        // The request for the configuration of a missing topic did not create the topic.
         #expect(try topics.all(timeoutMs: 10_000)[missing] == nil)
     }
 }

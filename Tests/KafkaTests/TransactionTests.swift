@@ -2,7 +2,7 @@ import Kafka
 import TestSupport
 import Testing
 
-/// A producer of transactions, and a reader of offsets beside it.
+/// A transactional producer and the topic it writes to.
 private final class Transactor {
     let producer: Producer
     let topic: ProducerTopic
@@ -45,7 +45,7 @@ private final class Transactor {
     }
 }
 
-/// What `OffsetReader` found: values, and what stood in their place.
+/// The records of one partition that an `OffsetReader` returned, and the ends and errors it reported.
 private struct Found: Equatable {
     var offsets: [Int64] = []
     var texts: [String] = []
@@ -53,7 +53,7 @@ private struct Found: Equatable {
 }
 
 extension OffsetReader {
-    /// Reads until the end of the log, or something that is no record.
+    /// Reads until the reader reports the end of the log or an error.
     fileprivate func readAll(_ partition: TopicPartition, from offset: Int64) throws -> Found {
         try start(partition, at: offset)
         defer { stop(partition) }
@@ -69,8 +69,8 @@ extension OffsetReader {
         return found
     }
 
-    /// From the beginning, once there are so many: brokers hear that a transaction was committed after whoever
-    /// committed it.
+    /// Reads from the beginning until at least `count` records are visible. Readers may see a transaction only some
+    /// time after its commit has succeeded.
     fileprivate func readCommitted(_ count: Int, of partition: TopicPartition) throws -> Found {
         while true {
             let found = try readAll(partition, from: 0)
@@ -96,7 +96,7 @@ extension OffsetReader {
         }
     }
 
-    @Test(.needsBroker) func `Records and offsets are committed together, or none of them`() throws {
+    @Test(.needsBroker) func `A transaction commits its records and offsets together, or neither`() throws {
         let cluster = try Cluster(.broker)
         let reader = try reader(cluster, group: cluster.group)
         let partition = cluster.partition(0)
@@ -104,7 +104,7 @@ extension OffsetReader {
         try transactor.initialize()
         try transactor.producer.beginTransaction()
         try transactor.write(["a", "b"])
-        // What is not committed is not there.
+        // Records of an open transaction are invisible.
         #expect(try reader.readAll(partition, from: 0) == Found(troubles: [.end(offset: 0)]))
         let entry = CommitEntry(partition, offset: 7, metadata: Array("here".utf8))
         try transactor.commit([entry], group: cluster.group)
@@ -121,18 +121,18 @@ extension OffsetReader {
         try successor.commit([CommitEntry(partition, offset: 9)], group: cluster.group)
         let all = try reader.readCommitted(3, of: partition)
         #expect(all.texts == ["a", "b", "d"])
-        // Marks of transactions have places, and the end is behind the last of them.
+        // Transaction markers occupy offsets, and the log end lies after the last marker.
         #expect(all.offsets == [0, 1, 5] && all.troubles == [.end(offset: 7)])
         #expect(try reader.readAll(partition, from: 2).offsets == [5])
         #expect(try committed(reader, partition)?.offset == 9)
         #expect(try reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
-        // Offsets alone make a transaction, too.
+        // A transaction may contain only offsets.
         try successor.producer.beginTransaction()
         try successor.commit([CommitEntry(partition, offset: 10)], group: cluster.group)
         #expect(try committed(reader, partition)?.offset == 10)
     }
 
-    @Test(.needsBroker) func `The last of two that have begun is the one that counts`() throws {
+    @Test(.needsBroker) func `A producer with the same transactional id fences the earlier producer`() throws {
         let cluster = try Cluster(.broker)
         let reader = try reader(cluster, group: cluster.group)
         let partition = cluster.partition(0)
@@ -153,7 +153,8 @@ extension OffsetReader {
         #expect(try committed(reader, partition)?.offset == 5)
     }
 
-    @Test(.needsBroker) func `A record that is refused is told, and another producer goes on`() throws {
+    @Test(.needsBroker)
+    func `A record that is too large fails its transaction, and a new producer can continue`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
         let reader = try reader(cluster)
         let transactor = try Transactor(cluster, id: cluster.group)
@@ -176,7 +177,10 @@ extension OffsetReader {
 }
 
 @Suite(.waiting, .timeLimit(.minutes(5))) struct OffsetReaderTests {
-    @Test(.needsBroker) func `Places in any order, each once, and nothing of the place before`() throws {
+    @Test(.needsBroker)
+    func `After each seek the reader delivers the record at the new offset, and none from the previous position`()
+        throws
+    {
         let cluster = try Cluster(.broker, partitions: 3)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -206,17 +210,17 @@ extension OffsetReader {
             }
             let (partition, offset) = try #require(came)
             #expect(offset == wanted[partition])
-            // Some records further, some not: what was read ahead is of no matter.
+            // The next offset may lie inside or outside the prefetched records. Both must work.
             try go(partition)
         }
     }
 
-    @Test(.needsBroker) func `What is not there is told`() throws {
+    @Test(.needsBroker) func `The reader reports log ends, offsets out of range and unknown topics`() throws {
         let cluster = try Cluster(.broker)
         let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.servers), fetchKilobytes: 64)
         #expect(try reader.readAll(cluster.partition(0), from: 0).troubles == [.end(offset: 0)])
         #expect(try reader.readAll(cluster.partition(0), from: 5).troubles == [.outOfRange])
-        // Goes on where there is something.
+        // Reading succeeds once the topic has a record.
         let writer = try Writer(cluster.servers)
         #expect(writer.produce(to: try writer.producer.topic(cluster.topic), key: nil, value: [0x61], tag: 1) == .none)
         #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)

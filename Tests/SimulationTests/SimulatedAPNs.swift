@@ -73,14 +73,14 @@ extension SimulatedWorld {
         worker.connections.removeAll { $0.isDraining && $0.streams.isEmpty && $0.secondGoAwayMs == nil }
     }
 
-    /// Returns a request that was on no connection.
+    /// Gives back a request that was on no connection.
     func giveBack(_ id: NotificationID, _ worker: SimulatedWorker) {
         worker.flights[id]?.isQueued = false
         tell(Completion(id: id, kind: .notProcessed), worker)
     }
 
     func tell(_ completion: Completion, _ worker: SimulatedWorker) {
-        if completion.kind == .inDoubt, !faults.doubts { breaks("something is in doubt without a fault") }
+        if completion.kind == .inDoubt, !faults.doubts { breaks("a request is in doubt without a fault") }
         worker.completions.append((nowMs + (random.chance(30) ? .random(in: 1...30, using: &random) : 0), completion))
     }
 
@@ -142,7 +142,7 @@ extension SimulatedWorld {
     private func open(_ id: NotificationID, on connection: SimulatedConnection, _ worker: SimulatedWorker) {
         var sentMs = nowMs
         if !isCalm, random.chance(5) {
-            note("body waits")
+            note("request body delayed")
             sentMs += .random(in: 50...2_000, using: &random)
         }
         let arrivesMs = sentMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)

@@ -3,7 +3,7 @@ import PushRecords
 
 @testable import Delivery
 
-/// The checks of the promise.
+/// The checks of the delivery guarantees.
 extension SimulatedWorld {
     func checkSend(
         _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ deviceKey: [UInt8],
@@ -17,9 +17,9 @@ extension SimulatedWorld {
             breaks("\(place) was sent at or above the horizon \(horizon)")
         }
         if let fenced = assignment.fenced {
-            if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
+            if fenced.isExpired { breaks("\(place) was sent by a worker whose session has expired") }
             if let end = fenced.successorEnd, place.offset >= end, notification.tries.inDoubt == 0 {
-                breaks("\(place) was sent unmarked by one whose successor saw the log's end at \(end)")
+                breaks("\(place) was sent without doubt although the next owner read the log's end as \(end)")
             }
         }
         if settings.ordering == .device {
@@ -29,17 +29,17 @@ extension SimulatedWorld {
                 if let last = lastFirstSend[assignment.number]?[deviceKey],
                     (last.offset, last.index) >= (place.offset, place.index)
                 {
-                    breaks("\(place) was sent first after \(last)")
+                    breaks("\(place) was sent for the first time after \(last)")
                 }
                 lastFirstSend[assignment.number, default: [:]][deviceKey] = place
             }
         }
         if let expiration = request.headers.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000
         {
-            breaks("\(place) was sent after its time")
+            breaks("\(place) was sent after its expiration")
         }
         if let earlyMs = books[original].map({ $0.notBeforeMs - time(worker).wallMs }), earlyMs > 0 {
-            breaks("\(place) was sent \(earlyMs) ms before its time")
+            breaks("\(place) was sent \(earlyMs) ms before its scheduled time")
         }
         // If a map was truncated or damaged, or a drain cut short, a settled or refused notification may be sent again,
         // but must be counted as in doubt. A retry record need not, because the original request is then sent again
@@ -54,19 +54,19 @@ extension SimulatedWorld {
             known.step < takenAt,
             !isForgotten
         {
-            breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
+            breaks("\(place) settled in step \(known.step), was committed in step \(takenAt), and was sent again")
         }
         // Some answers must not be followed by another send.
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
             isDecided(book), book.doubts == 0, crashCount == 0, !mayBeForgotten,
             !(wereTokensDenied && (book.rule == .unregistered || settings.includesBadTokens))
         {
-            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.tries.inDoubt)")
+            breaks("\(original) was rejected finally and sent again: \(book), doubts \(notification.tries.inDoubt)")
         }
     }
 
-    /// Whether a bad token's answer was final. A token that is bad in one environment may be sent to the other one, and
-    /// both may be asked again if the partition was revoked in between.
+    /// Whether a bad token's answer was final. A token that is bad in one environment may be sent to the other one. If
+    /// the partition is revoked in between, it may be sent to both again.
     private func isDecided(_ book: SimulatedBook) -> Bool {
         hasOther && book.rule == .bad ? !book.results.isEmpty : book.processed > 0
     }
@@ -92,7 +92,7 @@ extension SimulatedWorld {
         let before = logs[log].commit
         trace(log) { "committed \(commit.offset), horizon \(commit.map.horizon), settled \(commit.map.settled)" }
         if let before, commit.offset < before.offset, before.life == commit.life {
-            breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
+            breaks("the committed offset of log \(log) decreased from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
         commitTakenAt[committing.assignment] = commit.takenAt
@@ -109,12 +109,12 @@ extension SimulatedWorld {
         guard !commit.map.settled.isEmpty || !commit.map.partials.isEmpty else { return }
         for record in logs[log].records[count...] {
             if commit.map.settled.contains(where: { $0.contains(record.offset) }) {
-                checkSettled(record, log, "is named by the map")
+                checkSettled(record, log, "is named by the commit map")
             }
             for partial in commit.map.partials where partial.offset == record.offset {
                 for index in partial.indexes.joined() {
                     let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
-                    if !settled.contains(place) { breaks("\(place) is named by the map and not settled") }
+                    if !settled.contains(place) { breaks("\(place) is named by the commit map but not settled") }
                 }
             }
         }
@@ -123,7 +123,7 @@ extension SimulatedWorld {
     private func checkSettled(_ record: SimulatedRecord, _ log: Int, _ why: String) {
         for index in 0..<record.count {
             let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: index)
-            if !settled.contains(place) { breaks("\(place) \(why) and not settled") }
+            if !settled.contains(place) { breaks("\(place) \(why) but is not settled") }
         }
     }
 
@@ -133,7 +133,7 @@ extension SimulatedWorld {
             let isCounted = settings.publishesOnlyFailures && book.countedAsAccepted > 0
             guard !book.results.isEmpty || isCounted else {
                 if book.isGone { continue }
-                breaks("\(place) (\(book)) ended in silence")
+                breaks("\(place) (\(book)) has no result")
                 continue
             }
             for result in book.results { checkResult(result, book, place) }
@@ -141,7 +141,7 @@ extension SimulatedWorld {
             if isAccepted, book.delivered == 0 { breaks("\(place) is lost: \(book)") }
             // A notification that may have been shown twice must be counted as in doubt.
             if book.delivered > 1, !book.isDoubtGone, !book.results.contains(where: { $0.inDoubt > 0 }) {
-                breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
+                breaks("\(place) was delivered \(book.delivered) times, but no result is in doubt: \(book)")
             }
             if isFaultless {
                 if book.results.contains(where: { $0.inDoubt > 0 }), !faults.lapses {
@@ -168,7 +168,7 @@ extension SimulatedWorld {
         }
         for worker in workers {
             for app in worker.machine.apps.indices where worker.machine.dispatch.apps[app].handed != 0 {
-                breaks("something is at a transport")
+                breaks("a request is still at a transport")
             }
         }
     }
@@ -181,12 +181,14 @@ extension SimulatedWorld {
         // Dead letters are accepted even if the machine is full, up to the number of records read in one turn.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         let gauges = worker.machine.gauges
-        if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
+        if gauges.openNotifications > settings.maxOpen + deadLetters {
+            breaks("more notifications are open than max_open allows")
+        }
         // Each notification has at most two productions. Outdated ones are removed later.
         let productions = worker.machine.settlement.productions.count
         if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
-        // A record whose admission has begun is admitted completely: a list of thirty tokens of two kilobytes, and each
-        // token counts.
+        // A record whose admission has begun is admitted completely. A list has at most thirty tokens and two kilobytes,
+        // and the tokens count too.
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
@@ -209,7 +211,7 @@ extension SimulatedWorld {
             }
         }
         for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
-            breaks("app \(app) has \(count) of \(settings.maxOpen)")
+            breaks("app \(app) has \(count) of \(settings.maxOpen) open notifications")
         }
     }
 
@@ -233,10 +235,10 @@ extension SimulatedWorld {
         _ result: (outcome: Outcome, inDoubt: Int, attempts: Int), _ book: SimulatedBook, _ place: SimulatedPlace
     ) {
         guard let rule = book.rule else {
-            if result.outcome != .invalid { breaks("\(place) cannot be sent and ended \(result.outcome)") }
+            if result.outcome != .invalid { breaks("\(place) cannot be sent, but ended as \(result.outcome)") }
             return
         }
-        if result.attempts < result.inDoubt { breaks("\(place) counts more doubts than sends") }
+        if result.attempts < result.inDoubt { breaks("\(place) counts more sends in doubt than sends") }
         if result.outcome == rule.outcome { return }
         switch result.outcome {
         case .expired where rule == .nowOrNever || clocksJumped || nowMs > SimulatedWorld.shortestAgeMs: return
@@ -247,7 +249,7 @@ extension SimulatedWorld {
         case .invalid where everRemoved.contains(book.app): return
         case .invalid where rule.isForeign && everRemoved.contains(Self.development.name): return
         case .rejected where rule.isForeign && everRemoved.contains(Self.development.name): return
-        default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
+        default: breaks("\(place) ended as \(result.outcome), not as \(rule.outcome): \(book)")
         }
     }
 }

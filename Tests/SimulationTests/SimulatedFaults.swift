@@ -11,7 +11,7 @@ struct SimulatedFaults {
     /// The percentage of worlds with requests that end every connection they are on.
     var poison = 15
     var crashes = true
-    /// Lost partitions, and owners that learn of the loss late.
+    /// Lost partitions, and owners that detect the loss late.
     var losses = true
     /// Commit metadata that is damaged or from other software.
     var damage = true
@@ -48,7 +48,7 @@ struct SimulatedFaults {
     /// Some notifications end every connection they are on, and no other notification may be affected.
     static let poisonous = SimulatedFaults(name: "poison", breaks: false, silence: false, poison: 100)
 
-    /// Of ten worlds, five have every fault.
+    /// Returns the faults of a seed. Half of the worlds have every fault.
     static func of(seed: UInt64) -> SimulatedFaults {
         switch seed % 20 {
         case 0...9: .everything

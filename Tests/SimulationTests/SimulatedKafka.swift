@@ -95,7 +95,7 @@ enum SimulatedRule: String, CaseIterable {
     case idle = "i"
     /// The notification is accepted. Its expiration is 0.
     case nowOrNever = "n"
-    /// Its connection is lost with it.
+    /// The connection on which it is sent is lost.
     case poison = "x"
     /// Its stream is refused `refusalCount` times.
     case refused = "f"
@@ -133,7 +133,7 @@ enum SimulatedRule: String, CaseIterable {
         }
     }
 
-    /// Returns the same for a gateway of the binary protocol.
+    /// Returns the answer of a gateway of the binary protocol to a send after `processed` earlier ones.
     func gatewayAnswer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
         switch self {
         case .bad, .foreign, .foreignShutdown: (8, .badDeviceToken)

@@ -3,7 +3,7 @@ import PushRecords
 
 @testable import Delivery
 
-/// Changes of logs while they are read, and how workers learn of them.
+/// Changes of logs while they are read, and their detection by workers.
 extension SimulatedWorld {
     /// Returns the original request of the notification at a place.
     func original(of place: SimulatedPlace) -> SimulatedPlace? {
@@ -28,7 +28,7 @@ extension SimulatedWorld {
 
     /// Recreates the topic. Its offsets start again, and the group's commit may survive.
     private func makeAnew(_ log: Int) {
-        note("log made anew")
+        note("log recreated")
         for record in logs[log].records { lose(record, of: log) }
         logs[log].records = []
         logs[log].start = 0
@@ -36,7 +36,7 @@ extension SimulatedWorld {
         logs[log].committedCount = 0
         if random.chance(50) { logs[log].commit = nil }
         changeLife(of: log)
-        trace(log) { "made anew, life \(logs[log].life), commit \(logs[log].commit?.offset ?? -1)" }
+        trace(log) { "recreated, life \(logs[log].life), commit \(logs[log].commit?.offset ?? -1)" }
     }
 
     /// Truncates a log, as after the election of a leader that lacks the last records. Their offsets are used again.
@@ -46,7 +46,7 @@ extension SimulatedWorld {
         let end = logs[log].records[place].offset
         // Readers of the log detect this by its end.
         guard workers.allSatisfy({ ($0.assignments[log]?.position ?? .max) >= end }) else { return }
-        note("log cut")
+        note("log truncated")
         for record in logs[log].records[place...] { lose(record, of: log) }
         logs[log].records.removeSubrange(place...)
         for original in logs[log].records.flatMap(\.originals) { books[original]?.isReadAgain = true }
@@ -64,7 +64,7 @@ extension SimulatedWorld {
         } else {
             logs[log].committedCount = 0
         }
-        trace(log) { "cut at \(end), life \(logs[log].life)" }
+        trace(log) { "truncated at \(end), life \(logs[log].life)" }
     }
 
     /// Deletes the first records, whether read or not, as retention does.
@@ -82,7 +82,7 @@ extension SimulatedWorld {
     /// Commits for the group as other software does, while no worker reads.
     private func commitStrangely(_ log: Int) {
         guard !logs[log].isOwned, workers.allSatisfy({ $0.assignments[log] == nil }) else { return }
-        note("strange commit")
+        note("commit of other software")
         let end = logs[log].nextOffset
         var offsets: [Int64] = Self.strangeOffsets
         offsets += [end + 1, end + 1_000]
@@ -90,7 +90,7 @@ extension SimulatedWorld {
         var metadata = logs[log].commit?.metadata ?? []
         if random.chance(50) { metadata = (0..<40).map { _ in UInt8.random(in: 33...126, using: &random) } }
         logs[log].commit = .init(offset: offset, metadata: metadata, map: CommitMap(), takenAt: step, life: -1)
-        trace(log) { "somebody else commits \(offset)" }
+        trace(log) { "other software commits \(offset)" }
         logs[log].committedCount = 0
         logs[log].wasReset = true
         logs[log].wasDamaged = true
@@ -106,7 +106,7 @@ extension SimulatedWorld {
         logs[log].wasDamaged = true
     }
 
-    /// Removes a record from the books. Its unsettled notifications need no end.
+    /// Removes a record from the books. Its unsettled notifications need no result.
     private func lose(_ record: SimulatedRecord, of log: Int) {
         for (index, original) in record.originals.enumerated() {
             let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
@@ -126,8 +126,8 @@ extension SimulatedWorld {
                 // The change is detected by the topic's id or the leader's epoch, not by an offset.
                 logs[log].commit = nil
             } else if let cutAt = commit.cutAt {
-                // A suspended worker's knowledge of deleted records is lost as well, if as many records were written
-                // since.
+                // A suspended worker also loses its state of the deleted records if new records have reached the same
+                // offsets.
                 let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
                 let received = suspended.map { worker.machine.ledger[$0].offsets.highestReceived } ?? -1
                 let known = max(named, received + 1)
@@ -136,7 +136,7 @@ extension SimulatedWorld {
                 }
             }
             if logs[log].commit == nil {
-                trace(log) { "commit \(commit.offset) of life \(commit.life) is taken for none" }
+                trace(log) { "commit \(commit.offset) of life \(commit.life) is ignored" }
                 logs[log].committedCount = 0
                 // The commit's content about the records before the truncation is lost too.
                 for record in logs[log].records where record.life < logs[log].life || commit.life < 0 {
@@ -154,7 +154,7 @@ extension SimulatedWorld {
         let start = knowsEnds ? logs[log].start : nil
         let end = knowsEnds ? logs[log].nextOffset : nil
         let metadata = readBack(commit, of: log)
-        // Of many failed commits the first ones are forgotten, although one of them may have been applied.
+        // The worker remembers only the last failed commits, although an earlier one may have been applied.
         let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
         let unsure = suspended.map { worker.machine.ledger[$0].unconfirmed.count } ?? 0
         let isSame = metadata == commit?.metadata && unsure < LastCommit.unconfirmedLimit
@@ -168,7 +168,7 @@ extension SimulatedWorld {
         let isResumed = worker.machine.journal.events.contains(.resumed(id))
         let mark = commit.map { [$0.writer, $0.takenAt] }
         if isResumed, let mark, mark[0] != worker.number, mark != worker.readMarks[log] {
-            breaks("\(name(worker)) takes the commit of worker \(mark[0]) for its own")
+            breaks("\(name(worker)) resumed from the commit of worker \(mark[0])")
         }
         worker.readMarks[log] = mark
         if !isResumed {
@@ -187,17 +187,17 @@ extension SimulatedWorld {
         }
     }
 
-    /// Fences the previous owners, which may not know of the new one.
+    /// Fences the previous owners, which may not have detected the new one.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         for other in workers where other !== worker {
             other.assignments[log]?.fenced?.wasFollowed = true
-            // The log's end means nothing to an owner of an earlier life of the log.
+            // The log's end does not concern an owner that still reads an earlier life of the log.
             let isSame = other.assignments[log]?.life == logs[log].life
             if let end, isSame, other.assignments[log]?.fenced?.successorEnd == nil {
                 other.assignments[log]?.fenced?.successorEnd = end
             }
             guard other.suspended[log]?.isUntouched == true else { continue }
-            note("suspended, then another's")
+            note("suspended, then assigned to another worker")
             other.suspended[log]?.isUntouched = false
             crashCount += 1
             doubtFlights(of: other, log: log)
@@ -207,7 +207,7 @@ extension SimulatedWorld {
     /// Checks that a partition whose session was lost resumes if no other worker had it meanwhile.
     private func checkResumed(_ isResumed: Bool, _ log: Int, _ worker: SimulatedWorker, isSame: Bool) {
         guard let suspended = worker.suspended.removeValue(forKey: log) else {
-            if isResumed { breaks("what was never lost is resumed") }
+            if isResumed { breaks("log \(log) was resumed although its session was never lost") }
             return
         }
         guard !isResumed else { return }
@@ -217,12 +217,12 @@ extension SimulatedWorld {
         guard suspended.isUntouched, isSame, !logs[log].wasDamaged, ns - suspended.sinceNs < leastNs,
             let commit = logs[log].commit, commit.offset >= logs[log].start
         else { return }
-        breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
+        breaks("log \(log) returned without another owner in between, but its state was released")
     }
 
     // MARK: Detection
 
-    /// Handles a log that differs from the one the worker knows. Returns whether the log is read now, from its
+    /// Handles a log that differs from the one the worker has read. Returns whether the log is now read from its
     /// beginning.
     func notice(
         _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker,
@@ -251,8 +251,8 @@ extension SimulatedWorld {
     ) {
         let end = random.chance(50) ? logs[log].nextOffset : nil
         let id = machine.beginAnew(assignment.id, from: start, logEnd: end, now: time(worker))
-        if id == assignment.id { breaks("an assignment does not begin anew") }
-        trace(log) { "\(name(worker)) begins anew as \(id), end \(end ?? -1)" }
+        if id == assignment.id { breaks("a restarted assignment must have a new id") }
+        trace(log) { "\(name(worker)) restarts the log as \(id), end \(end ?? -1)" }
         deadAssignments.insert(assignment.number)
         doubtFlights(of: worker, log: log)
         assignmentCount += 1

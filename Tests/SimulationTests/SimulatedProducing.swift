@@ -40,7 +40,7 @@ extension SimulatedWorld {
         while let id = machine.nextProduction(for: target) {
             if random.chance(5) { return }  // The queue is full.
             guard let place = worker.place(of: id, in: machine), let original = original(of: place) else {
-                breaks("a production of an assignment that is gone")
+                breaks("a record was produced for an assignment that has ended")
                 return
             }
             let append = effect(of: id, to: target, place, original, worker, &machine)
@@ -62,7 +62,7 @@ extension SimulatedWorld {
 
     func produceDeadLetter(_ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker) {
         queue(id, place, worker) { world, _ in
-            if world.books[place]?.isDeadLetter != true { world.breaks("\(place) is no dead letter") }
+            if world.books[place]?.isDeadLetter != true { world.breaks("\(place) is not a dead letter") }
             world.books[place]?.results.append((.invalid, 0, 0))
             world.settled.insert(place)
         }
@@ -90,7 +90,7 @@ extension SimulatedWorld {
             }
         case .retry(let tier):
             let written = retryRecord(id, place, original, worker, &machine, moreDoubts: 0)
-            // A record that may have been written before must be counted so.
+            // If the record may already be in Kafka, the written one must count another send in doubt.
             let rewritten =
                 remakesProducers ? retryRecord(id, place, original, worker, &machine, moreDoubts: 1) : written
             return { [worker] world, again in
@@ -105,7 +105,7 @@ extension SimulatedWorld {
         _ id: NotificationID, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
-        // This must hold whatever the clock said at the send.
+        // This is independent of the clock at the time of the send.
         let wasSent = machine.store[id.slot].tries.past != .untried
         return machine.withRetry(id) { content, order -> SimulatedRecord in
             let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
@@ -116,9 +116,9 @@ extension SimulatedWorld {
             }
             if content.headers.expiration == 0 {
                 if isScheduled {
-                    note("scheduled: now or never")
+                    note("scheduled with expiration 0")
                 } else {
-                    breaks("\(original) is now or never")
+                    breaks("\(original) has expiration 0 and must not be retried")
                 }
             }
             if Int(order.attempt) > settings.maxAttempts { breaks("\(original) has too many attempts") }
@@ -180,19 +180,19 @@ extension SimulatedWorld {
         let isShared = isOneDenied && entries.count > 1
         for entry in entries {
             guard let log = worker.log(of: entry.partition) else {
-                breaks("a commit of an assignment that is gone")
+                breaks("a commit was made for an assignment that has ended")
                 return
             }
-            if (log >= 3) != (place == 1) { breaks("a commit of the other group's partition") }
+            if (log >= 3) != (place == 1) { breaks("a commit contains a partition of the other group") }
             guard let map = entry.metadata.withUnsafeBytes({ CommitMap(metadata: $0, base: entry.offset) }) else {
-                breaks("a commit that cannot be read back")
+                breaks("the metadata of a commit cannot be read back")
                 return
             }
             if entry.metadata.count > settings.metadataLimit {
-                breaks("\(entry.metadata.count) characters of metadata")
+                breaks("a commit has \(entry.metadata.count) characters of metadata")
             }
             if let partition = machine.ledger.find(entry.partition), machine.ledger[partition].isMapCut {
-                note("map cut")
+                note("map truncated")
                 wasMapCut = true
             }
             var outcome = CommitOutcome.acknowledged

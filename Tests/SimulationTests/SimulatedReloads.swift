@@ -3,7 +3,7 @@ import PushRecords
 
 @testable import Delivery
 
-/// Changes of apps by operators and the network.
+/// Changes of apps by operators, and of their reachability by the network.
 extension SimulatedWorld {
     /// Changes the configuration of all workers at once.
     func reload() {
@@ -68,14 +68,14 @@ extension SimulatedWorld {
         let app = Int(notification.app)
         let route = machine.apps.route(app)
         if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host != nil {
-            breaks("something was sent for an app that is removed, paused or cut off")
+            breaks("a request was sent for an app that is removed, paused or unreachable")
         }
         let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
         if machine.dispatch.breakers.apps[app].credential != nil, !isProbe {
-            breaks("something that is no probe was sent behind an open circuit")
+            breaks("a request other than the probe was sent while the circuit was open")
         }
         if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {
-            breaks("something that is no probe was sent behind the open circuit of its topic")
+            breaks("a request other than the probe was sent while its topic's circuit was open")
         }
         let rate = route.rateLimit
         guard rate > 0 else { return }
@@ -84,7 +84,7 @@ extension SimulatedWorld {
         worker.rates[app] = book
         if book.sent > Int((ns - book.sinceNs) / 1_000) * rate / 1_000_000 + rate / 20 + 2 {
             let ms = (ns - book.sinceNs) / 1_000_000
-            breaks("\(book.sent) were sent at \(rate) a second in \(ms) ms")
+            breaks("\(book.sent) requests were sent in \(ms) ms with a rate limit of \(rate) per second")
         }
     }
 }

@@ -1,7 +1,7 @@
 import Bytes
 @testable import Delivery
 
-/// Sessions that are lost, regained, or expire without their owner's knowledge, and topics whose commits are refused.
+/// Sessions that are lost, return, or expire undetected by their owner, and topics whose commits are refused.
 extension SimulatedWorld {
     /// Loses a session with the worker's knowledge. The worker keeps its state.
     func lapse(_ log: Int, _ worker: SimulatedWorker) {
@@ -40,7 +40,7 @@ extension SimulatedWorld {
         }
     }
 
-    /// Gives the worker's partitions away. The worker continues to read until it learns of that.
+    /// Gives the worker's partitions away. The worker continues to read until it detects the loss.
     func expireSession(_ worker: SimulatedWorker) {
         guard let sinceNs = worker.cutOffSinceNs, ns - sinceNs > sessionNs else { return }
         for log in worker.assignments.keys.sorted() {

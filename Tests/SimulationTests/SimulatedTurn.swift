@@ -56,7 +56,7 @@ extension SimulatedWorld {
         turnTransport(worker)
         // All work that was due was done in this turn, or waits for Kafka.
         if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {
-            breaks("a deadline of long ago: \(deadline) at \(ns)")
+            breaks("the deadline \(deadline) is long past at \(ns)")
         }
         checkLimits(worker)
         for event in end.events { heed(event) }
@@ -79,15 +79,17 @@ extension SimulatedWorld {
             case .suspendedReleased: "suspended and given up"
             case .commitsRefused(_, _, isImpossible: true): "commits impossible"
             case .commitsResumed: "commits resumed"
-            case .mapCut: "map cut"
+            case .mapCut: "map truncated"
             default: "other"
             }
         note(kind)
         if case .suspendedReleased = event { wasReleased = true }
         if case .foreignCommit = event, !logs.contains(where: \.wasDamaged) {
-            breaks("our own metadata was not understood")
+            breaks("the worker rejected metadata that a worker wrote")
         }
-        if case .logChanged = event, !logs.contains(where: \.wasReset) { breaks("no log was changed") }
+        if case .logChanged = event, !logs.contains(where: \.wasReset) {
+            breaks("a log change was reported, but no log was changed")
+        }
     }
 
     // MARK: Kafka -> machine
@@ -99,7 +101,7 @@ extension SimulatedWorld {
             worker.assignments[log] = assignment
             return
         }
-        // librdkafka 2.0.2 may rewind.
+        // librdkafka 2.0.2 may deliver a record twice.
         var place = logs[log].index(from: assignment.position)
         if random.chance(2), place > 0, logs[log].records[place - 1].offset >= assignment.firstPosition { place -= 1 }
         var room = machine.room(for: assignment.id)
@@ -109,13 +111,13 @@ extension SimulatedWorld {
             room -= 1
             let record = logs[log].records[place]
             var receipt = receive(record, assignment.id, worker, &machine)
-            // The topic's id has changed.
+            // The recreated topic is detected by its id.
             let known = machine.ledger.find(assignment.id).map { machine.ledger[$0].offsets.highestKnown } ?? -1
             if case .ignored = receipt, record.offset <= known, assignment.life != logs[log].life {
-                note("recognised by the topic's id")
+                note("recreation detected by the topic's id")
                 beginAnew(log, &assignment, worker, &machine)
                 receipt = receive(record, assignment.id, worker, &machine)
-                if case .ignored = receipt { breaks("a log that begins anew knows its first record") }
+                if case .ignored = receipt { breaks("the first record of a restarted log was ignored") }
             }
             assignment.life = logs[log].life
             trace(log) { "\(name(worker)) reads offset \(record.offset), life \(record.life): \(receipt)" }
@@ -130,11 +132,11 @@ extension SimulatedWorld {
                 assignment.position = record.offset + 1
                 if reason != .tombstone { breaks("\(reason) of offset \(record.offset)") }
                 produceDeadLetter(id, .init(log: log, life: record.life, offset: record.offset), worker)
-            case .noLetterRoom: breaks("a dead letter of offset \(record.offset) has no room, and any may have")
+            case .noLetterRoom: breaks("the dead letter of offset \(record.offset) was not accepted")
             case .notDue(let untilMs):
                 let waitMs = untilMs - time(worker).wallMs
                 if case .retry(let delayMs) = logs[log].role, waitMs > 2 * delayMs {
-                    breaks("a retry partition is held up for \(waitMs) ms")
+                    breaks("a retry partition waits for \(waitMs) ms")
                 }
                 assignment.waitUntilMs = nowMs + waitMs
                 room = 0
@@ -187,7 +189,7 @@ extension SimulatedWorld {
         for flight in worker.flights.values where !flight.isSuspect { counts[flight.app] += 1 }
         for request in batches.compactMap(\.first) {
             let app = Int(machine.store[request.id.slot].app)
-            if counts[app] > worker.capacities[app] { breaks("more in flight than the capacity") }
+            if counts[app] > worker.capacities[app] { breaks("more requests are in flight than the capacity allows") }
         }
     }
 
@@ -196,20 +198,20 @@ extension SimulatedWorld {
     ) {
         let notification = machine.store[request.id.slot]
         guard let place = worker.place(of: request.id, in: machine), let original = original(of: place) else {
-            breaks("something was sent that was not read")
+            breaks("a notification was sent that was not read")
             return
         }
         let slot = machine.store[notification.record].partition
         guard let assignment = worker.assignment(of: request.id, in: machine) else {
-            breaks("\(place) was sent for an assignment that is gone")
+            breaks("\(place) was sent for an assignment that has ended")
             return
         }
-        if assignment.drainsSince != nil { breaks("something was sent while draining") }
+        if assignment.drainsSince != nil { breaks("\(place) was sent while its partition was being revoked") }
         let chain = worker.chains[slot] ?? 0
         if worker.flights.values.contains(where: { $0.place == place && $0.chain == chain }) {
             breaks("\(place) was sent while it is in flight")
         }
-        if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
+        if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker has settled it") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
         let isOther = machine.apps.route(Int(notification.app)).environment == .development
         let deviceKey = Array(request.token) + Array(request.headers.topic) + (isOther ? [0] : [])
@@ -231,11 +233,11 @@ extension SimulatedWorld {
     /// Makes APNs process a request, and returns the answer.
     func process(_ flight: SimulatedWorker.Flight, isBinary: Bool) -> (status: UInt16, reason: ReasonCode) {
         guard let book = books[flight.original], let rule = book.rule else {
-            breaks("\(flight.original) was sent")
+            breaks("\(flight.original) was sent, but must not be")
             return (200, .none)
         }
         books[flight.original]?.processed += 1
-        if flight.isOther { note("sent on") }
+        if flight.isOther { note("forwarded to the other environment") }
         if flight.isOther, !rule.isForeign { breaks("\(flight.original) was sent to the other environment") }
         let answer =
             isBinary
@@ -254,7 +256,7 @@ extension SimulatedWorld {
         worker.completions.removeAll { $0.dueMs <= nowMs }
         for completion in due {
             guard let flight = worker.flights.removeValue(forKey: completion.id) else {
-                breaks("a second end of one request")
+                breaks("a request was completed twice")
                 return
             }
             trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(completion.kind) \(completion.status)" }

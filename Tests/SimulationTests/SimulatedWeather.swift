@@ -1,13 +1,13 @@
 import Bytes
 @testable import Delivery
 
-/// Faults around the workers: of Kafka, of clocks, and of owners that do not know of their loss.
+/// Faults of Kafka and of clocks, and owners that detect their loss late.
 extension SimulatedWorld {
     static let hourMs: Int64 = 3_600_000
-    /// The shortest `max_age` and expiration of a world. No run takes as long by a correct clock.
+    /// The shortest `max_age` and expiration of a world. By a correct clock, every run is shorter.
     static let shortestAgeMs: Int64 = 5 * hourMs
 
-    /// Returns the time by the worker's clocks.
+    /// Returns the time on the worker's clocks.
     func time(_ worker: SimulatedWorker) -> DeliveryTime {
         DeliveryTime(ns: ns, wallMs: startMs + nowMs + worker.skewMs)
     }
@@ -18,11 +18,11 @@ extension SimulatedWorld {
     func disturbAround() {
         if clocksJumped, random.oneIn(60), let worker = workers.randomElement(using: &random) { jump(worker) }
         if faults.refusals, random.oneIn(outageChance), !isKafkaDown {
-            note("Kafka is away")
+            note("Kafka unavailable")
             kafkaDownUntilMs = nowMs + .random(in: 100...240_000, using: &random)
         }
         if faults.refusals, random.oneIn(outageChance) {
-            note("Kafka writes nothing")
+            note("Kafka writes stalled")
             fullUntilMs = nowMs + .random(in: 100...30_000, using: &random)
         }
         if remakesProducers, random.oneIn(50), let worker = workers.randomElement(using: &random) {
@@ -52,7 +52,7 @@ extension SimulatedWorld {
     /// Rebuilds the producer after a fatal error. Records in flight are written again, even if they are in Kafka.
     private func remakeProducer(_ worker: SimulatedWorker) {
         guard !worker.producing.isEmpty else { return }
-        note("producer made anew")
+        note("producer rebuilt")
         for place in worker.producing.indices {
             let each = worker.producing[place]
             let wasWritten = each.isAppended || random.chance(30)
@@ -68,7 +68,7 @@ extension SimulatedWorld {
 
     // MARK: Late owners
 
-    /// Gives a partition to another worker. Its owner continues until it learns of that.
+    /// Gives a partition to another worker. Its owner continues until it detects the loss.
     func fence(_ log: Int, _ worker: SimulatedWorker, isExpired: Bool = false) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
@@ -86,7 +86,7 @@ extension SimulatedWorld {
         doubtFlights(of: worker, log: log)
     }
 
-    /// Notifies fenced workers.
+    /// Notifies fenced workers of their loss.
     func hear(_ worker: SimulatedWorker) {
         for log in worker.assignments.keys.sorted() {
             guard let assignment = worker.assignments[log], let fenced = assignment.fenced, fenced.untilStep <= step

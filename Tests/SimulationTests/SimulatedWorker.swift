@@ -19,14 +19,14 @@ final class SimulatedWorker {
         /// The step in which the partition was revoked.
         var drainsSince: Int?
         var isLate = false
-        /// Set if another worker owns the partition and this one does not know yet.
+        /// Set if another worker owns the partition and this worker has not detected that yet.
         var fenced: Fenced?
     }
 
     struct Fenced {
-        /// The step in which the worker learns of its loss.
+        /// The step in which the worker detects its loss.
         var untilStep: Int
-        /// The end of the fetched records (`Int64.max` if fetching continues), and the horizon it knew to be committed.
+        /// The end of the fetched records (`Int64.max` if fetching continues), and the last horizon it saw committed.
         var end: Int64
         var horizon: Int64
         /// The log's end as read by its successor.
@@ -122,7 +122,7 @@ final class SimulatedWorker {
     var turn = DeliveryTurn()
     /// The places read, by partition slot and offset.
     var reads: [PartitionSlot: [Int64: SimulatedPlace]] = [:]
-    /// The number of the first assignment by partition slot, before lost sessions that returned.
+    /// The number of the first assignment by partition slot. Lost sessions that returned do not change it.
     var chains: [PartitionSlot: Int] = [:]
     /// The time since which none of its commits reach the broker, or `nil`.
     var cutOffSinceNs: Int64?
@@ -144,7 +144,7 @@ final class SimulatedWorker {
     var capacities: [Int]
     /// Suspects that will be sent alone, because the quarantine connection was lost with several of them.
     var marked: Set<NotificationID> = []
-    /// The error of its wall clock.
+    /// The difference between its wall clock and the true time.
     var skewMs: Int64 = 0
     /// The time until which nothing it sends to APNs is answered.
     var deafUntilMs: Int64 = 0

@@ -3,7 +3,7 @@ import Bytes
 import Foundation
 import PushRecords
 
-/// Kafka, APNs and workers in one seeded world that advances in steps of some milliseconds. Each rule of the promise is
+/// Kafka, APNs and workers in one seeded world that advances in steps of a few milliseconds. Each delivery guarantee is
 /// checked wherever it could be violated. The first violation ends the run.
 final class SimulatedWorld {
     struct Broken: Error, CustomStringConvertible {
@@ -29,7 +29,7 @@ final class SimulatedWorld {
     let reachChance: Int
     let crashChance: Int
     let moveChance: Int
-    /// Whether some requests end every connection they are on.
+    /// Whether some requests end every connection on which they are sent.
     let hasPoison: Bool
     /// The factor by which everything takes longer.
     private(set) var slowness: Int64
@@ -44,7 +44,7 @@ final class SimulatedWorld {
     let changeChance: Int
     /// On average once in this many steps, the commits of a log begin or stop to be refused.
     let denialChance: Int
-    /// Whether APNs always refuses to process some requests.
+    /// Whether APNs never processes some requests.
     let hasEndless: Bool
     /// Whether the first app has a counterpart for the other environment, to which bad tokens are forwarded.
     let hasOther: Bool
@@ -61,11 +61,11 @@ final class SimulatedWorld {
     /// The truly settled notifications: their result, retry record or dead letter is in Kafka, or their verdict was
     /// counted.
     var settled: Set<SimulatedPlace> = []
-    /// The step in which the worker learned of it, and its assignment.
+    /// The step in which the worker settled each notification, with its assignment.
     var settledAt: [SimulatedPlace: (step: Int, assignment: Int, chain: Int)] = [:]
     /// The original requests of each record ever written.
     var originals: [SimulatedPlace: [SimulatedPlace]] = [:]
-    /// By assignment, the step in which its last applied commit was taken.
+    /// The step in which the last applied commit of each assignment was taken.
     var commitTakenAt: [Int: Int] = [:]
     var assignmentCount = 0
     var workers: [SimulatedWorker] = []
@@ -84,7 +84,7 @@ final class SimulatedWorld {
     /// The last first send by assignment and device.
     var lastFirstSend: [Int: [[UInt8]: SimulatedPlace]] = [:]
     var crashCount = 0
-    /// Assignments that were taken from workers which continue for a while, or were not waited for.
+    /// Assignments whose worker continues for a while without owning them, or whose drain was cut short.
     var deadAssignments: Set<Int> = [0]
     /// The time until which no broker answers, or brokers answer everything but writes.
     var kafkaDownUntilMs: Int64 = 0
@@ -100,15 +100,16 @@ final class SimulatedWorld {
         DeferralReason.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
         + [
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
-            "silent connection", "lost connection", "suspect", "metadata refused", "foreign commit",
-            "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
-            "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
-            "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",
-            "retention", "strange commit", "recognised by the topic's id", "log changed", "overtaken by retention",
-            "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
-            "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
-            "slow answer", "sent on", "gateway: error", "gateway: discarded", "gateway: presumed", "scheduled",
-            "scheduled again", "scheduled: now or never", "scheduled after a clock was set back",
+            "silent connection", "lost connection", "suspect", "metadata refused", "foreign commit", "damaged metadata",
+            "Kafka unavailable", "Kafka writes stalled", "clock jump", "producer rebuilt", "dead network", "fenced",
+            "request body delayed", "left without a commit", "denied: results", "denied: unregistered",
+            "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log recreated", "log truncated",
+            "retention", "commit of other software", "recreation detected by the topic's id", "log changed",
+            "overtaken by retention", "resumed", "suspended", "suspended, then assigned to another worker",
+            "shared error", "denied commit", "commits impossible", "commits resumed", "cut off from the group",
+            "zombie", "endless refusals", "slow answer", "forwarded to the other environment", "gateway: error",
+            "gateway: discarded", "gateway: presumed", "scheduled", "scheduled again", "scheduled with expiration 0",
+            "scheduled after a clock was set back",
         ]
 
     init(seed: UInt64) {
@@ -194,7 +195,7 @@ final class SimulatedWorld {
             logs.append(
                 SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
         }
-        // A worker owned the partitions before.
+        // The partitions already have the commit of an earlier owner.
         for log in logs.indices {
             let offset = logs[log].nextOffset
             var writer = CommitMapWriter()
@@ -258,21 +259,23 @@ final class SimulatedWorld {
         kafkaDownUntilMs = 0
         fullUntilMs = 0
         for worker in workers { worker.cutOffSinceNs = nil }
-        // Answers may be slow and devices many. The limit restarts while there is progress.
+        // Answers may be slow and devices many, so the limit restarts whenever a notification has ended.
         let patience = 4_000 + flood * 200
         var left = patience
         var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
-            // An app whose share is full of notifications that wait for such a commit has its other notifications
-            // deferred until the commit is accepted.
+            // If notifications that wait for a refused commit fill an app's share, its other notifications are deferred
+            // until the commit is accepted.
             healDenials(isAll: left < patience / 2)
             left -= 1
             if left % 100 == 0, endedCount > progress {
                 progress = endedCount
                 left = patience
             }
-            guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
+            guard left > 0 else {
+                throw Broken(description: "step \(step): the world makes no progress: \(unfinished)")
+            }
             try turn()
         }
         checkEnd()
@@ -481,8 +484,8 @@ final class SimulatedWorld {
         guard !isKafkaDown else { return }
         for log in logs.indices where !logs[log].isOwned {
             guard isCalm || random.chance(60) else { continue }
-            // A worker that does not know of a loss cannot get the partition back. It gets no other one before it knows
-            // that its session is over.
+            // A worker that has not detected the loss of a partition cannot get it back. It gets no other partition
+            // before it has detected the end of its session.
             let able = workers.filter { worker in
                 worker.assignments[log] == nil && worker.assignments.values.allSatisfy { $0.fenced?.isExpired != true }
             }

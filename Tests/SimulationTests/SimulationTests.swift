@@ -19,8 +19,8 @@ struct SimulationTests {
         return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 
-    @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
-    func `The promise holds under every fault, in as many worlds as fit into the budget`() {
+    @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS selects other seeds"))
+    func `The delivery guarantees hold under every fault, in as many worlds as fit into the budget`() {
         let startNs = Self.threadTimeNs
         var seed: UInt64 = 0
         repeat {
@@ -30,21 +30,23 @@ struct SimulationTests {
         print("simulation: \(seed) seeds")
     }
 
-    @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
-    func `The promise holds for each given seed`() throws {
+    @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS selects the seeds"))
+    func `The delivery guarantees hold for each given seed`() throws {
         Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
     /// This test runs on demand only, because rare events need thousands of worlds.
-    @Test(.enabled(if: (SimulationTests.asked?.count ?? 0) >= 1_000, "SIMULATION_SEEDS asks for a thousand or more"))
-    func `Every kind of event occurs`() throws {
+    @Test(.enabled(if: (SimulationTests.asked?.count ?? 0) >= 1_000, "SIMULATION_SEEDS selects at least 1000 seeds"))
+    func `Every kind of simulated event occurs in some world`() throws {
         var happened: [String: Int] = [:]
         var limited = 0
         // Some events are rare, so the test runs until all have occurred.
         for seed in 5_000..<8_000 as Range<UInt64> {
             let missing = SimulatedWorld.kinds.filter { happened[$0] == nil }
             guard limited == 0 || !missing.isEmpty else { break }
-            if seed > 5_000, seed % 200 == 0 { print("simulation: \(seed - 5_000) worlds, and still not: \(missing)") }
+            if seed > 5_000, seed % 200 == 0 {
+                print("simulation: \(seed - 5_000) worlds, events that have not occurred: \(missing)")
+            }
             let world = SimulatedWorld(seed: seed)
             #expect(throws: Never.self, "seed \(seed)") { try world.run(steps: 100) }
             happened.merge(world.happened) { $0 + $1 }

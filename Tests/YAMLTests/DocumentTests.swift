@@ -1,7 +1,7 @@
 import Testing
 import YAML
 
-/// A tree as text, each node with its place: `{a@1:1: 'x'@1:4}`.
+/// Returns a tree as text, with the line and column of each node: `{a@1:1: 'x'@1:4}`.
 private func outline(_ node: Node) -> String {
     let mark = "@\(node.mark.line):\(node.mark.column)"
     switch node.content {
@@ -24,7 +24,7 @@ private func outline(_ node: Node) -> String {
         ("# only this\n--- \na: b\n...\n", "{a@3:1: b@3:4}@3:1"),
         ("\u{FEFF}a: b", "{a@1:1: b@1:4}@1:1"),
     ])
-    func `Reads a tree with places`(text: String, expected: String) throws {
+    func `A document is read as a tree with the line and column of each node`(text: String, expected: String) throws {
         let document = Document(utf8: Array(text.utf8))
         #expect(document.problems.isEmpty)
         #expect(outline(try #require(document.root)) == expected)
@@ -62,7 +62,8 @@ private func outline(_ node: Node) -> String {
         ),
         ("a: \"\\q\"", ["1:5 not valid YAML: found unknown escape character while parsing a quoted scalar"]),
     ])
-    func `Tells all that is refused`(text: String, expected: [String]) {
+    func `Every unsupported or invalid construct is reported with its line and column`(text: String, expected: [String])
+    {
         let document = Document(utf8: Array(text.utf8))
         #expect(document.problems.map { "\($0.mark.line):\($0.mark.column) \($0.text)" } == expected)
     }
@@ -74,13 +75,13 @@ private func outline(_ node: Node) -> String {
             ([0x61, 0x3A, 0x20, 0x01], "not valid YAML: control characters are not allowed"),
             ([0xFF, 0xFE, 0x61, 0x00], "not valid YAML: invalid leading UTF-8 octet"),
         ] as [([UInt8], String)])
-    func `Refuses what is not text`(bytes: [UInt8], expected: String) {
+    func `Invalid UTF-8 and control characters are rejected`(bytes: [UInt8], expected: String) {
         let document = Document(utf8: bytes)
         #expect(document.root == nil)
         #expect(document.problems.map(\.text) == [expected])
     }
 
-    @Test func `A duplicate keeps the first`() throws {
+    @Test func `Of two values with the same key the first is kept`() throws {
         let document = Document(utf8: Array("a: 1\na: 2\nb: 3".utf8))
         #expect(outline(try #require(document.root)) == "{a@1:1: 1@1:4, b@3:1: 3@3:4}@1:1")
     }
@@ -88,7 +89,7 @@ private func outline(_ node: Node) -> String {
     @Test(arguments: [
         ("x", false), ("", true), ("~", true), ("null", true), ("'null'", false), ("''", false), ("[]", false),
     ])
-    func `Only a plain scalar is null`(text: String, isNull: Bool) throws {
+    func `Only an empty value, a tilde and the unquoted word null are null`(text: String, isNull: Bool) throws {
         let document = Document(utf8: Array("a: \(text)".utf8))
         guard case .mapping(let entries) = try #require(document.root).content else {
             Issue.record("not a mapping")
@@ -104,8 +105,8 @@ private func outline(_ node: Node) -> String {
         #expect((document.root == nil) == (depth > 32))
     }
 
-    /// Whatever the bytes, reading ends and says why: the beginnings and the single-byte damages of a real document.
-    @Test func `Survives damage`() {
+    /// Reads every prefix of a document, and the document with every byte replaced by others.
+    @Test func `A damaged document yields a root or a problem, and never crashes the reader`() {
         let text = Array("kafka: {a: [1, \"x\\n\"]}\nb: |\n  c\n# é\nd: 'e'\n".utf8)
         for length in 0...text.count { _ = Document(utf8: Array(text.prefix(length))) }
         for position in text.indices {

@@ -7,19 +7,19 @@ func fuzzErrorBody(_ bytes: UnsafeRawBufferPointer) {
     let pieces = Pieces()
     defer { withExtendedLifetime(pieces) {} }
     let body = ErrorBody(parsing: pieces.copy(bytes))
-    // Bytes that are not UTF-8 become three each.
-    require((body.text?.utf8.count ?? 0) <= 600, "a reason's text is limited")
-    require((body.reason == .other) == (body.text != nil), "a reason not known by name has its text")
-    require(body.timestampMs >= 0, "a timestamp is none, or positive")
+    // Each invalid byte becomes a replacement character of three bytes.
+    require((body.text?.utf8.count ?? 0) <= 600, "the text of a reason must be limited")
+    require((body.reason == .other) == (body.text != nil), "a reason must have a text exactly if it is unknown")
+    require(body.timestampMs >= 0, "a timestamp must not be negative")
 }
 
 func fuzzProxy(_ bytes: UnsafeRawBufferPointer) {
     let verdict = ProxyTunnel.verdict(
         Array(bytes), to: DialTarget(host: "push.example", port: 443), hasCredentials: false)
-    if let verdict { require(!verdict.isEmpty && !verdict.utf8.contains(10), "a refusal is one line of words") }
+    if let verdict { require(!verdict.isEmpty && !verdict.utf8.contains(10), "a refusal must be one line of text") }
 }
 
-/// The scanner that checks and the reader that trusts it agree on where each value ends.
+/// Checks that the scanner and the reader, which relies on the scanner's check, agree on the end of each value.
 func fuzzJSON(_ bytes: UnsafeRawBufferPointer) {
     let owner = Pieces()
     defer { withExtendedLifetime(owner) {} }
@@ -28,37 +28,43 @@ func fuzzJSON(_ bytes: UnsafeRawBufferPointer) {
         members.initialize(repeating: JSONMember())
         let scan = JSONScanner.scan(bytes, members: members)
         let reader = try? JSONReader(bytes)
-        require((scan.error == nil) == (reader != nil), "scanner and reader accept the same")
+        require((scan.error == nil) == (reader != nil), "the scanner and the reader must accept the same texts")
         guard let reader else { return }
-        require(reader.kind == scan.kind, "scanner and reader see the same kind")
+        require(reader.kind == scan.kind, "the scanner and the reader must find the same kind")
         var skipping = reader
         skipping.skip()
-        require(skipping.offset == bytes.count, "the reader is at the end of what the scanner took")
+        require(skipping.offset == bytes.count, "skipping a value must end where the scanner ended")
         guard case .object = scan.kind else {
             var walking = reader
             walk(&walking)
-            require(walking.offset == bytes.count, "what is read piece by piece ends there, too")
+            require(walking.offset == bytes.count, "reading a value must end where the scanner ended")
             return
         }
         var walking = reader
         var count = 0
-        do throws(JSONError) { try walking.enterObject() } catch { fatalError("an object is entered") }
+        do throws(JSONError) { try walking.enterObject() } catch {
+            fatalError("the reader must be able to enter an object")
+        }
         while let name = walking.nextMember() {
             touch(name.bytes)
             if count < members.count {
                 let member = members[count]
-                require(name.bytes.elementsEqual(bytes[member.nameStart..<member.nameEnd]), "members have one name")
-                require(walking.offset == member.valueStart, "a member's value begins where the scanner says")
+                require(
+                    name.bytes.elementsEqual(bytes[member.nameStart..<member.nameEnd]),
+                    "the scanner and the reader must find the same member name")
+                require(
+                    walking.offset == member.valueStart,
+                    "the scanner and the reader must find the same start of a value")
             }
             walk(&walking)
             count += 1
         }
-        require(count == scan.memberCount, "the scanner counts the members that the reader finds")
-        require(walking.offset == bytes.count, "the object ends where the bytes do")
+        require(count == scan.memberCount, "the scanner and the reader must find the same number of members")
+        require(walking.offset == bytes.count, "the object must end at the end of the bytes")
     }
 }
 
-/// Reads one value and all that is in it.
+/// Reads one value with all its elements and members.
 private func walk(_ reader: inout JSONReader) {
     do throws(JSONError) {
         switch reader.kind {
@@ -77,9 +83,9 @@ private func walk(_ reader: inout JSONReader) {
             _ = try? copy.integer()
             _ = try reader.double()
         case .bool: _ = try reader.bool()
-        case .null: require(reader.null(), "null is null")
+        case .null: require(reader.null(), "the reader must read null")
         }
     } catch {
-        fatalError("checked JSON is read: \(error)")
+        fatalError("valid JSON could not be read: \(error)")
     }
 }

@@ -3,11 +3,13 @@ import Delivery
 
 func fuzzBase64URL(_ bytes: UnsafeRawBufferPointer) {
     if let decoded = Base64.url.decode(bytes) {
-        require(decoded.count == Base64.byteCapacity(characters: bytes.count), "as many bytes as fit")
+        require(
+            decoded.count == Base64.byteCapacity(characters: bytes.count),
+            "the decoded bytes must be as many as the characters encode")
     }
     var text: [UInt8] = []
     Base64.url.append(Array(bytes), to: &text)
-    require(text.withUnsafeBytes { Base64.url.decode($0) } == Array(bytes), "what was written is read back")
+    require(text.withUnsafeBytes { Base64.url.decode($0) } == Array(bytes), "encoded bytes must decode to themselves")
 }
 
 func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
@@ -15,7 +17,7 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     let base = reader.word()
     let rest = reader.rest()
     if let map = CommitMap(metadata: rest, base: base) { check(map, base: base) }
-    // No fuzzer guesses a checksum: here it is computed over the input.
+    // A fuzzer cannot guess a checksum, so it is computed over the input.
     var sealed = [CommitMap.version, 0, 0, 0] + rest
     let check = fnv24(sealed[4...], base: base)
     sealed[1] = UInt8(check >> 16)
@@ -26,7 +28,7 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     if let map = text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) { Fuzz.check(map, base: base) }
 }
 
-/// The checksum of version 1: 24 bits of FNV-1a over the base, lowest byte first, and the bytes.
+/// Returns the checksum of version 1: 24 bits of FNV-1a over the base, lowest byte first, and then the bytes.
 private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
     var hash = FNV1a()
     hash.add(UInt64(bitPattern: base))
@@ -34,21 +36,21 @@ private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
     return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
 }
 
-/// A map that was read is in order, and above the committed offset.
+/// Checks that a decoded map is in ascending order and above the committed offset.
 private func check(_ map: CommitMap, base: Int64) {
     var end = base
     for range in map.settled {
-        require(range.lowerBound >= end && !range.isEmpty, "settled offsets ascend from the committed one")
+        require(range.lowerBound >= end && !range.isEmpty, "settled offsets must ascend from the committed offset")
         end = range.upperBound
     }
-    require(map.horizon == 0 || map.horizon >= base, "a horizon is no lower than the committed offset")
+    require(map.horizon == 0 || map.horizon >= base, "the horizon must not be below the committed offset")
     var last = base
     for partial in map.partials {
-        require(partial.offset >= last, "records settled in part ascend")
+        require(partial.offset >= last, "partly settled records must ascend")
         last = partial.offset
         var index: Int64 = 0
         for range in partial.indexes {
-            require(range.lowerBound >= index && !range.isEmpty, "settled indexes ascend")
+            require(range.lowerBound >= index && !range.isEmpty, "settled indexes must ascend")
             index = range.upperBound
         }
     }
@@ -83,23 +85,23 @@ func fuzzCommitMapWriter(_ bytes: UnsafeRawBufferPointer) {
     writer.finish(horizon: horizon)
     if horizon > base { given.horizon = horizon }
     guard let read = writer.text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) else {
-        fatalError("what the writer wrote is not read")
+        fatalError("the writer's map cannot be read")
     }
     check(read, base: base)
-    require(read.horizon == given.horizon, "the horizon is read back")
+    require(read.horizon == given.horizon, "the horizon must be read back")
     if !writer.isFull {
-        require(read == given, "what was not cut is read back as it was given")
+        require(read == given, "a map that was not truncated must be read back unchanged")
     } else {
-        require(given.settled.cover(read.settled), "only given offsets are settled")
+        require(given.settled.cover(read.settled), "only offsets passed to the writer may be settled")
         for partial in read.partials {
             guard let whole = given.partials.first(where: { $0.offset == partial.offset }) else {
-                fatalError("a record is settled in part that was not given")
+                fatalError("a partly settled record was not passed to the writer")
             }
-            require(whole.indexes.cover(partial.indexes), "only given indexes are settled")
+            require(whole.indexes.cover(partial.indexes), "only indexes passed to the writer may be settled")
         }
     }
-    // A smaller limit has room for the horizon only, which is always written.
-    if limit >= 64 { require(writer.text.count <= limit, "the metadata keeps to its limit") }
+    // A smaller limit may be exceeded, because the horizon is always written.
+    if limit >= 64 { require(writer.text.count <= limit, "the metadata must not exceed its limit") }
 }
 
 private func ranges(of words: [UInt64]) -> [Range<Int64>] {
@@ -120,7 +122,7 @@ extension [Range<Int64>] {
         }
     }
 
-    /// Whether each of the others is part of one of these.
+    /// Whether each of the other ranges is part of one of these ranges.
     fileprivate func cover(_ others: [Range<Int64>]) -> Bool {
         others.allSatisfy { other in contains { $0.lowerBound <= other.lowerBound && $0.upperBound >= other.upperBound }
         }

@@ -4,15 +4,17 @@ import YAML
 
 func fuzzYAML(_ bytes: UnsafeRawBufferPointer) {
     let document = Document(utf8: Array(bytes))
-    require(document.root != nil || !document.problems.isEmpty || bytes.count < 1 << 16, "what is refused is said")
+    require(
+        document.root != nil || !document.problems.isEmpty || bytes.count < 1 << 16,
+        "a document without a root must have a problem")
     for problem in document.problems {
-        require(problem.mark.line >= 1 && problem.mark.column >= 1, "a problem has a place")
+        require(problem.mark.line >= 1 && problem.mark.column >= 1, "a problem must have a line and a column")
     }
 }
 
 func fuzzConfiguration(_ bytes: UnsafeRawBufferPointer) { load(Array(bytes)) }
 
-/// The text is a file's; relative paths in it start from a folder that there is not.
+/// Loads the text of a configuration file in a folder that does not exist.
 private func load(_ text: [UInt8]) {
     do throws(ConfigurationError) {
         let loaded = try WorkerConfiguration.load(text, path: "/nowhere/worker.yaml") { name in
@@ -20,18 +22,20 @@ private func load(_ text: [UInt8]) {
         }
         check(loaded.warnings)
     } catch {
-        require(!error.lines.isEmpty, "a refused configuration says why")
+        require(!error.lines.isEmpty, "a rejected configuration must have an error")
         check(error.lines)
     }
 }
 
 private func check(_ lines: [String]) {
-    for line in lines { require(!line.utf8.contains { $0 < 0x20 || $0 == 0x7F }, "each problem is one line: \(line)") }
+    for line in lines {
+        require(!line.utf8.contains { $0 < 0x20 || $0 == 0x7F }, "each problem must be one line: \(line)")
+    }
 }
 
 func fuzzQuantity(_ bytes: UnsafeRawBufferPointer) {
     let lines = bytes.split(separator: 10, maxSplits: 1, omittingEmptySubsequences: false).map {
-        // As it stands between the quotes of YAML.
+        // Only characters that a quoted YAML scalar may contain unescaped.
         $0.filter { $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C && $0 < 0x7F }
     }
     let text =
@@ -52,6 +56,8 @@ func fuzzTimestamp(_ bytes: UnsafeRawBufferPointer) {
     var reader = FuzzReader(bytes)
     for wallMs in [reader.word(), reader.boundary(around: 1_800_000_000_000)] {
         let text = Timestamp(wallMs: wallMs).text
-        require(text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } && text.utf8.count <= 40, "a time is a short word")
+        require(
+            text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } && text.utf8.count <= 40,
+            "a time must be short printable text")
     }
 }

@@ -1,7 +1,7 @@
 import PushRecords
 
 func fuzzResult(_ bytes: UnsafeRawBufferPointer) {
-    // An array of its own, as a consumer has it.
+    // The bytes are copied to an array, as a consumer of results does.
     guard let result = try? DeliveryResult(json: Array(bytes)) else { return }
     _ = result.hashValue
     _ = result.request.description
@@ -24,6 +24,8 @@ func fuzzDeadLetter(_ bytes: UnsafeRawBufferPointer) {
     guard let letter = try? DeadLetter(key: Array(record.key), value: Array(record.value), headers: headers) else {
         return
     }
-    require(!letter.headers.contains { $0.name.hasPrefix("push-dlq-") }, "the worker's headers are taken out")
+    require(
+        !letter.headers.contains { $0.name.hasPrefix("push-dlq-") },
+        "a dead letter must not contain the headers that the worker added")
     _ = letter.place
 }

@@ -1,7 +1,6 @@
 import PushRecords
 
-/// An entry point that takes bytes from outside. It must not trap, read beyond them, or break a rule: `require` ends
-/// the process if one does not hold.
+/// An entry point for external bytes. It must not trap, read beyond the bytes, or violate a rule that `require` checks.
 package struct FuzzTarget: CustomStringConvertible, Sendable {
     package let name: String
     package let run: @Sendable (UnsafeRawBufferPointer) -> Void
@@ -14,7 +13,7 @@ package struct FuzzTarget: CustomStringConvertible, Sendable {
     }
 
     package static let all = [
-        // A record of a request topic, as `Pieces`: flags, key, value, names and values of headers.
+        // A record of a request topic, in the form of `Pieces.record`.
         FuzzTarget("request") { fuzzRecord($0, role: .request) },
         // The value of an envelope.
         FuzzTarget("envelope", fuzzEnvelope),
@@ -22,28 +21,28 @@ package struct FuzzTarget: CustomStringConvertible, Sendable {
         FuzzTarget("retry") { fuzzRecord($0, role: .retry) },
         // Commit metadata: the committed offset, then the bytes before and after base64url.
         FuzzTarget("commit-map", fuzzCommitMap),
-        // A commit map is made of the bytes, written and read back.
+        // A commit map that is built from the bytes, written and read back.
         FuzzTarget("commit-map-writer", fuzzCommitMapWriter),
         FuzzTarget("base64url", fuzzBase64URL), FuzzTarget("result", fuzzResult),
         FuzzTarget("dead-token", fuzzDeadToken),
         // A record in the form of `request`.
         FuzzTarget("dead-letter", fuzzDeadLetter),
-        // Frames of APNs, after a byte for the size of the pieces.
+        // Frames of APNs, after a byte for the size of the chunks in which they arrive.
         FuzzTarget("http2-client", fuzzHTTP2Client),
-        // Frames of a client of the simulator, after the same byte.
+        // Frames of a client of the simulator, after a byte as in `http2-client`.
         FuzzTarget("http2-server", fuzzHTTP2Server),
         FuzzTarget("error-body", fuzzErrorBody), FuzzTarget("proxy", fuzzProxy), FuzzTarget("yaml", fuzzYAML),
         FuzzTarget("configuration", fuzzConfiguration),
-        // A duration and a size, a line each, as values of a configuration.
+        // A duration in one line and a size in the next, as values of a configuration.
         FuzzTarget("quantity", fuzzQuantity),
-        // Eight bytes of a time.
+        // A time in eight bytes.
         FuzzTarget("timestamp", fuzzTimestamp), FuzzTarget("json", fuzzJSON),
         // `DeliveryMachine`: a byte for each event of Kafka, APNs or the clock, and its details.
         FuzzTarget("machine", fuzzMachine),
     ]
 }
 
-/// Ends the process with the broken rule, in every build.
+/// Ends the process with the text of the rule if the rule does not hold, in every build.
 func require(_ holds: Bool, _ rule: @autoclosure () -> String) {
     if !holds { fatalError(rule()) }
 }

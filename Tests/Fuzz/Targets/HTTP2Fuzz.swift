@@ -2,7 +2,7 @@ import HTTP2
 
 private let settingsFrame: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
 
-/// A request as the transport writes it.
+/// Submits a request as the transport does. Returns whether the session accepted it.
 private func submit(_ client: ClientSession, user: UInt32, body: UnsafeRawBufferPointer) throws(HTTP2Error) -> Bool {
     var headers = HeaderList()
     headers.append(":method", "POST")
@@ -13,8 +13,8 @@ private func submit(_ client: ClientSession, user: UInt32, body: UnsafeRawBuffer
     return try client.submit(headers, body: body, user: user, keep: 3) != .refused
 }
 
-/// The first byte: size of the pieces in which the rest comes (0: at once), and in its highest bit, whether the
-/// server's SETTINGS came before.
+/// Fuzzes the client session. The low seven bits of the first byte are the size of the chunks in which the rest arrives,
+/// where 0 means all at once. If its highest bit is clear, the server's SETTINGS frame arrives first.
 func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
     var reader = FuzzReader(bytes)
     let flags = Int(reader.byte())
@@ -34,12 +34,13 @@ func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
             while let event = client.nextEvent() {
                 switch event {
                 case .response(let user, _), .ended(let user, _, _):
-                    require(ended.insert(user).inserted, "a request ends once")
+                    require(ended.insert(user).inserted, "a request must end once")
                     touch(client.responseBody)
                     for header in 0..<2 { touch(client.responseHeader(header)) }
-                    require(client.responseBody.count <= options.responseLimit, "a response's body is limited")
+                    require(
+                        client.responseBody.count <= options.responseLimit, "the body of a response must be limited")
                 case .bodySent, .goAway, .settings, .pong:
-                    require(client.goAwayData.count <= 1_024, "what a GOAWAY says is limited")
+                    require(client.goAwayData.count <= 1_024, "the debug data of a GOAWAY must be limited")
                 }
             }
             touch(client.output)
@@ -74,7 +75,7 @@ func fuzzHTTP2Server(_ bytes: UnsafeRawBufferPointer) {
                     touch(server.header(index).value)
                     kept += server.header(index).name.count + server.header(index).value.count
                 }
-                require(kept <= options.requestLimit, "what is kept of a request is limited")
+                require(kept <= options.requestLimit, "the stored bytes of a request must be limited")
                 guard case .request(let stream) = event else { continue }
                 var headers = HeaderList()
                 headers.append(":status", "400")

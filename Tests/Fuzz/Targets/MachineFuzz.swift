@@ -1,8 +1,8 @@
 import Delivery
 import PushRecords
 
-/// Drives a `DeliveryMachine` by bytes as Kafka, APNs and the clock would, at their worst but within the contract of
-/// each call.
+/// Drives a `DeliveryMachine` with events of Kafka, APNs and the clock that the bytes select. The events are adverse but
+/// keep the contract of each call.
 func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
     var driver = MachineDriver(bytes)
     driver.run()
@@ -78,7 +78,7 @@ private struct MachineDriver: ~Copyable {
             }
             look()
         }
-        // Everything left is answered and settled.
+        // All remaining requests are answered and settled.
         for _ in 0..<4 {
             send()
             while !sent.isEmpty {
@@ -99,16 +99,22 @@ private struct MachineDriver: ~Copyable {
         machine.release(assigned.map(\.id))
     }
 
-    /// Reads what pages and metrics show.
+    /// Reads the values that the admin pages and metrics show.
     private mutating func look() {
         for status in assigned.compactMap({ machine.status(of: $0.id) }) {
-            require(status.openRecords >= 0 && status.openNotifications >= 0, "what is open is counted")
+            require(
+                status.openRecords >= 0 && status.openNotifications >= 0,
+                "counts of open records and notifications must not be negative")
         }
-        for app in machine.appStatuses { require(app.open >= 0 && app.handed >= 0, "an app's are counted") }
+        for app in machine.appStatuses {
+            require(app.open >= 0 && app.handed >= 0, "an app's counts must not be negative")
+        }
         let gauges = machine.gauges
-        require(gauges.openNotifications >= 0 && gauges.openBytes >= 0, "what is open is counted")
+        require(
+            gauges.openNotifications >= 0 && gauges.openBytes >= 0,
+            "counts of open records and notifications must not be negative")
         _ = machine.takeEvents()
-        if let deadlineNs = machine.nextDeadlineNs { require(deadlineNs >= 0, "a deadline is a time") }
+        if let deadlineNs = machine.nextDeadlineNs { require(deadlineNs >= 0, "a deadline must not be negative") }
     }
 
     private mutating func assign() {
@@ -124,7 +130,7 @@ private struct MachineDriver: ~Copyable {
         default: metadata = map(base: committed ?? 0)
         }
         let logEnd: Int64? = flags & 16 == 0 ? nil : reader.boundary(around: committed ?? 0) & .max
-        // A duration of the configuration is at most a hundred years.
+        // The configuration limits durations to a hundred years.
         let delayMs: Int64 = flags & 32 == 0 ? 1_000 : 100 * 366 * 86_400_000
         let id = machine.assign(
             topic: isRetry ? "retry" : "requests\(flags >> 6)", partition: Int32(assigned.count),
@@ -136,7 +142,7 @@ private struct MachineDriver: ~Copyable {
 
     /// A commit map that an earlier owner may have written.
     private mutating func map(base: Int64) -> UnsafeRawBufferPointer {
-        // No room for offsets above.
+        // There must be offsets above the base.
         guard base < .max - 100_000 else { return .nothing }
         var writer = CommitMapWriter()
         writer.start(base: base, limit: 4_000)
@@ -162,7 +168,7 @@ private struct MachineDriver: ~Copyable {
         let flags = reader.byte()
         var offset = assigned[place].next
         if flags & 3 == 3 { offset = reader.boundary(around: offset) & .max }
-        // The highest offset, so that the one after it can be committed.
+        // The offset after the highest one must still be valid, because it is committed.
         offset = min(offset, .max - 1)
         let timestampMs = flags & 4 == 0 ? now.wallMs : reader.boundary(around: now.wallMs)
         var key = UnsafeRawBufferPointer.nothing
@@ -235,16 +241,16 @@ private struct MachineDriver: ~Copyable {
         }
         switch receipt {
         case .notDue(let untilMs):
-            require(untilMs > now.wallMs, "what is not due is due later")
+            require(untilMs > now.wallMs, "a record that is not due must be due later")
         case .ignored:
             assigned[place].next = offset + 1
             guard reader.byte() & 3 == 0 else { return }
-            // The topic was recreated; the record is delivered again.
+            // The topic was recreated, so the record is delivered again.
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
         case .noLetterRoom:
-            require(false, "any dead letter has room")
+            require(false, "every dead letter must be accepted")
         case .taken, .deadLetter:
             assigned[place].next = offset + 1
         }
@@ -321,12 +327,12 @@ private struct MachineDriver: ~Copyable {
                     touch(header.value)
                     size += header.name.count + header.value.count
                 }
-                require(size <= RecordLimits.result, "a result has a largest size: \(size)")
+                require(size <= RecordLimits.result, "a result must not exceed its size limit: \(size)")
                 do throws(RecordError) {
                     _ = try DeliveryResult(json: Array(record.value))
                 } catch {
                     fatalError(
-                        "a result is read by its reader: \(error): \(String(decoding: record.value, as: UTF8.self))")
+                        "a result cannot be decoded: \(error): \(String(decoding: record.value, as: UTF8.self))")
                 }
             }
         case .retry:
@@ -335,13 +341,13 @@ private struct MachineDriver: ~Copyable {
                 var parser = RequestParser(copyHeaders: ["tenant"])
                 let request = parser.parse(
                     key: record.key, value: record.value, headers: record.headers, role: .retry)
-                require(request.deadLetter == nil, "a retry record is read by the next owner")
-                // Counts stop at a limit.
+                require(request.deadLetter == nil, "the next owner must be able to read a retry record")
+                // Counts in a record stop at a limit.
                 let most = RecordLimits.count
-                require(request.retry?.sends == min(order.sends, most), "the sends are read back")
-                require(request.retry?.attempt == min(order.attempt, most), "the attempt is read back")
+                require(request.retry?.sends == min(order.sends, most), "the number of sends must be read back")
+                require(request.retry?.attempt == min(order.attempt, most), "the number of attempts must be read back")
             }
-        case .deadLetters: fatalError("dead letters are no productions")
+        case .deadLetters: fatalError("dead letters are not among the productions")
         }
         machine.produced(id, to: target)
         produced.append(id)
@@ -356,11 +362,11 @@ private struct MachineDriver: ~Copyable {
         for group in CommitGroup.allCases where inFlight[group.rawValue] == 0 {
             let entries = machine.takeCommit(of: group, now: now)
             for entry in entries {
-                require(entry.offset >= 0, "an offset is committed")
-                require(entry.metadata.count <= metadataLimit, "metadata keeps to its limit")
+                require(entry.offset >= 0, "a committed offset must not be negative")
+                require(entry.metadata.count <= metadataLimit, "commit metadata must not exceed its limit")
                 require(
                     entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) } != nil,
-                    "what is committed can be read")
+                    "commit metadata must be readable")
             }
             inFlight[group.rawValue] = entries.count
         }
@@ -386,7 +392,7 @@ private struct MachineDriver: ~Copyable {
         }
     }
 
-    /// Advances time; the wall clock may go back.
+    /// Advances the monotonic clock. The wall clock may go back.
     private mutating func pass() {
         let step = reader.byte()
         let ms = Int64(1) << Int64(step % 24)
@@ -412,7 +418,7 @@ private struct MachineDriver: ~Copyable {
             machine.release([id])
             assigned.remove(at: place)
         default:
-            // The session was lost; the partition may come back unchanged.
+            // The session was lost, and the partition may return unchanged.
             machine.suspend([id])
             assigned.remove(at: place)
         }

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// Input cut at each 0xFF, which no UTF-8 has. Each piece is an allocation of exactly its size, so that the address
-/// sanitizer notices a read beyond it, and lives as long as this object.
+/// Input that is split at each byte 0xFF, which UTF-8 never contains. Each piece is an allocation of exactly its size, so
+/// that the address sanitizer detects a read beyond it. Pieces live as long as this object.
 final class Pieces {
     private var owned: [UnsafeMutableRawBufferPointer] = []
     private(set) var all: [UnsafeRawBufferPointer] = []
@@ -22,8 +22,8 @@ final class Pieces {
         return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
     }
 
-    /// A record: flags (1: no key, 2: no value), key, value, names and values of headers. A last name alone has no
-    /// value.
+    /// The pieces as a record: flags, key, value, then the names and values of headers. Flag 1 omits the key, and flag 2
+    /// the value. A last name without a value has a null value.
     var record: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: [RecordHeader]) {
         let flags = self[0]?.first ?? 0
         var headers: [RecordHeader] = []
@@ -35,7 +35,7 @@ final class Pieces {
     }
 }
 
-/// Reads input from its front, and zeros after its end.
+/// Reads input from its beginning. After its end, all bytes are zero.
 struct FuzzReader {
     let bytes: UnsafeRawBufferPointer
     private(set) var position = 0
@@ -58,7 +58,7 @@ struct FuzzReader {
         return Int64(bitPattern: word)
     }
 
-    /// The next `count` bytes, or fewer at the end.
+    /// Returns the next `count` bytes, or fewer at the end.
     mutating func take(_ count: Int) -> UnsafeRawBufferPointer {
         let end = min(bytes.count, position + count)
         defer { position = end }
@@ -67,7 +67,7 @@ struct FuzzReader {
 
     mutating func rest() -> UnsafeRawBufferPointer { take(bytes.count) }
 
-    /// A number near one at which arithmetic overflows, or near `around`.
+    /// Returns a number near `around` or near a value at which arithmetic may overflow.
     mutating func boundary(around: Int64) -> Int64 {
         let ends: [Int64] = [
             0, .max, .min, around, around &- .max, around &+ .min, 1 << 14, 1 << 31, 1 << 32, 1 << 40, 1 << 53, 1 << 62,

@@ -20,10 +20,14 @@ func fuzzEnvelope(_ bytes: UnsafeRawBufferPointer) {
     check(request, .request)
 }
 
-/// What the parser promises of any record.
+/// Checks the rules that hold for the parsed form of any record.
 private func check(_ request: ParsedRequest, _ role: RecordRole) {
-    require((request.target == .none) == (request.deadLetter != nil), "what has no target is a dead letter")
-    require(request.isInvalid || request.deadLetter != nil || request.detail.isEmpty, "a detail says what is wrong")
+    require(
+        (request.target == .none) == (request.deadLetter != nil),
+        "a record must lack a target exactly if it is a dead letter")
+    require(
+        request.isInvalid || request.deadLetter != nil || request.detail.isEmpty,
+        "only an invalid request or a dead letter may have a detail")
     for range in [
         request.token, request.tokenList, request.channelID, request.payload, request.headers.topic,
         request.headers.collapseID, request.app, request.key, request.detail.subject,
@@ -34,31 +38,34 @@ private func check(_ request: ParsedRequest, _ role: RecordRole) {
         touch(header.value)
         copied += header.name.count + header.value.count
     }
-    require(request.copiedHeaders.count <= RecordLimits.copiedHeaders, "copied headers are limited")
-    require(copied <= RecordLimits.copiedBytes, "the bytes of copied headers are limited")
+    require(request.copiedHeaders.count <= RecordLimits.copiedHeaders, "the number of copied headers must be limited")
+    require(copied <= RecordLimits.copiedBytes, "the bytes of copied headers must be limited")
     if let retry = request.retry {
-        require(role == .retry, "retry headers count in retry topics only")
+        require(role == .retry, "only records of retry topics may have retry headers")
         touch(retry.request.topic)
         touch(retry.reason)
     }
     guard request.deadLetter == nil else { return }
-    require(role == .request || request.retry != nil, "a retry record has its headers, or is a dead letter")
-    require(request.tokenCount > 0 && request.tokenCount <= RequestParser.tokenLimit, "tokens are limited")
+    require(role == .request || request.retry != nil, "a retry record without its headers must be a dead letter")
+    require(
+        request.tokenCount > 0 && request.tokenCount <= RequestParser.tokenLimit,
+        "the number of tokens must be positive and limited")
     if request.target == .devices {
         withUnsafeTemporaryAllocation(byteCount: DeviceToken.textLimit, alignment: 8) { buffer in
             var cursor = TokenCursor()
             var count = 0
             while let token = cursor.next(in: request.tokenList, into: buffer) {
-                require(token.count <= DeviceToken.textLimit, "a token's text is limited")
+                require(token.count <= DeviceToken.textLimit, "the text of a token must be limited")
                 count += 1
             }
-            require(count == request.tokenCount, "the cursor reads as many tokens as were counted")
+            require(count == request.tokenCount, "the cursor must read as many tokens as the parser counted")
         }
     }
     guard !request.isInvalid else { return }
-    require(request.payload.count >= 2, "a payload is an object")
-    require(request.payload.count <= RequestParser.largePayloadLimit, "a payload is limited")
+    require(request.payload.count >= 2, "a payload must have at least two bytes")
+    require(request.payload.count <= RequestParser.largePayloadLimit, "the size of a payload must be limited")
     for text in [request.headers.topic, request.channelID, request.headers.collapseID] {
-        require(text.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, "what becomes a header is printable ASCII")
+        require(
+            text.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, "text that becomes an HTTP/2 header must be printable ASCII")
     }
 }
