@@ -45,7 +45,7 @@ extension EndToEnd {
         /// `Tests/Library` is a separate package. It produces both forms with PushRecords, and reads results and dead
         /// tokens. The first build takes about 20 s. Its products are kept beside those of the tests.
         @Test(.needs(.worker, .broker, .swift))
-        func `A separate package works`() throws {
+        func `A separate Swift package can use the library`() throws {
             let scene = try Scene("library", partitions: 2)
             let scratch = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent()
                 .appending(path: "library").path

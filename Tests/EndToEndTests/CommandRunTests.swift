@@ -153,7 +153,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Nothing in a topic that the worker has just created is in doubt`() throws {
+        func `No notification of a topic that the worker has just created is in doubt`() throws {
             let scene = try Scene("created", partitions: 1)
             scene.configuration.requests = "\(scene.name).created"
             scene.configuration.kafka = "create_topics: {partitions: 8, replication_factor: 1}"

@@ -174,7 +174,9 @@ extension EndToEnd {
                     name == "asyncapi"
                     ? ("asyncapi", "3.0.0") : ("$schema", "https://json-schema.org/draft/2020-12/schema")
                 #expect(try jsonObject(ended.text)[member] as? String == version)
-                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 400 }, "for people, too")
+                #expect(
+                    ended.text.split(separator: "\n").allSatisfy { $0.count <= 400 },
+                    "people must be able to read the schema")
             }
         }
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushRecords
 
-/// The document of all topics: what refers to something finds it, and what it says of records is what the schemas say.
+/// The AsyncAPI document of all topics: its references resolve, and it contains the schemas of the records.
 @Suite struct AsyncAPITests {
     private static let document = AsyncAPIDocument.text(version: "1.2.3")
 
@@ -12,7 +12,7 @@ import Testing
         try #require(JSONSerialization.jsonObject(with: Data(document.utf8)) as? [String: Any])
     }
 
-    /// Where a reference leads; `nil`: nowhere.
+    /// Returns the value that a reference names, or `nil` if there is none.
     private static func followed(_ reference: String, in document: Any) -> Any? {
         guard reference.hasPrefix("#/") else { return nil }
         return reference.dropFirst(2).split(separator: "/").reduce(document as Any?) { place, name in
@@ -32,7 +32,7 @@ import Testing
         let references = Self.references(in: object)
         #expect(references.count > 20)
         for reference in references { #expect(Self.followed(reference, in: object) != nil, "\(reference)") }
-        // An operation's messages are its channel's: the specification forbids to name them elsewhere.
+        // The specification requires that an operation's messages belong to its channel.
         for operation in try #require(object["operations"] as? [String: [String: Any]]).values {
             let channel = try #require((operation["channel"] as? [String: String])?["$ref"])
             for message in try #require(operation["messages"] as? [[String: String]]) {
@@ -89,7 +89,7 @@ import Testing
 
     private static let official = ProcessInfo.processInfo.environment["ASYNCAPI_SCHEMA"]
 
-    /// The specification's own schema, which is in github.com/asyncapi/spec-json-schemas:
+    /// The official schema of AsyncAPI, from github.com/asyncapi/spec-json-schemas:
     /// `schemas/3.0.0-without-$id.json`.
     @Test(
         .enabled(
@@ -106,7 +106,7 @@ import Testing
         }
         let fine = try check(Self.document)
         #expect(fine.isFine, "\(fine.said)")
-        // The check itself: what is wrong is found.
+        // The schema rejects each of these faults.
         for (right, wrong) in [
             (#""action": "send""#, #""action": "publish""#),
             (#""bindingVersion": "0.5.0""#, #""bindingVersion": "9.9.9""#),
