@@ -56,7 +56,7 @@ extension EndToEnd {
         ]
 
         @Test(.needs(.worker, .broker, .python), arguments: runs.filter { Long.isWanted || !$0.isLong })
-        func `Nothing is lost, and only notifications in doubt are sent twice`(run: Run) throws {
+        func `No notification is lost, and only notifications in doubt are sent twice`(run: Run) throws {
             let scene = try GatewayScene("run", faults: run.faults, binary: run.binary, badEvery: run.badEvery)
             try scene.produce(run.records)
             for share in run.ends {

@@ -11,7 +11,7 @@ extension EndToEnd {
         /// Every second token belongs to the other environment, whose server stops and restarts. The worker is killed
         /// meanwhile.
         @Test(.needs(.worker, .broker, .kcat))
-        func `Mixed tokens are all accepted, and none counts as dead`() throws {
+        func `Tokens of both environments are accepted, and none counts as dead`() throws {
             let scene = try Scene("environments")
             // The server will restart on the same port.
             let port = Ports.claim()

@@ -117,7 +117,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Conditions select requests, and omitted ones are reported`() throws {
+        func `Conditions select requests, and omitted requests are reported`() throws {
             let scene = try Self.scene("replay-case")
             let text = try scene.replays("case", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
