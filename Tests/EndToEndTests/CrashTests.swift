@@ -71,7 +71,7 @@ extension EndToEnd {
             guard way == "abort" else { return try scene.stop(worker) }
 
             // The same offset of the recreated topic is another record, which becomes a dead letter only after two
-            // crashes of its own.
+            // crashes at the new record.
             try scene.awaitResults(19, of: worker)
             try scene.delete(scene.configuration.requests)
             try scene.create(scene.configuration.requests)

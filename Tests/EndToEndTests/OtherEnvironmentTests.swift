@@ -9,7 +9,7 @@ extension EndToEnd {
         static let dead = "fa1740010"
 
         /// Every second token belongs to the other environment, whose server stops and restarts. The worker is killed
-        /// meanwhile.
+        /// in the meantime.
         @Test(.needs(.worker, .broker, .kcat))
         func `Tokens of both environments are accepted, and none counts as dead`() throws {
             let scene = try Scene("environments")

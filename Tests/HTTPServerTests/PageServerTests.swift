@@ -96,7 +96,7 @@ struct PageServerTests {
         #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use (EADDRINUSE)")
     }
 
-    @Test func `An address of another host is refused`() {
+    @Test func `An address that cannot be bound is refused`() {
         let error = #expect(throws: PageServerError.self) { try PageServer(host: "nowhere.example", routes: []) }
         #expect(error?.description.contains("nowhere.example:0: Cannot assign requested address") == true)
     }

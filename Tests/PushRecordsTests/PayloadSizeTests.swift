@@ -100,7 +100,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(try trimmed("🚚 🚚🚚", to: 8) == "🚚")
     }
 
-    /// The payload stays as it was.
+    /// The payload does not change.
     @Test func `trimBody refuses a payload that is too large without its body`() throws {
         var payload = AlertPayload(title: String(repeating: "t", count: 50), body: "body")
         let before = payload

@@ -34,8 +34,7 @@ import Testing
         #expect(found.isSubset(of: allowed), "\(found)")
     }
 
-    /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names
-    /// the page.
+    /// Every file of payloads also names the page with Apple's rules.
     @Test func `Every public declaration has a docstring`() throws {
         for file in try Self.files("Sources/PushRecords/API") {
             // The cases of a public enum are public, too. They end at the closing brace of the enum.

@@ -50,7 +50,7 @@ import Testing
             }
         }
         let taken = comparisons.count(where: \.isTaken)
-        #expect(taken > Self.count / 5 && taken < Self.count * 4 / 5, "\(taken) of \(Self.count) are taken")
+        #expect(taken > Self.count / 5 && taken < Self.count * 4 / 5, "\(taken) of \(Self.count) are accepted")
         // Every rule that the schemas cannot express was drawn, and was the only difference at least once.
         let expected = BeyondSchemas.allCases.filter {
             $0.schemas.contains(schemas.headers) || $0.schemas.contains(schemas.value)
@@ -265,7 +265,7 @@ import Testing
         try Self.compare(judge, read)
     }
 
-    /// The headers of a retry record, valid results and an invalid result.
+    /// Headers of a retry record, and results with an id in upper case, an id in lower case, and invalid values.
     @Test(.needsSchemaJudge, .waiting) func `Schemas reject records of another kind`() throws {
         var judge = SchemaJudge()
         let fixture = ContentFixture()

@@ -63,7 +63,7 @@ import Testing
         #expect(ReplaySelection.Place(text) == nil)
     }
 
-    @Test func `A place is printed as it was given`() {
+    @Test func `A place is printed in the format in which it is parsed`() {
         #expect(ReplaySelection.Place("a.b/1/2")?.description == "a.b/1/2")
         #expect(ReplaySelection.Place("a.b/1/2/3")?.description == "a.b/1/2/3")
     }

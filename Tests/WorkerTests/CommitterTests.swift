@@ -292,8 +292,7 @@ struct CommitterTests {
         #expect(scene.problems.isEmpty)
     }
 
-    @Test func `The error of a commit beside a revoked partition is reported for the committed partition only`() throws
-    {
+    @Test func `A commit's error is reported for the committed partition, not for a revoked one`() throws {
         var scene = Scene(partitions: 2)
         scene.settle(offset: 7)
         scene.member.partitions[scene.ids[1]] = nil

@@ -88,7 +88,7 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A problem lasts when its text changes, and its subject is not over when its kind changes`() {
+    @Test func `A problem continues when its text changes, and is replaced without an end when its kind changes`() {
         var list = ProblemList()
         _ = update(&list, [Problem(.kafka, .kafkaUnreachable, "1 record", "look")], atSeconds: 1)
         let reworded = Problem(.kafka, .kafkaUnreachable, "2 records", "look on")

@@ -20,7 +20,7 @@ import Testing
         #expect(try scene.count(scene.results) == 200)
     }
 
-    @Test func `A denied topic is reported and probed, and takes all waiting records once access is granted`() throws {
+    @Test func `A denied topic is reported and probed, and gets all waiting records once access is granted`() throws {
         let scene = try PublisherScene()
         // The broker denies the results and the first two probes.
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 3))
@@ -128,7 +128,7 @@ import Testing
     }
 
     /// librdkafka retries without end and logs that only at debug level.
-    @Test func `A topic with too few in-sync replicas is reported until it takes records`()
+    @Test func `A topic with too few in-sync replicas is reported until it accepts records`()
         throws
     {
         let scene = try PublisherScene()
