@@ -80,7 +80,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Of two concurrent runs the second continues, and the first ends`() throws {
+        func `Of two concurrent replay runs the second continues, and the first ends`() throws {
             let scene = try Scene("replay-twice")
             let worker = try scene.startWorker()
             let wanted = try scene.produceFailing(3_000, of: worker)
@@ -238,7 +238,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
-        func `Missing rights are reported`() throws {
+        func `A replay reports missing permissions`() throws {
             let (scene, broker) = try Scene.protected("replay-rights")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = ""

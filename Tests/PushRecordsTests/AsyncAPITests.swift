@@ -27,7 +27,7 @@ import Testing
         return object.values.flatMap { references(in: $0) }
     }
 
-    @Test func `Every reference resolves`() throws {
+    @Test func `Every reference in the AsyncAPI document resolves`() throws {
         let object = try Self.object()
         let references = Self.references(in: object)
         #expect(references.count > 20)
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `The document names the topics and groups of the default configuration`() throws {
+    @Test func `The AsyncAPI document names the topics and groups of the default configuration`() throws {
         let object = try Self.object()
         #expect((object["info"] as? [String: Any])?["version"] as? String == "1.2.3")
         let channels = try #require(object["channels"] as? [String: [String: Any]])
@@ -68,7 +68,7 @@ import Testing
         "deadLetter": (.deadLetterHeaders, nil), "retry": (.retryHeaders, .payload),
     ]
 
-    @Test func `Headers and value of each message have its schemas`() throws {
+    @Test func `The headers and the value of each message have the right schemas`() throws {
         let object = try Self.object()
         let messages = try #require((object["components"] as? [String: Any])?["messages"] as? [String: [String: Any]])
         #expect(Set(messages.keys) == Set(Self.messages.keys))
@@ -96,7 +96,7 @@ import Testing
             if: SchemaJudge.isThere && official != nil,
             "missing: ASYNCAPI_SCHEMA=FILE, AsyncAPI's schemas/3.0.0-without-$id.json, and a Python with jsonschema"),
         .waiting)
-    func `The document conforms to the AsyncAPI schema`() throws {
+    func `The AsyncAPI document conforms to the official schema`() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).json")
         defer { try? FileManager.default.removeItem(at: file) }
         func check(_ text: String) throws -> (isFine: Bool, said: String) {

@@ -50,7 +50,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(found.environment == .development && found.notBefore == 1_780_000_000)
     }
 
-    @Test func `Only the push type is written by default`() throws {
+    @Test func `By default the push type is the only header of a record`() throws {
         let plain = PushNotification(json: Data(hi.utf8))
         #expect(try plain.payloadRecord(to: token).headers == [HeaderField("apns-push-type", "alert")])
         let envelope = try plain.envelopeRecord(to: [token])
@@ -64,7 +64,7 @@ private func full() -> PushNotification<RawPayload> {
 
     /// The worker reads a key as the token only if the key has at least 64 digits.
     @Test(arguments: [1, 31, 32, 100])
-    func `A short token is written to a header`(count: Int) throws {
+    func `A record has a short token in a header`(count: Int) throws {
         let token = try DeviceToken(bytes: (0..<count).map { UInt8($0 * 7 & 0xFF) })
         let found = read(try PushNotification(json: hi).payloadRecord(to: token))
         #expect(found.token == token.hex && found.target == .device && found.key == nil)

@@ -151,7 +151,7 @@ import Testing
         #""headers":{"apns-p\u0072iority":1}"#, #""not_before":null"#, #""not_before":0"#,
         #""not_befor\u0065":4294967295"#, #""not_before":5,"headers":{"apns-expiration":"6"}"#,
     ])
-    func `null and numbers in strings are accepted`(members: String) {
+    func `Null values and numbers in strings are accepted`(members: String) {
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")
         #expect(!found.isInvalid && found.target == .devices, "\(found.detail) \(found.subject)")
     }

@@ -18,7 +18,7 @@ import Testing
         ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
         ([0, 0, 0, 0], "0"),
     ])
-    func `A Schema Registry prefix of a value is explained`(id: [UInt8], number: String) {
+    func `The detail explains a Schema Registry prefix of a value`(id: [UInt8], number: String) {
         for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
             // A token in a header does not help, because there is no payload to send.
             let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
-    func `A key in quotes is explained`(token: String) {
+    func `The detail explains a key in quotes`(token: String) {
         let key = Array("\"\(token)\"".utf8)
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
@@ -55,7 +55,7 @@ import Testing
         #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
     }
 
-    @Test func `A Schema Registry prefix of a key is explained`() {
+    @Test func `The detail explains a Schema Registry prefix of a key`() {
         let token = Array(tokenA.utf8)
         for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
             let key = [0, 0, 0, 0, 9] + body
@@ -109,7 +109,7 @@ import Testing
             ("push-environment", "production", .none), ("push-not-before", "1790000000", .none),
             ("apns-channel-id", "dHN0", .badChannelId),
         ] as [(String, String, ReasonCode)])
-    func `A header's value in quotes is explained`(name: String, value: String, reason: ReasonCode) {
+    func `The detail explains a header's value in quotes`(name: String, value: String, reason: ReasonCode) {
         let key = Array(tokenA.utf8)
         let found = parse(key: key, plain, [(name, "\"\(value)\"")])
         #expect(found.isInvalid && found.reason == reason)

@@ -88,7 +88,7 @@ import Testing
     }
 
     /// The order in which members are declared or hashed does not matter.
-    @Test func `Members are ordered by name`() throws {
+    @Test func `The members of an encoded value are ordered by name`() throws {
         struct Small: Encodable {
             var z = 1
             var a = [0.1 as Float, 2]

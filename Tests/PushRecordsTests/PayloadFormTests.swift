@@ -48,7 +48,7 @@ import Testing
         #expect(found.key == nil)
     }
 
-    @Test func `The key is kept if it is not the token`() {
+    @Test func `A record's key is kept if it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
         #expect(parse(OwnedRecord(key: "k", hi, header)).key == "k")
         #expect(parse(OwnedRecord(key: tokenB, hi, header)).key == tokenB)

@@ -20,7 +20,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     @Test(arguments: characters)
-    func `Size limits are exact`(character: Character, bytes: Int) throws {
+    func `A payload is accepted up to the exact size limit`(character: Character, bytes: Int) throws {
         var alert = AlertPayload(body: "")
         var call = VoIPPayload(["x": ""])
         var update = LiveActivityUpdate(contentState: ["x": ""], timestamp: 1)

@@ -157,7 +157,7 @@ import Testing
     }
 
     /// A cut text ends with a whole character.
-    @Test func `Texts are cut between characters`() throws {
+    @Test func `A long text is cut between characters`() throws {
         var fixture = ContentFixture()
         for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
             fixture.content.requestKey = lend(String(repeating: unit, count: 600))

@@ -167,7 +167,7 @@ import Testing
     }
 
     /// A record may have no timestamp, and a reduced result may name no device.
-    @Test func `An absent time or device is not a difference`() {
+    @Test func `An absent time or device does not rule a record out`() {
         for said in [
             replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),

@@ -23,7 +23,7 @@ import Testing
     }
 
     /// Little is known of a notification that the worker refuses early.
-    @Test func `Absent values are omitted`() {
+    @Test func `Absent values are omitted from a result`() {
         var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
@@ -109,7 +109,7 @@ import Testing
         #expect(result.detail == "apns-topic is wrong: é\"" + String(repeating: "y", count: 97))
     }
 
-    @Test func `An unknown reason is kept`() throws {
+    @Test func `A result keeps an unknown reason`() throws {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .rejected

@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `The parser reads what the writer writes`(isBroadcast: Bool) throws {
+    func `The parser reads the retry records that the writer writes`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)
         var writer = RetryWriter(apps: ContentFixture.apps, group: "workers")
         let reason = lend("InternalServerError")
@@ -111,7 +111,7 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func `Absent values are omitted`() {
+    @Test func `Absent values are omitted from a retry record`() {
         var fixture = ContentFixture()
         fixture.content.headers = ParsedRequest.Headers()
         fixture.content.app = -1

@@ -73,7 +73,7 @@ import Testing
     private static func isToken(_ text: String) -> Bool { (try? DeviceToken(hex: text)) != nil }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Worker and schema agree on payload form`(seed: UInt64) throws {
+    func `The worker and the schema accept the same records in payload form`(seed: UInt64) throws {
         try compare(seed: seed, .payload, oddity: 0.06, (.requestHeaders, .payload)) { drawn in
             // The rule about the key cannot be part of a schema of headers or values.
             drawn.headers.contains { ["push-device-token", "apns-channel-id"].contains($0.name) && $0.value != nil }
@@ -82,12 +82,12 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Worker and schema agree on envelope form`(seed: UInt64) throws {
+    func `The worker and the schema accept the same records in envelope form`(seed: UInt64) throws {
         try compare(seed: seed, .envelope, oddity: 0.05, (.envelopeHeaders, .envelope)) { _ in true }
     }
 
     @Test(arguments: BeyondSchemas.allCases)
-    func `Descriptions list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
+    func `The descriptions of schemas list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
             let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true

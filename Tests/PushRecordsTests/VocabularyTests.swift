@@ -91,7 +91,7 @@ import Testing
         #expect(wrong == [])
     }
 
-    @Test func `Every reason has its code's spelling`() {
+    @Test func `Each reason is spelled like its code`() {
         for code in ReasonCode.allCases where code != .none && code != .other {
             let text = code.text?.description ?? ""
             let isSpelled = text.prefix(1).lowercased() + text.dropFirst() == "\(code)"

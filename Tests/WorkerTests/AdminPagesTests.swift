@@ -37,7 +37,7 @@ struct AdminPagesTests {
         (.running, "", true, 200, "ready\n"),
         (.stopping, "", true, 200, "ready\n"),
         (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
-    ]) func `The worker is ready from its groups' first assignment, also while it stops`(
+    ]) func `A worker becomes ready with its groups' first assignment and stays ready while it stops`(
         phase: WorkerSnapshot.Phase, problem: String, isReady: Bool, status: Int, text: String
     ) {
         var snapshot = snapshot(phase)
@@ -97,7 +97,7 @@ struct AdminPagesTests {
         #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
     }
 
-    @Test func `The liveness check fails once the core is stuck`() {
+    @Test func `The liveness check fails while the worker's core is stuck`() {
         #expect(page("/livez", snapshot(.running)).0 == 200)
         let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)
         #expect(stalled.0 == 503)

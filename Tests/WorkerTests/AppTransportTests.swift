@@ -92,7 +92,7 @@ import Testing
         #expect(scene.renewals == 3)
     }
 
-    @Test func `Replacing credentials under load loses nothing and sends nothing twice`() throws {
+    @Test func `Replacing credentials under load loses no notification and sends none twice`() throws {
         let scene = try SimulatorScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
         let (token, certificate) = (try scene.tokenApp("shop"), try scene.certificateApp("shop"))
         let transports = try scene.start([token])

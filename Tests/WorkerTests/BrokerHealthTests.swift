@@ -4,7 +4,7 @@ import Testing
 
 /// The health of brokers according to librdkafka's statistics. Unused members may have any value.
 struct BrokerHealthTests {
-    @Test func `Brokers and group are read from the statistics`() {
+    @Test func `The states of brokers and group are read from librdkafka's statistics`() {
         let text = #"""
             {"name":"a","brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP","waitresp_cnt":2,
             "rxidle":5200999,"connects":3,"toppars":{"a-0":{"topic":"a"}}},"c":{"name":"GroupCoordinator",

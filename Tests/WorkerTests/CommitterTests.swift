@@ -111,7 +111,7 @@ struct CommitterTests {
         #expect(scene.sentPartitions.last == [0, 2])
     }
 
-    @Test func `A group without partitions has no refused commits`() throws {
+    @Test func `A group without partitions has no problem with commits`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)
         try scene.answer([0: .timedOut])

@@ -206,7 +206,7 @@ import Testing
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
-    func `The end of the stream completes the list`(ending: ScriptedFeedback.Ending) throws {
+    func `The end of the stream completes the list of tokens`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
         #expect(try read(Self.list, then: ending, world) == .init(app: "old", tokens: 2))
         #expect(try world.written == 2)

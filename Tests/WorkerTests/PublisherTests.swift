@@ -10,7 +10,7 @@ import Testing
 
 /// Producing, rejections and repeats, on librdkafka's in-process brokers.
 @Suite(.waiting) struct PublisherTests {
-    @Test func `A full producer queue produces nothing twice and loses nothing`() throws {
+    @Test func `A full producer queue loses no record and repeats none`() throws {
         let scene = try PublisherScene(producer: ["queue.buffering.max.messages": "10", "linger.ms": "30"])
         scene.request(200)
         scene.turn()

@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(arguments: named)
-    func `Every reason has advice`(reason: ReasonCode) throws {
+    func `Every named reason of APNs has advice`(reason: ReasonCode) throws {
         let word = try #require(reason.reason)
         let text = try #require(
             RefusalAdvice.text(word, status: 400, topic: "com.example.shop", of: Self.app()), "\(word.rawValue)")
