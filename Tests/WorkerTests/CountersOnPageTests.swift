@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 @testable import Worker
 
-/// Every counter is on /metrics.
+/// Compares the counters in memory with the page /metrics.
 struct CountersOnPageTests {
     /// Fills counters, each with a different number.
     private struct Numbers {

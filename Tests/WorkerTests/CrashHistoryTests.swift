@@ -7,7 +7,7 @@ struct CrashHistoryTests {
         CrashHistory.Place(topic: "apns.requests", partition: 3, offset: offset)
     }
 
-    /// Deaths by SIGSEGV, with the offsets that the threads were working on.
+    /// Crashes by SIGSEGV, with the offsets that the threads were working on.
     private static func history(_ deaths: [[Int64]]) -> CrashHistory {
         CrashHistory(
             total: deaths.count,

@@ -76,7 +76,7 @@ final class PublisherScene {
         }
     }
 
-    /// Offers one record `count` times as a dead letter. Returns for each offer whether it was taken.
+    /// Offers one record `count` times as a dead letter. Returns for each offer whether it was accepted.
     func offerDeadLetters(_ count: Int, bytes: Int) throws -> [Bool] {
         let topic = KafkaBroker.uniqueName("unreadable")
         try cluster.create(topic, partitions: 1)

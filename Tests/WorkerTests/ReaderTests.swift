@@ -404,8 +404,8 @@ import Testing
         scene.takesLetters = false
         try scene.write(value: "x")
         try scene.run("the refusal") { scene.refusals > 0 }
-        // The mock broker keeps 5 MiB of a partition, and librdkafka fetches ahead 1 MiB of what is not read. Random
-        // text, since the producer compresses.
+        // The mock broker keeps 5 MiB of a partition, and librdkafka prefetches 1 MiB of unread records. The text is
+        // random, because the producer compresses records.
         let count = 16
         for _ in 1..<count {
             let words = (0..<62_500).map { _ in String(UInt64.random(in: 1 << 60...(.max)), radix: 16) }

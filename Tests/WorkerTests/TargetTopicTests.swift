@@ -368,7 +368,7 @@ private struct Run {
     }
 }
 
-/// How long records wait for their acknowledgement, without a producer.
+/// The time that records wait for their acknowledgement, without a producer.
 struct AcknowledgementWatchTests {
     @Test func `A topic is overdue ten seconds after its last acknowledgement while records wait`() {
         let second: Int64 = 1_000_000_000
