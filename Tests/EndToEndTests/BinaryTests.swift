@@ -33,11 +33,12 @@ extension EndToEnd {
                     "debug apns: resend window closed without an error from the gateway",
                 ]),
             Run(
-                name: "it closes without a word", faults: ["close@1000"], binary: "window: {duration: 200ms}",
+                name: "the gateway closes without an answer", faults: ["close@1000"],
+                binary: "window: {duration: 200ms}",
                 repeats: "doubtful"),
             Run(
                 // This is early enough for some connection to reach it, however they share the notifications.
-                name: "it shuts down in order", faults: ["shutdown@100", "split"], badEvery: 700,
+                name: "the gateway shuts down in order", faults: ["shutdown@100", "split"], badEvery: 700,
                 says: [#"reason="status 10""#]),
             // At each stop a fence decides the open notifications, long before their window ends.
             Run(
@@ -49,12 +50,13 @@ extension EndToEnd {
                 badEvery: 500, records: 10_000, ends: [0.2, 0.5], isKilled: true, repeats: "crashed"),
             Run(name: "a million", faults: ["error-delay=200ms"], badEvery: 500, records: 1_000_000, isLong: true),
             Run(
-                name: "it closes every 5,000", faults: ["close@5000"], records: 100_000, repeats: "doubtful",
+                name: "the gateway closes after every 5,000", faults: ["close@5000"], records: 100_000,
+                repeats: "doubtful",
                 isLong: true),
         ]
 
         @Test(.needs(.worker, .broker, .python), arguments: runs.filter { Long.isWanted || !$0.isLong })
-        func `Nothing is lost, and only notifications in doubt are sent twice`(run: Run) throws {
+        func `No notification is lost, and only notifications in doubt are sent twice`(run: Run) throws {
             let scene = try GatewayScene("run", faults: run.faults, binary: run.binary, badEvery: run.badEvery)
             try scene.produce(run.records)
             for share in run.ends {

@@ -42,7 +42,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `All commands of channels work`() throws {
+        func `Each action of the command channels works`() throws {
             let scene = try Scene(withoutBroker: "channels")
             let simulator = try scene.startSimulator("--no-broadcast", "com.example.plain")
             let managePort = try simulator.managePort()

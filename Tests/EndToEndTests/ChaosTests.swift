@@ -49,13 +49,13 @@ extension EndToEnd {
 
         /// Nothing is lost, and every resend is counted as in doubt.
         @Test(.needs(.worker, .broker, .python), arguments: runs)
-        func `Nothing is lost under any fault`(name: String, arguments: String) throws {
+        func `No notification is lost under any fault`(name: String, arguments: String) throws {
             try chaos(arguments).expect(0, "\nlost: 0\n")
         }
 
         /// The audit also detects one result that is withheld from it.
         @Test(.needs(.worker, .broker, .python))
-        func `Nothing is sent twice without a fault`() throws {
+        func `No notification is sent twice without a fault`() throws {
             let ended = try chaos("--calm --minutes 0.2 --every 4 --rate 1000 --withhold 5000")
                 .expect(1, "\nduplicates: 0\nin_doubt: 0\n")
             let findings = ended.text.split(separator: "\n").filter { $0.hasPrefix("FOUND") }.map { $0.prefix(24) }

@@ -16,18 +16,18 @@ extension EndToEnd {
         @Test(
             .needs(.worker, .broker, .python, .kcat, .jq),
             arguments: ["python/shop.py", "kcat/shop.sh"])
-        func `A service in Python and one in a shell work`(path: String) throws {
+        func `A service in Python or a shell script gets its results`(path: String) throws {
             try run(path.hasSuffix(".sh") ? "sh" : Tool.python.path(), [Self.file(path)])
         }
 
         @Test(.needsJavaClient, .needs(.worker, .broker, .kcat))
-        func `A service in Java works`() throws {
+        func `A service in Java gets its results`() throws {
             let options = ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"]
             try run(Tool.javaClient.path(), options + [Self.file("java/Shop.java")])
         }
 
         @Test(.needsGo, .needs(.worker, .broker, .kcat))
-        func `A service in Go works`() throws {
+        func `A service in Go gets its results`() throws {
             let folder = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().appending(path: "go")
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             let program = folder.appending(path: "shop").path
@@ -45,7 +45,7 @@ extension EndToEnd {
         /// `Tests/Library` is a separate package. It produces both forms with PushRecords, and reads results and dead
         /// tokens. The first build takes about 20 s. Its products are kept beside those of the tests.
         @Test(.needs(.worker, .broker, .swift))
-        func `A separate package works`() throws {
+        func `A separate Swift package can use the library`() throws {
             let scene = try Scene("library", partitions: 2)
             let scratch = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent()
                 .appending(path: "library").path
@@ -117,7 +117,7 @@ extension EndToEnd {
         }
 
         /// Each line of code in the article occurs in the program of its language.
-        @Test func `The article contains the programs`() throws {
+        @Test func `The code of the article is part of the programs`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
             let programs = ["python": "python/shop.py", "java": "java/Shop.java", "go": "go/shop.go"]

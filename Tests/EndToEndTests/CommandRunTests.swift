@@ -50,7 +50,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Send delivers directly`() throws {
+        func `Send --direct delivers without Kafka`() throws {
             let scene = try Scene(withoutBroker: "direct")
             let closedPort = Ports.claim()
             let simulator = try scene.startSimulator()
@@ -99,7 +99,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Both ways of sending print the same members`() throws {
+        func `Sending with and without Kafka prints the same members`() throws {
             let scene = try Scene("alike", partitions: 1)
             _ = try scene.startSimulator("--environment", "development")
             scene.configuration.environment = "development"
@@ -153,7 +153,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Nothing in a topic that the worker has just created is in doubt`() throws {
+        func `No notification of a topic that the worker has just created is in doubt`() throws {
             let scene = try Scene("created", partitions: 1)
             scene.configuration.requests = "\(scene.name).created"
             scene.configuration.kafka = "create_topics: {partitions: 8, replication_factor: 1}"
@@ -326,7 +326,7 @@ extension EndToEnd {
 
         /// A command that fails gets the same records again. Records that it accepted are committed.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Exec commits the records that the command accepted`() throws {
+        func `Tail --exec commits the records that its command accepted`() throws {
             let scene = try Scene("exec")
             let values = (0..<100).map {
                 #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
@@ -374,7 +374,7 @@ extension EndToEnd {
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it
         /// does too.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Orphans of exec commands are reaped`() throws {
+        func `Orphans of --exec commands are reaped`() throws {
             let scene = try Scene("orphans")
             try scene.kcat(
                 (0..<5).map { #"k\#u{1e}{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":1}"# },
@@ -400,7 +400,7 @@ extension EndToEnd {
         /// A second member joins while the first one's command is running. The group waits for the command, so no
         /// record is passed twice.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func `Members share records without duplicates`() throws {
+        func `Members of a tail group share records without duplicates`() throws {
             let scene = try Scene("share")
             let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
             try scene.kcat(

@@ -101,7 +101,7 @@ extension EndToEnd {
             """.split(separator: "\n").map(String.init)
 
         @Test(.needs(.worker), arguments: mistakes)
-        func `Each mistake is reported in one line`(mistake: String) throws {
+        func `Each usage mistake is reported in one line`(mistake: String) throws {
             let parts = mistake.components(separatedBy: " | ")
             let arguments = parts[1].split(separator: " ").map { String($0).replacing("␣", with: " ") }
             let ended = try Scene.worker("", arguments).expect(try #require(Int32(parts[0])), parts[2])
@@ -138,7 +138,7 @@ extension EndToEnd {
             #expect(lines.last?.contains("t: no broker of 127.0.0.1:1 answers: ") == true, "\(ended.text)")
         }
 
-        @Test(.needs(.worker)) func `The apps that the simulator prints can be used`() throws {
+        @Test(.needs(.worker)) func `The apps that the simulator prints are a valid configuration`() throws {
             let scene = try Scene(withoutBroker: "printed")
             let simulator = try scene.startSimulator(
                 "--gateway", "0", "--feedback", "0", "--environment", "development")
@@ -164,7 +164,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker))
-        func `Schemas are JSON`() throws {
+        func `The command schema prints JSON`() throws {
             let list = try Scene.worker("schema").text
             let names = list.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
             #expect(names.contains("request-envelope") && names.contains("result") && names.contains("asyncapi"))
@@ -174,7 +174,9 @@ extension EndToEnd {
                     name == "asyncapi"
                     ? ("asyncapi", "3.0.0") : ("$schema", "https://json-schema.org/draft/2020-12/schema")
                 #expect(try jsonObject(ended.text)[member] as? String == version)
-                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 400 }, "for people, too")
+                #expect(
+                    ended.text.split(separator: "\n").allSatisfy { $0.count <= 400 },
+                    "people must be able to read the schema")
             }
         }
     }

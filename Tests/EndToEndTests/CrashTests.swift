@@ -11,7 +11,7 @@ extension EndToEnd {
 
         /// Three workers read 5,000 records, one of which crashes the worker that reads it.
         @Test(.needs(.worker, .broker, .kcat, .clang))
-        func `A record that crashes the worker loses no other notification`() throws {
+        func `A record that crashes the worker causes no loss of other notifications`() throws {
             let scene = try Scene("crashed", partitions: 6)
             _ = try scene.startSimulator("--latency", "20ms")
             scene.configuration.admin = "127.0.0.1:0"
@@ -59,7 +59,7 @@ extension EndToEnd {
         @Test(
             .needs(.worker, .broker, .kcat, .clang),
             arguments: [("read", "abort"), ("read", "stack"), ("read", "kill"), ("send", "segv"), ("send", "kill")])
-        func `A record that crashes the worker twice is a dead letter, in any way and on any thread`(
+        func `A record that crashes the worker twice becomes a dead letter, on any thread`(
             at place: String, by way: String
         ) throws {
             let scene = try Scene("died-\(place)-\(way)", partitions: 1)
@@ -71,7 +71,7 @@ extension EndToEnd {
             guard way == "abort" else { return try scene.stop(worker) }
 
             // The same offset of the recreated topic is another record, which becomes a dead letter only after two
-            // crashes of its own.
+            // crashes at the new record.
             try scene.awaitResults(19, of: worker)
             try scene.delete(scene.configuration.requests)
             try scene.create(scene.configuration.requests)
@@ -95,7 +95,7 @@ extension EndToEnd {
         /// Restarts back off, because no record causes the crashes. A stop ends the backoff.
         @Test(
             .needs(.worker, .broker, .clang), arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
-        func `Restarts after crashes at no record back off`(at place: String, by way: String) throws {
+        func `Restarts back off when no record causes the crashes`(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
             let worker = try start(in: scene, at: place, by: way)
             for next in ["starting it again\n", "starting it again in 1 s\n", "in 2 s\n", "in 4 s\n"] {
@@ -129,7 +129,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .clang))
-        func `With crash: core the first crash ends the process`() throws {
+        func `With the setting crash: core, the first crash ends the process`() throws {
             let scene = try Scene("core", partitions: 1)
             scene.configuration.more = "crash: core"
             let worker = try start(in: scene, at: "dial", by: "abort")

@@ -42,7 +42,7 @@ extension EndToEnd {
 
         /// The worker is stopped or killed midway, and another one takes over.
         @Test(.needs(.worker, .broker, .python), arguments: ["killed", "stopped"])
-        func `Nothing is lost when the worker ends midway`(_ how: String) throws {
+        func `No notification is lost when the worker ends midway`(_ how: String) throws {
             let scene = try Scene(how)
             let simulator = try scene.startSimulator()
             let records = Scene.records / 2

@@ -5,7 +5,7 @@ extension EndToEnd {
     /// Tests of `apns-worker demo`, which needs no broker because it includes one.
     @Suite struct DemoTests {
         @Test(.needs(.worker))
-        func `The books agree`() throws {
+        func `The books of the demo agree`() throws {
             let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "10000"])
             #expect(try demo.wait() == .exited(0), "\(demo.text)")
             #expect(demo.text.contains("The counts agree."))
@@ -22,7 +22,9 @@ extension EndToEnd {
                 ("3000 --withhold 7", 1, "The counts differ. Differences: 1"),
                 ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The counts agree."),
             ] as [(String, Int32, String)])
-        func `A withheld result is detected, and faults lose nothing`(options: String, status: Int32, text: String)
+        func `The demo detects a withheld result, and its faults lose no notification`(
+            options: String, status: Int32, text: String
+        )
             throws
         {
             let demo = try ChildProcess(

@@ -6,7 +6,7 @@ extension EndToEnd {
     /// A broker that accepts requests and does not answer, simulated by a proxy (`Books/kafka_proxy.py`).
     @Suite struct FalseAnswersTests {
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: [("fetch", "1"), ("produce", "0")])
-        func `A connection without answers is reported`(kind: String, apiKey: String) throws {
+        func `A broker that stops answering on a connection is reported`(kind: String, apiKey: String) throws {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
             try proxy.waitFor("\n")

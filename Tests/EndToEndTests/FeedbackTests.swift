@@ -42,7 +42,7 @@ extension EndToEnd {
     /// also test unavailable brokers.
     @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
-        func `A worker writes the service's tokens`() throws {
+        func `A worker produces the tokens of the feedback service`() throws {
             let scene = try Scene("feedback")
             let count = 1_000
             // The service will restart on the same port.
@@ -71,7 +71,7 @@ extension EndToEnd {
             let other = try scene.startFeedback(1, from: count + 10, port: 0)
             scene.readFeedback(port: try other.feedbackPort(), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
-            #expect(!worker.text.contains("app changed, reconnecting app=old"), "connections to the gateway go on")
+            #expect(!worker.text.contains("app changed, reconnecting app=old"), "connections to the gateway continue")
             try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
@@ -81,7 +81,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `The command reads the service once`() throws {
+        func `The command feedback reads the service once`() throws {
             let scene = try Scene("feedback")
             try scene.configure()
             try scene.command("feedback").expect(78, "no app of the configuration has binary.feedback")

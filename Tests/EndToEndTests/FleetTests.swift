@@ -7,7 +7,7 @@ extension EndToEnd {
     /// and, by the server's count, duplicates.
     @Suite struct FleetTests {
         @Test(.needs(.worker, .broker, .python))
-        func `Two workers join late and two leave`() throws {
+        func `No notification is lost when two workers join late and two leave`() throws {
             let fleet = try Fleet("three")
             try fleet.join("first")
             try fleet.join("second", after: 0.02)
@@ -19,7 +19,7 @@ extension EndToEnd {
 
         /// A static member that returns under its name has its partitions at once. The other member never stops.
         @Test(.needs(.worker, .broker, .python))
-        func `A static member returns`() throws {
+        func `A static member that returns keeps its partitions`() throws {
             let fleet = try Fleet("static")
             try fleet.join("first", kafka: "group_instance_id: first")
             let second = try fleet.join("second", after: 0.02, kafka: "group_instance_id: second")
@@ -32,7 +32,7 @@ extension EndToEnd {
         /// The next owner repeats notifications that were in flight or settled since the last commit, and marks each as
         /// in doubt.
         @Test(.needs(.worker, .broker, .python))
-        func `A killed member's successor repeats notifications in flight`() throws {
+        func `The successor of a killed member repeats the notifications in flight`() throws {
             let fleet = try Fleet("killed")
             try fleet.join("first", kafka: "group_instance_id: first")
             try fleet.end("first", by: "KILL")
@@ -58,7 +58,7 @@ extension EndToEnd {
         /// This test uses a newer librdkafka, because with 2.0.2 a commit during such a rebalance can lose the
         /// assignment.
         @Test(.needs(.worker, .broker, .python), .long)
-        func `Partitions move one by one on a newer client library`() throws {
+        func `Partitions move one by one with a newer client library`() throws {
             let newer = ["LD_LIBRARY_PATH": try NewerClientLibrary.folder()]
             let fleet = try Fleet("cooperative")
             try fleet.join("first", kafka: "assignment: cooperative", environment: newer)

@@ -11,7 +11,7 @@ extension EndToEnd {
             let host: String
             let port: Int
 
-            /// Its address as in a URL.
+            /// The proxy's address as in a URL.
             var address: String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
             init(in scene: Scene, host: String, allowing allowed: Int) throws {

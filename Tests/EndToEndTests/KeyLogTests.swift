@@ -29,7 +29,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `A worker logs its secrets, and each frame's head at level trace`() throws {
+        func `A worker logs its secrets, and each frame header at level trace`() throws {
             let scene = try Scene("keylog")
             let simulator = try scene.startSimulator("--fault", "goaway:Shutdown@500")
             try scene.produce(1_000, "--plain")

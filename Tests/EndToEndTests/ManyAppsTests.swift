@@ -15,7 +15,7 @@ extension EndToEnd {
         /// The apps alternate between keys and certificates, with connections on demand. All notifications of good apps
         /// are accepted, and none of the others.
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Apps that are refused or unreachable delay no other`() throws {
+        func `Apps that are refused or unreachable delay no other app`() throws {
             let scene = try Scene("manyapps")
             _ = try scene.startSimulator()
             let tier = "\(scene.name).tier.30s"
@@ -57,7 +57,7 @@ extension EndToEnd {
             try scene.produce(Self.each * Self.all, "--apps", "\(Self.all)")
             // The notifications of the other apps are rejected, or wait in the tier.
             let good = Set((0..<Self.well).map { $0 == 0 ? "shop" : "app\($0)" })
-            try eventually("all results of apps that are well", of: worker) {
+            try eventually("all results of the good apps", of: worker) {
                 try scene.resultObjects().filter { good.contains($0["app"] as? String ?? "") }.count
                     >= Self.each * Self.well
             }
@@ -122,7 +122,9 @@ extension EndToEnd {
             .map { $0["device_token"] as? String ?? "" }
             let last = try #require(keys.lastIndex { $0.hasPrefix("ab") })
             #expect(keys.count(where: { $0.hasPrefix("ab") }) == 100)
-            #expect(last < keys.count / 2, "the last of the other topic was sent behind \(last) of \(keys.count)")
+            #expect(
+                last < keys.count / 2,
+                "the last notification of the other topic was sent after \(last) of \(keys.count)")
         }
     }
 }

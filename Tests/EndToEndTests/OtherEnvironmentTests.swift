@@ -9,9 +9,9 @@ extension EndToEnd {
         static let dead = "fa1740010"
 
         /// Every second token belongs to the other environment, whose server stops and restarts. The worker is killed
-        /// meanwhile.
+        /// in the meantime.
         @Test(.needs(.worker, .broker, .kcat))
-        func `Mixed tokens are all accepted, and none counts as dead`() throws {
+        func `Tokens of both environments are accepted, and none counts as dead`() throws {
             let scene = try Scene("environments")
             // The server will restart on the same port.
             let port = Ports.claim()

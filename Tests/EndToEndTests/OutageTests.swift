@@ -9,7 +9,7 @@ extension EndToEnd.Outages {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
             arguments: Long.isWanted ? ["frozen", "stopped"] : ["stopped"])
-        func `An outage causes only a delay`(_ kind: String) throws {
+        func `An outage of the broker causes only a delay`(_ kind: String) throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("outage", on: broker)
             let simulator = try scene.startSimulator("--latency", "50ms")
@@ -48,7 +48,7 @@ extension EndToEnd.Outages {
         }
     }
 
-    /// Stops complete, whatever the brokers do.
+    /// A stop completes, whatever the brokers do.
     @Suite(.ownBroker)
     struct StoppingTests {
         /// The worker cannot finish its stop, because its last commit is not answered. Or it waits for a silent broker
@@ -115,7 +115,7 @@ extension Pages {
                 && $0.1.contains("\napns_worker_problems{subject=\"\(subject)\"} ")
         }
         let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains(subject) }
-        #expect((1...4).contains(said.count), "said \(said.count) times:\n\(worker.text.suffix(4_000))")
+        #expect((1...4).contains(said.count), "logged \(said.count) times:\n\(worker.text.suffix(4_000))")
     }
 
     /// Waits until the subject has no problem and the log reports its end.

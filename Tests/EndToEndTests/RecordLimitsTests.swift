@@ -10,7 +10,7 @@ extension EndToEnd {
         /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
         @Test(.needs(.worker, .broker, .python))
-        func `A good record after any other has its result`() throws {
+        func `A good record has its result, whatever record precedes it`() throws {
             let scene = try Scene("limits", partitions: 1)
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()

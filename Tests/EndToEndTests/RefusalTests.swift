@@ -9,7 +9,7 @@ extension EndToEnd {
         /// The prefixes of device tokens whose stream is always refused, or is always above the last stream of a
         /// GOAWAY.
         @Test(.needs(.worker, .broker, .kcat), arguments: ["fa17f0030", "fa17f0130"])
-        func `A notification that is always refused delays no other`(prefix: String) throws {
+        func `A notification that is always refused delays no other notification`(prefix: String) throws {
             let scene = try Scene("refusal", partitions: 1)
             let worker = try scene.startWorker()
             var good = 0
@@ -24,10 +24,10 @@ extension EndToEnd {
             }
             try write(20, around: 0)
             try write(100, around: 1)
-            // The refused ones are retried from the tier meanwhile.
+            // The refused notifications are retried from the tier in the meantime.
             try scene.await(scene.configuration.retry, holds: 1, of: worker)
             try write(10, around: 0)
-            // The commit passes them.
+            // The commit passes the refused notifications.
             try scene.settleRequests(worker)
             try write(10, around: 0)
             try scene.stop(worker)
@@ -87,7 +87,7 @@ extension EndToEnd {
         /// SETTINGS_MAX_CONCURRENT_STREAMS changes from 1,000 to 1 and back several times. Streams above a new limit
         /// are refused, and their requests are sent again.
         @Test(.needs(.worker, .broker, .python))
-        func `Changing stream limits stall nothing`() throws {
+        func `Changing stream limits do not stall sending`() throws {
             let scene = try Scene("streams")
             // With one stream each, the connections send at most about 40 requests a second, so a backlog grows.
             let simulator = try scene.startSimulator("--latency", "100ms")

@@ -80,7 +80,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func `Of two concurrent runs the second continues, and the first ends`() throws {
+        func `Of two concurrent replay runs the second continues, and the first ends`() throws {
             let scene = try Scene("replay-twice")
             let worker = try scene.startWorker()
             let wanted = try scene.produceFailing(3_000, of: worker)
@@ -117,7 +117,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl))
-        func `Conditions select requests, and omitted ones are reported`() throws {
+        func `Conditions select requests, and omitted requests are reported`() throws {
             let scene = try Self.scene("replay-case")
             let text = try scene.replays("case", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
@@ -238,7 +238,7 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
-        func `Missing rights are reported`() throws {
+        func `A replay reports missing permissions`() throws {
             let (scene, broker) = try Scene.protected("replay-rights")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = ""

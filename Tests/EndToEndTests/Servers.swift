@@ -8,7 +8,7 @@ struct RunningSimulator {
     /// The address of the control endpoint.
     let control: String
 
-    /// Starts it, with its authority, signing key and books in the folder.
+    /// Starts the simulator, with its authority, signing key and books in the folder.
     ///
     /// - Parameter port: the port, or 0 for any free one. A test that restarts the simulator on the same port must
     ///   claim it first (`Ports`).
@@ -38,9 +38,9 @@ struct RunningSimulator {
         return port
     }
 
-    // MARK: Its control endpoint
+    // MARK: The control endpoint
 
-    /// Changes its behavior from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
+    /// Changes the simulator's behavior from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
     @discardableResult
     func set(_ faults: String) throws -> String {
         let answer = LocalHTTP.request("\(control)/faults?\(faults)", method: "POST")
@@ -59,12 +59,12 @@ struct RunningSimulator {
         return try JSONDecoder().decode(Totals.self, from: Data(answer.body.utf8))
     }
 
-    /// Waits until it has received `count` requests.
+    /// Waits until the simulator has received `count` requests.
     func awaitRequests(_ count: Int) throws {
         try eventually("\(count) requests at the server", of: process) { try totals().requests >= count }
     }
 
-    /// Waits until it has accepted `count` more notifications than now.
+    /// Waits until the simulator has accepted `count` more notifications than now.
     func awaitAccepted(more count: Int) throws {
         let wanted = try totals().accepted + count
         try eventually("\(wanted) notifications accepted", of: process) { try totals().accepted >= wanted }

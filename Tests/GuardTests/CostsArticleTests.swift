@@ -1,11 +1,11 @@
 import Foundation
 import Testing
 
-/// The table of the guard's parts in "What it costs" says the figures that are committed.
+/// The table in "What it costs" shows the committed figures of the guard's parts.
 @Suite struct CostsArticleTests {
     private static let here = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
 
-    /// By part: the row's last cell.
+    /// The last cell of each row, by part.
     private static func rows() throws -> [String: String] {
         let place = here.appending(path: "../../Sources/Worker/Worker.docc/WhatItCosts.md").standardizedFileURL
         let article = try String(contentsOf: place, encoding: .utf8)
@@ -19,7 +19,7 @@ import Testing
         return rows
     }
 
-    @Test func `The table says what is committed`() throws {
+    @Test func `The table shows the committed figures`() throws {
         let committed = try GuardFigures(Self.here.appending(path: "figures.json").path).parts
         let rows = try Self.rows()
         #expect(Set(rows.keys) == Set(committed.keys))

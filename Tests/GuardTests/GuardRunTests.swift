@@ -48,7 +48,7 @@ struct GuardRunTests {
     }
 
     @Test
-    func `A part that takes 5 % and one allocation more than committed fails, and both are named`() throws {
+    func `A part that takes 5 % and one allocation more than committed fails, and the output names both`() throws {
         // First take the figures, so that instructions are compared with any toolchain.
         let folder = FileManager.default.temporaryDirectory.appending(path: "guard-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -70,7 +70,7 @@ struct GuardRunTests {
     }
 
     @Test
-    func `An unknown part and a missing file are one line each, which says what to do`() throws {
+    func `An unknown part and a missing file each cause an error that names the cause`() throws {
         let (unknown, words) = try Self.run(["--only", "nothing"])
         #expect(unknown == .exited(64))
         #expect(words.contains("invalid choice: 'nothing'"))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HTTPServer
 
-/// An answer of a server, as curl sees it.
+/// An HTTP answer, as curl receives it.
 struct Curl {
     static let path = "/usr/bin/curl"
     static let isThere = FileManager.default.isExecutableFile(atPath: path)
@@ -56,7 +56,7 @@ struct PageServerTests {
         ("/nowhere", "GET", 404, "no such page: /nowhere\n"), ("/", "POST", 405, "/ accepts only GET\n"),
         ("/echo", "DELETE", 405, "/echo accepts only GET, POST\n"), ("/x", "PUT", 404, "no such page: /x\n"),
     ])
-    func `Answers by path and method, with decoded parameters in their order`(
+    func `Path and method select a route, and parameters are decoded in their order`(
         page: String, method: String, status: Int, body: String
     ) throws {
         let answer = try Curl("-X", method, port: server.port, page: page)
@@ -69,7 +69,9 @@ struct PageServerTests {
     }
 
     @Test(arguments: [(1_000, 200), (1_001, 413), (100_000, 413)])
-    func `A posted body arrives whole, or is 413`(count: Int, status: Int) throws {
+    func `A posted body within the limit arrives whole, and a larger body is answered with 413`(count: Int, status: Int)
+        throws
+    {
         let text = String(repeating: "x", count: count)
         let answer = try Curl("--data-binary", text, port: server.port, page: "/echo")
         #expect(answer.status == status)
@@ -83,23 +85,23 @@ struct PageServerTests {
         #expect(answer.body.hasSuffix("line 99999\n"))
     }
 
-    @Test func `A stream that fails is seen to be cut short`() throws {
+    @Test func `The client can detect that a stream failed`() throws {
         let answer = try Curl(port: server.port, page: "/broken")
         #expect(answer.exit != 0)
     }
 
-    @Test func `A taken port is refused with its name`() throws {
+    @Test func `A port in use is refused with its address`() throws {
         let taken = server.port
         let error = #expect(throws: PageServerError.self) { try PageServer(port: taken, routes: []) }
         #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use (EADDRINUSE)")
     }
 
-    @Test func `An address that is none is refused`() {
+    @Test func `An address that cannot be bound is refused`() {
         let error = #expect(throws: PageServerError.self) { try PageServer(host: "nowhere.example", routes: []) }
         #expect(error?.description.contains("nowhere.example:0: Cannot assign requested address") == true)
     }
 
-    @Test func `Stopping closes the port at once and twice is fine`() throws {
+    @Test func `Stopping closes the port at once and can be repeated`() throws {
         server.stop()
         server.stop()
         let answer = try Curl(port: server.port, page: "/")
@@ -133,14 +135,14 @@ struct PageServerTests {
         return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
     }
 
-    @Test func `Slow clients of one address hold up no other`() throws {
+    @Test func `Slow clients of one address do not delay other clients`() throws {
         let slow = (0..<2 * PageServer.connectionLimit).map { _ in socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         defer { for client in slow { close(client) } }
         for client in slow { Self.connect(client, from: "127.0.0.2", to: server.port) }
         #expect(try Curl(port: server.port, page: "/").body == "home\n")
     }
 
-    @Test func `A server without a descriptor for a client waits for one`() async {
+    @Test func `A server without a free descriptor waits without using the CPU`() async {
         await #expect(processExitsWith: .success) {
             let server = try PageServer(routes: [])
             let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -148,7 +150,7 @@ struct PageServerTests {
             var limit = rlimit(rlim_cur: rlim_t(client) + 1, rlim_max: rlim_t(client) + 1)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             PageServerTests.connect(client, to: server.port)
-            // While this thread works for so long, a thread that is as busy would work for about as long.
+            // A busy server thread would use about as much CPU time as this thread.
             func others() -> Int {
                 PageServerTests.cpu(CLOCK_PROCESS_CPUTIME_ID) - PageServerTests.cpu(CLOCK_THREAD_CPUTIME_ID)
             }

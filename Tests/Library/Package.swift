@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A program of somebody else's, with no more than the README says: it asks for notifications with PushRecords and reads
-// what became of them. `Tests/EndToEndTests/ClientsTests.swift` builds and runs it.
+// A separate package that uses only what the README documents: it produces requests with PushRecords and reads their
+// results. `Tests/EndToEndTests/ClientsTests.swift` builds and runs it.
 
 let package = Package(
     name: "shop",

@@ -1,8 +1,8 @@
 import PushRecords
 
-// What does not compile (with `-D MISUSE`), and its corrected twin: see MisuseTests.
+// Code that must not compile (with `-D MISUSE`), each with a corrected twin. MisuseTests compile this file.
 
-/// A background notification shows, plays and merges nothing. "Using priority 10 is an error."
+/// A background notification has no alert, badge, sound or collapse id. "Using priority 10 is an error."
 func background() {
     #if MISUSE
         var notification = PushNotification(BackgroundPayload())
@@ -29,7 +29,7 @@ func background() {
     #endif
 }
 
-/// Localized arguments need their text. No expiration is Apple's default. The payload decides on the push type.
+/// Localized arguments need a key, an expiration cannot be `never`, and the payload determines the push type.
 func alert() {
     var notification = PushNotification(AlertPayload(body: "News"))
     #if MISUSE
@@ -65,7 +65,7 @@ func broadcast() throws {
     #endif
 }
 
-/// A start has an alert, an update has a time in seconds and wakes the device, and only an end is dismissed.
+/// A start has an alert, an update has a time in seconds and wakes the device, and only an end has a dismissal.
 func liveActivity(attributes: PayloadValue, state: PayloadValue, nowMs: Int64) {
     var alert = LiveActivityAlert(title: "Goal!", body: "Ajax leads")
     var notification = PushNotification(LiveActivityUpdate(contentState: state, timestamp: 1_790_000_000))
@@ -97,7 +97,7 @@ func liveActivity(attributes: PayloadValue, state: PayloadValue, nowMs: Int64) {
     #endif
 }
 
-/// A control asks for its state itself. "This is the complete message" of MDM. A widget only hears of a change.
+/// Payloads for controls and widgets have no content. "This is the complete message" of MDM.
 func payloadsWithoutAlert() {
     var magic = MDMPayload(pushMagic: "PushMagicValue")
     #if MISUSE
@@ -114,7 +114,7 @@ func payloadsWithoutAlert() {
     #endif
 }
 
-/// A call is no alert. "Set the APNs priority to 10 to request immediate delivery" of speech.
+/// A call is not an alert. "Set the APNs priority to 10 to request immediate delivery" of speech.
 func calls() {
     var speech = PushNotification(PushToTalkPayload(["activeSpeaker": "Ada"]))
     var call = PushNotification(VoIPPayload(["handle": "Ada"]))
@@ -127,7 +127,7 @@ func calls() {
         call.topic = "com.example.shop"
     #else
         speech.priority = .immediate
-        // A topic says whether its suffix is still missing.
+        // A topic states whether its suffix must be added.
         call.topic = .bundleID("com.example.shop")
     #endif
 }

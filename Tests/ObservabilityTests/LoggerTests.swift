@@ -3,7 +3,7 @@ import Observability
 import Synchronization
 import Testing
 
-/// A clock that stands until it is moved.
+/// A clock that moves only when a test advances it.
 private final class TestClock: Sendable {
     private let seconds = Mutex(0)
 
@@ -64,7 +64,7 @@ private struct Recorder {
             ])
     }
 
-    @Test func `Each part has its level`() {
+    @Test func `Each part has its own level`() {
         let recorder = Recorder(LevelTable(.notice, parts: [.kafka: .trace, .apns: .critical]))
         for part in Part.allCases {
             for level in Level.allCases { recorder.logger.log(level, part, "x") }
@@ -81,7 +81,7 @@ private struct Recorder {
         #expect(recorder.logger.writes(.critical, of: .kafka))
     }
 
-    @Test func `Fields of a line that is not written are not made`() {
+    @Test func `The fields of a line that is not written are not evaluated`() {
         let recorder = Recorder()
         var made = 0
         func value() -> Int64 {
@@ -94,7 +94,7 @@ private struct Recorder {
         #expect(made == 1)
     }
 
-    @Test func `Repeats within ten seconds are counted`() {
+    @Test func `Repeated lines within ten seconds are counted and not written`() {
         let recorder = Recorder()
         func fail(_ host: String) {
             recorder.logger.warning(.apns, "cannot connect", about: host, ["host": .text(host)])
@@ -122,7 +122,7 @@ private struct Recorder {
             ])
     }
 
-    @Test func `Sums of lines that were left out are added up, other numbers are not`() {
+    @Test func `Sums of suppressed lines are added up, other numbers are not`() {
         let recorder = Recorder()
         func lose(_ count: Int) {
             recorder.logger.warning(.kafka, "lost", ["records": .sum(count), "last": .count(count)])
@@ -147,14 +147,14 @@ private struct Recorder {
         #expect(recorder.sink.lines.first?.contains(#""event":"\#(event)""#) == true)
     }
 
-    @Test func `Info is limited only by a subject`() {
+    @Test func `Repeated info lines are suppressed only if they have a subject`() {
         let recorder = Recorder()
         for _ in 1...3 { recorder.logger.info(.kafka, "partition assigned", ["n": 1]) }
         for _ in 1...3 { recorder.logger.info(.kafka, "librdkafka", about: "CONNECT", ["n": 1]) }
         #expect(recorder.sink.lines.count == 4)
     }
 
-    @Test func `Lines that were left out and had no successor are written after ten seconds`() {
+    @Test func `A suppressed line without a successor is written after ten seconds`() {
         let recorder = Recorder()
         for n in 1...3 { recorder.logger.warning(.apns, "lost", ["n": .count(n)]) }
         recorder.logger.writeLeftOut()
@@ -177,8 +177,8 @@ private struct Recorder {
             ])
     }
 
-    /// What counted from the first line's time is over.
-    @Test func `Reminders are always written, and countdowns end`() {
+    /// A countdown has ended by the time that its suppressed line is written.
+    @Test func `Reminders are always written, and suppressed lines lose their countdown`() {
         let recorder = Recorder()
         for n in 1...2 {
             recorder.logger.remind(.worker, "degraded", ["n": .count(n)])
@@ -196,7 +196,7 @@ private struct Recorder {
             ])
     }
 
-    /// However many subjects there are, the lines of ten seconds and the memory for them have a limit.
+    /// The lines of ten seconds and the memory for them have a limit, whatever the number of subjects.
     @Test func `A flood of subjects is bounded`() {
         let recorder = Recorder()
         for n in 1...100_000 { recorder.logger.warning(.apns, "lost", about: "\(n)") }
@@ -220,7 +220,7 @@ private struct Recorder {
             while write(writing, page, page.count) > 0 {}
         }
 
-        /// What is in it, at most `limit` bytes.
+        /// Reads up to `limit` bytes from the pipe.
         func take(_ limit: Int = 1 << 20) -> String {
             var bytes = [UInt8](repeating: 0, count: limit)
             var count = 0
@@ -238,8 +238,8 @@ private struct Recorder {
         }
     }
 
-    /// With 100 ms for each line, they would take 100 s.
-    @Test(.timeLimit(.minutes(1))) func `A pipe that is not read holds up no line`() {
+    /// A wait of 100 ms for each line would take 100 s.
+    @Test(.timeLimit(.minutes(1))) func `A full pipe does not delay the logger`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         let before = Logger.linesLost
@@ -259,7 +259,7 @@ private struct Recorder {
         pipe.close()
     }
 
-    @Test func `Lost lines are reported without another line`() {
+    @Test func `Lost lines are reported even if no other line follows`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         logger.info(.worker, "x")
@@ -271,7 +271,7 @@ private struct Recorder {
         pipe.close()
     }
 
-    @Test func `A line that was cut does not run into the next`() {
+    @Test func `A line that was cut is separated from the next line`() {
         let pipe = FullPipe()
         _ = pipe.take(4_096)
         let sink = DescriptorSink(pipe.writing)

@@ -16,12 +16,12 @@ import Testing
             "cannot connect to [::1]:443: Connection refused"
         ),
         ("a: b: a: b: c", "a: b: c"),
-        // The cause is never left out, nor what only looks alike.
+        // The cause is never removed, nor a word that only resembles a name.
         ("t: t", "t: t"), ("topic ab: b: denied", "topic ab: b: denied"),
         ("app shop: shop.example:443: refused", "app shop: shop.example:443: refused"),
         ("two  spaces:  stay: here", "two  spaces:  stay: here"), ("a:b:a:b", "a:b:a:b"), ("", ""), (": : x", ": : x"),
     ])
-    func `Each name stands once`(message: String, expected: String) {
+    func `A message contains each name once`(message: String, expected: String) {
         #expect(namesOnce(message) == expected)
     }
 }

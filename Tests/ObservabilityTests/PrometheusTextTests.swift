@@ -3,7 +3,7 @@ import Testing
 @testable import Observability
 
 struct PrometheusTextTests {
-    @Test func `Counters and gauges`() {
+    @Test func `Counters and gauges are written with help and type`() {
         var text = PrometheusText()
         text.family("sends_total", .counter, "Requests sent.")
         text.sample(["app": "shop", "outcome": "accepted"], 12)
@@ -30,8 +30,8 @@ struct PrometheusTextTests {
         #expect(text.text.hasSuffix("a{name=\"back\\\\slash \\\"quote\\\" line\\nfeed\"} 1\n"))
     }
 
-    /// Buckets are cumulative in the text, and the last one holds everything.
-    @Test func `Histograms`() {
+    /// Each bucket includes the buckets below it, and the last bucket counts all values.
+    @Test func `A histogram is written as cumulative buckets, sum and count`() {
         var text = PrometheusText()
         text.family("seconds", .histogram, "Time.")
         let some: [(bound: Double, count: Int)] = [(0.001, 2), (0.5, 0), (1, 3)]
@@ -57,7 +57,7 @@ struct PrometheusTextTests {
 
     @Test(arguments: [
         (Double.infinity, "+Inf"), (-.infinity, "-Inf"), (.nan, "NaN"), (3, "3"), (0.1, "0.1"), (1e20, "1e+20"),
-    ]) func `Numbers`(value: Double, written: String) {
+    ]) func `A number is written in the Prometheus format`(value: Double, written: String) {
         var text = PrometheusText()
         text.family("x", .gauge, "X.")
         text.sample(value)

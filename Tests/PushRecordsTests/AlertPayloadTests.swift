@@ -63,7 +63,9 @@ import Testing
     ]
 
     @Test(arguments: written)
-    func `Each property is a member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+    func `Each property of an alert payload is a member of aps`(
+        fill: @Sendable (inout AlertPayload) -> Void, json: String
+    ) throws {
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
@@ -87,7 +89,9 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func `An invalid value is refused with its name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+    func `An invalid value in an alert payload is refused with its name`(
+        fill: @Sendable (inout AlertPayload) -> Void, words: String
+    ) {
         var payload = AlertPayload()
         fill(&payload)
         let error = #expect(throws: RequestError.self) { try payload.json() }

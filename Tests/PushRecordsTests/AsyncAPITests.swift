@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushRecords
 
-/// The document of all topics: what refers to something finds it, and what it says of records is what the schemas say.
+/// The AsyncAPI document of all topics: its references resolve, and it contains the schemas of the records.
 @Suite struct AsyncAPITests {
     private static let document = AsyncAPIDocument.text(version: "1.2.3")
 
@@ -12,7 +12,7 @@ import Testing
         try #require(JSONSerialization.jsonObject(with: Data(document.utf8)) as? [String: Any])
     }
 
-    /// Where a reference leads; `nil`: nowhere.
+    /// Returns the value that a reference names, or `nil` if there is none.
     private static func followed(_ reference: String, in document: Any) -> Any? {
         guard reference.hasPrefix("#/") else { return nil }
         return reference.dropFirst(2).split(separator: "/").reduce(document as Any?) { place, name in
@@ -27,12 +27,12 @@ import Testing
         return object.values.flatMap { references(in: $0) }
     }
 
-    @Test func `Every reference resolves`() throws {
+    @Test func `Every reference in the AsyncAPI document resolves`() throws {
         let object = try Self.object()
         let references = Self.references(in: object)
         #expect(references.count > 20)
         for reference in references { #expect(Self.followed(reference, in: object) != nil, "\(reference)") }
-        // An operation's messages are its channel's: the specification forbids to name them elsewhere.
+        // The specification requires that an operation's messages belong to its channel.
         for operation in try #require(object["operations"] as? [String: [String: Any]]).values {
             let channel = try #require((operation["channel"] as? [String: String])?["$ref"])
             for message in try #require(operation["messages"] as? [[String: String]]) {
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `The document names the topics and groups of the default configuration`() throws {
+    @Test func `The AsyncAPI document names the topics and groups of the default configuration`() throws {
         let object = try Self.object()
         #expect((object["info"] as? [String: Any])?["version"] as? String == "1.2.3")
         let channels = try #require(object["channels"] as? [String: [String: Any]])
@@ -68,7 +68,7 @@ import Testing
         "deadLetter": (.deadLetterHeaders, nil), "retry": (.retryHeaders, .payload),
     ]
 
-    @Test func `Headers and value of each message have its schemas`() throws {
+    @Test func `The headers and the value of each message have the right schemas`() throws {
         let object = try Self.object()
         let messages = try #require((object["components"] as? [String: Any])?["messages"] as? [String: [String: Any]])
         #expect(Set(messages.keys) == Set(Self.messages.keys))
@@ -89,14 +89,14 @@ import Testing
 
     private static let official = ProcessInfo.processInfo.environment["ASYNCAPI_SCHEMA"]
 
-    /// The specification's own schema, which is in github.com/asyncapi/spec-json-schemas:
+    /// The official schema of AsyncAPI, from github.com/asyncapi/spec-json-schemas:
     /// `schemas/3.0.0-without-$id.json`.
     @Test(
         .enabled(
             if: SchemaJudge.isThere && official != nil,
             "missing: ASYNCAPI_SCHEMA=FILE, AsyncAPI's schemas/3.0.0-without-$id.json, and a Python with jsonschema"),
         .waiting)
-    func `The document conforms to the AsyncAPI schema`() throws {
+    func `The AsyncAPI document conforms to the official schema`() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).json")
         defer { try? FileManager.default.removeItem(at: file) }
         func check(_ text: String) throws -> (isFine: Bool, said: String) {
@@ -106,7 +106,7 @@ import Testing
         }
         let fine = try check(Self.document)
         #expect(fine.isFine, "\(fine.said)")
-        // The check itself: what is wrong is found.
+        // The schema rejects each of these faults.
         for (right, wrong) in [
             (#""action": "send""#, #""action": "publish""#),
             (#""bindingVersion": "0.5.0""#, #""bindingVersion": "9.9.9""#),

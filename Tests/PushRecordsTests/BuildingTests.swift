@@ -31,7 +31,7 @@ private func full() -> PushNotification<RawPayload> {
         let found = read(record)
         #expect(found.form == .payload && !found.isInvalid && found.target == .device && found.key == nil)
         expectAll(found)
-        #expect(try full().encoded().payloadRecord(to: token) == record, "erased, it is the same")
+        #expect(try full().encoded().payloadRecord(to: token) == record, "an encoded payload gives the same record")
     }
 
     @Test func `A record in envelope form can have every member`() throws {
@@ -40,7 +40,7 @@ private func full() -> PushNotification<RawPayload> {
         let found = read(record)
         #expect(found.form == .envelope && !found.isInvalid && found.tokens == [tokenA] && found.key == nil)
         expectAll(found)
-        #expect(try full().encoded().envelopeRecord(to: [token]) == record, "erased, it is the same")
+        #expect(try full().encoded().envelopeRecord(to: [token]) == record, "an encoded payload gives the same record")
     }
 
     private func expectAll(_ found: OwnedRequest) {
@@ -50,7 +50,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(found.environment == .development && found.notBefore == 1_780_000_000)
     }
 
-    @Test func `Only the push type is written by default`() throws {
+    @Test func `By default the push type is the only header of a record`() throws {
         let plain = PushNotification(json: Data(hi.utf8))
         #expect(try plain.payloadRecord(to: token).headers == [HeaderField("apns-push-type", "alert")])
         let envelope = try plain.envelopeRecord(to: [token])
@@ -62,9 +62,9 @@ private func full() -> PushNotification<RawPayload> {
         #expect(try read(now.payloadRecord(to: token)).expiration == 0)
     }
 
-    /// The worker takes a key for a token only from 64 digits on.
+    /// The worker reads a key as the token only if the key has at least 64 digits.
     @Test(arguments: [1, 31, 32, 100])
-    func `A short token is written to a header`(count: Int) throws {
+    func `A record has a short token in a header`(count: Int) throws {
         let token = try DeviceToken(bytes: (0..<count).map { UInt8($0 * 7 & 0xFF) })
         let found = read(try PushNotification(json: hi).payloadRecord(to: token))
         #expect(found.token == token.hex && found.target == .device && found.key == nil)
@@ -128,9 +128,9 @@ private func full() -> PushNotification<RawPayload> {
         ({ $0.app = "" }, nil, "the app's name must not be empty"),
     ]
 
-    /// With the worker's reason and words.
+    /// Each error has the reason and the text that the worker would give.
     @Test(arguments: refused)
-    func `Both forms refuse what the worker refuses`(
+    func `Both record forms reject each notification that the worker would reject`(
         spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String
     ) throws {
         var notification = PushNotification(json: hi)
@@ -144,7 +144,7 @@ private func full() -> PushNotification<RawPayload> {
         }
     }
 
-    @Test func `Limits are included`() throws {
+    @Test func `Values at their limits are accepted`() throws {
         var notification = PushNotification(json: hi)
         notification.collapseID = String(repeating: "x", count: 64)
         notification.expiration = .at(secondsSinceEpoch: 4_294_967_295)
@@ -197,12 +197,12 @@ private func full() -> PushNotification<RawPayload> {
 }
 
 extension RequestError {
-    /// Equal to any with the same reason, for `#expect(throws:)`.
+    /// An error with this reason, for `#expect(throws:)`.
     fileprivate init(reason: Reason) {
         let sample = Result { () throws(RequestError) in
             reason == .missingDeviceToken ? try DeviceToken(hex: "") : try DeviceToken(hex: "x")
         }
-        guard case .failure(let error) = sample else { fatalError("both are refused") }
+        guard case .failure(let error) = sample else { fatalError("both tokens must be invalid") }
         self = error
     }
 }

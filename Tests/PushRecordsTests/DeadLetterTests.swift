@@ -58,7 +58,7 @@ import Testing
         #expect(error?.description == "push-dlq-offset: \"x\" is not an integer in range")
     }
 
-    /// More headers than the list had room for at first.
+    /// The list of headers grows beyond its first capacity.
     @Test func `A dead letter can have any number of headers`() {
         let pair = (lend("n"), lend("v"))
         let list = Array(repeating: RecordHeader(name: pair.0, value: pair.1), count: 1_000)

@@ -23,11 +23,11 @@ import Testing
         #expect(result.reason == .badTopic && result.isInDoubt && result.device?.hex == "00")
         #expect(DeliveryResult.Request(text: "r/3/1234/7")?.description == "r/3/1234/7")
         #expect(DeliveryResult.Request(text: "r/3/1234") == nil && DeliveryResult.Request(text: "") == nil)
-        // From a collection that is not contiguous, too.
+        // A collection that is not contiguous gives the same result.
         #expect(try DeliveryResult(json: Array(Self.result.utf8).lazy.map { $0 }) == result)
     }
 
-    @Test func `Absent and null are the same`() throws {
+    @Test func `An absent member and null are the same`() throws {
         let always =
             #""outcome":"accepted","attempts":1,"in_doubt":0,"requested_at_ms":3,"settled_at_ms":5,"#
             + #""request":{"topic":"r","partition":3,"offset":1234,"index":7"#

@@ -3,13 +3,13 @@ import Foundation
 
 @testable import PushRecords
 
-/// A rule that the worker has and JSON Schema cannot express, by its words in the schema's description.
+/// A rule of the worker that JSON Schema cannot express. The raw value is a part of the schema's description.
 enum BeyondSchemas: String, CaseIterable {
-    /// To a schema an object has each name once, and a header one text.
+    /// A schema cannot reject a repeated name, because it is given each name once.
     case twice = "is repeated"
     /// JSON Schema counts characters.
     case bytes = "up to 100 bytes in UTF-8"
-    /// A schema does not see the text, so it cannot measure it.
+    /// A schema is given the parsed value, so it cannot limit the size of the text.
     case size = "up to 4096 bytes, 5120 for voip and broadcasts"
     case depth = "levels of nesting"
     case halfSurrogate = #"no escape of an unpaired surrogate (\ud83d alone)"#
@@ -27,7 +27,7 @@ enum BeyondSchemas: String, CaseIterable {
     }
 }
 
-/// A value at a boundary of what is allowed, on either side, and the rule that schemas cannot express if it breaks one.
+/// A value just inside or outside a limit, and the rule beyond schemas that the value breaks, if any.
 struct Edge {
     var text: String
     var beyond: BeyondSchemas?
@@ -42,7 +42,7 @@ extension [Edge] {
     fileprivate init(_ texts: String...) { self = texts.map { Edge($0) } }
 }
 
-/// Draws records, most of them right, the others wrong by one or two values.
+/// Draws random records. Most are valid, the others have one or two wrong values.
 struct DrawnRequest {
     var key: String?
     var value = ""
@@ -54,7 +54,7 @@ struct DrawnRequest {
     private var random: SplitMix64
     private let oddity: Double
 
-    /// - Parameter oddity: how likely each value is a wrong one.
+    /// - Parameter oddity: the probability that a value is wrong.
     init(_ form: ParsedRequest.Form, _ random: inout SplitMix64, oddity: Double) {
         self.random = random
         self.oddity = oddity
@@ -138,13 +138,13 @@ struct DrawnRequest {
             return (.init("production", "development"), .init("", "prod", "Production", "sandbox", "development\n"))
         case .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason, .retrySends, .retryInDoubt,
             .retryTried:
-            // A request may not have them, whatever their value.
+            // A request must not have these headers, whatever their value.
             return (.init("", "x"), .init("x"))
         case .collapseID: return plain(RecordLimits.collapseID)
         }
     }
 
-    /// - Parameter more: set if some wrong values break `BeyondSchemas` rules, each of which must come often enough.
+    /// - Parameter more: raises the probability, so that values which break `BeyondSchemas` rules occur often enough.
     private mutating func isOdd(more: Bool = false) -> Bool {
         if more, chance(0.15) { return true }
         return chance(oddity)
@@ -166,7 +166,7 @@ struct DrawnRequest {
 
     // MARK: Payloads
 
-    /// - Parameter room: the levels that it may have.
+    /// - Parameter room: the maximum number of nested levels.
     private mutating func payload(room: Int) -> String {
         guard isOdd(more: true) else {
             return pick([
@@ -209,7 +209,7 @@ struct DrawnRequest {
         }
         for header in HeaderName.allCases where header != .channelID && header != .deviceToken {
             guard chance(header.isRetry ? 0.003 : 0.3) else { continue }
-            // Otherwise most broadcasts and background notifications would be wrong.
+            // Otherwise most broadcasts and background notifications would be invalid.
             if header == .pushType, isBroadcast, !isOdd() {
                 headers.append(("apns-push-type", "liveactivity"))
             } else if header == .priority, headers.contains(where: { $0.value == "background" }), !isOdd() {
@@ -254,7 +254,7 @@ struct DrawnRequest {
         }
     }
 
-    /// Notes whether it would expire before it may be sent.
+    /// Notes a request that expires before it may be sent.
     private mutating func order(_ expirations: [String], _ notBefores: [String]) {
         for expiration in expirations.compactMap({ UInt32($0) }) where expiration > 0 {
             if notBefores.contains(where: { UInt32($0).map { $0 >= expiration } ?? false }) { beyond.insert(.order) }
@@ -330,7 +330,7 @@ struct DrawnRequest {
             : pick(["null", "0", "1", "1790000000", "4294967294", "4294967295"])
     }
 
-    /// A number that is no count of seconds and no priority: one of these, one out of range, or one not in digits.
+    /// A number that is neither a time nor a priority: one of `others`, a number out of range, or one not in digits.
     private mutating func wrongNumber(_ others: String...) -> String {
         let edges = ["10.0", "1e1", "-0", "4294967295.0"].map { Edge($0, .digits) }
         return take(pick(edges + (["4294967296", "1.5"] + others).map { Edge($0) }))

@@ -7,7 +7,7 @@ import Testing
         return parser.parse(OwnedRecord(key: key, value, headers))
     }
 
-    @Test func `Every member is read`() {
+    @Test func `Every member of an envelope is read`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let found = parse(
             """
@@ -36,7 +36,7 @@ import Testing
         #expect(!found.isInvalid && found.tokenCount == 1)
     }
 
-    /// The two forms are told apart by the top level alone.
+    /// Members below the top level do not count.
     @Test(
         arguments: [
             (#"{"payload":{},"device_token":"\#(tokenA)","aps":{}}"#, .payload),
@@ -52,7 +52,7 @@ import Testing
         #expect(parse(value, key: tokenB).form == form)
     }
 
-    /// Also when there are more members than an envelope has names.
+    /// An object may have more members than an envelope has names.
     @Test func `The form of an object with many members is detected`() {
         let many = (0..<100).map { #""m\#($0)":\#($0)"# }.joined(separator: ",")
         let payload = parse(#"{\#(many),"aps":{},"payload":{},"device_token":"x"}"#, key: tokenB)
@@ -78,13 +78,13 @@ import Testing
         #expect(found.tokenCount == 0 && !found.detail.isEmpty)
     }
 
-    /// What has a payload and nobody whom it is for was meant as an envelope; what is a payload itself was not.
+    /// An object with `payload` and without `aps` is meant as an envelope, even if it has no target.
     @Test(arguments: [
         (#"{"payload":{},"deviceToken":"ab"}"#, "deviceToken (did you mean device_token?)"),
         (#"{"device-tokens":["ab"],"payload":{}}"#, "device-tokens (did you mean device_tokens?)"),
         (#"{"payload":{},"to":"ab"}"#, "to"), (#"{"payload":{}}"#, ""),
     ])
-    func `The dead letter of an envelope without a target says so`(value: String, subject: String) {
+    func `The dead letter of an envelope without a target names the missing members`(value: String, subject: String) {
         let found = parse(value, key: "campaign")
         #expect(found.deadLetter == .noDeviceToken && found.subject == subject)
         #expect(found.detail == "an envelope must have device_token, device_tokens or channel_id")
@@ -108,7 +108,7 @@ import Testing
         #expect(parse(list(10_001)).deadLetter == .tooManyTokens)
     }
 
-    /// A wrong envelope gives each token that can be read its `invalid`.
+    /// Each readable token of a faulty envelope gets the outcome `invalid`.
     @Test(
         arguments: [
             (#""x":1"#, .none, "x"), (#""Headers":{}"#, .none, "Headers (did you mean headers?)"),
@@ -151,7 +151,7 @@ import Testing
         #""headers":{"apns-p\u0072iority":1}"#, #""not_before":null"#, #""not_before":0"#,
         #""not_befor\u0065":4294967295"#, #""not_before":5,"headers":{"apns-expiration":"6"}"#,
     ])
-    func `null and numbers in strings are accepted`(members: String) {
+    func `Null values and numbers in strings are accepted`(members: String) {
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")
         #expect(!found.isInvalid && found.target == .devices, "\(found.detail) \(found.subject)")
     }
@@ -163,7 +163,7 @@ import Testing
         #expect(!parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\"],\(headers)}").isInvalid)
     }
 
-    /// A producer's `apns-` and `push-` headers do not belong on an envelope. A dead letter's are passed over.
+    /// `apns-` and `push-` headers of an envelope's record are errors. The headers of a dead letter are ignored.
     @Test(arguments: [
         ("apns-topic", true), ("apns-foo", true), ("push-app", true), ("push-device-token", true), ("push-", true),
         ("apns-", true), ("push-retry-request", true), ("push-retry-x", true), ("push-dlq-reason", false),
@@ -176,7 +176,7 @@ import Testing
         #expect(!parse("{\"payload\":{},\"device_token\":\"\(tokenA)\"}", [("apns-topic", nil)]).isInvalid)
     }
 
-    @Test func `Tokens are read one by one`() {
+    @Test func `Each token of a list is read and checked by itself`() {
         let upper = tokenA.uppercased()
         let long = String(repeating: "x", count: 300)
         let found = parse(
@@ -193,11 +193,11 @@ import Testing
         #expect(found.tokenCount == 8)
     }
 
-    @Test func `Escaped strings are resolved`() {
+    @Test func `Escapes in strings are decoded`() {
         let found = parse(
             #"{"payload":{},"device_token":"\u0061b","app":"s\u0068op","headers":{"apns-topic":"com\u002eex"}}"#)
         #expect(found.token == "ab" && found.app == "shop" && found.topic == "com.ex" && !found.isInvalid)
-        // Longer than the room for it: refused like any other that is too long.
+        // A value that exceeds the parser's buffer is refused like any value that is too long.
         let long = String(repeating: #"\u0061"#, count: 5_000)
         #expect(parse(#"{"payload":{},"device_token":"ab","headers":{"apns-topic":"\#(long)"}}"#).reason == .badTopic)
     }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PushRecords
 
-/// What serializers of other systems put around keys and values is named, with what to do.
+/// The detail names what a serializer added to a key or a value, and how to avoid it.
 @Suite struct ForeignFormTests {
     private let plain = Array(hi.utf8)
 
@@ -18,9 +18,9 @@ import Testing
         ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
         ([0, 0, 0, 0], "0"),
     ])
-    func `A Schema Registry prefix of a value is explained`(id: [UInt8], number: String) {
+    func `The detail explains a Schema Registry prefix of a value`(id: [UInt8], number: String) {
         for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
-            // With a token, too: there is nothing that could be sent.
+            // A token in a header does not help, because there is no payload to send.
             let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
             #expect(found.deadLetter == .notJSON && found.target == .none)
             #expect(found.detail == "the value begins with a Schema Registry prefix")
@@ -28,21 +28,21 @@ import Testing
         }
     }
 
-    /// A byte order mark is named as well. Whatever is shorter than a prefix or a mark is no JSON.
+    /// A byte order mark is explained. A value shorter than a prefix or a mark is only invalid JSON.
     @Test(
         arguments: [
             ([0xEF, 0xBB, 0xBF] + Array(hi.utf8), "(EF BB BF); write UTF-8 without a byte order mark"),
             ([0xEF, 0xBB], "unexpected byte"), ([0], "unexpected byte"), ([0, 0, 0, 7], "unexpected byte"),
             ([1, 0, 0, 0, 7] + Array(hi.utf8), "unexpected byte"),
         ] as [([UInt8], String)])
-    func `Other values that are no JSON`(value: [UInt8], words: String) {
+    func `Other values that are not JSON are dead letters`(value: [UInt8], words: String) {
         let found = parse(key: Array(tokenA.utf8), value)
         #expect(found.deadLetter == .notJSON && found.detail.contains(words))
         #expect((found.subject == "at byte 0") == (words == "unexpected byte"))
     }
 
     @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
-    func `A key in quotes is explained`(token: String) {
+    func `The detail explains a key in quotes`(token: String) {
         let key = Array("\"\(token)\"".utf8)
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
@@ -50,12 +50,12 @@ import Testing
             found.detail.contains("its key is a device token in quotes") && found.detail.contains("serializer for keys")
         )
         #expect("\(found.detail)".utf8.count <= RecordLimits.detail)
-        // Where the token stands elsewhere, the key may be anything.
+        // If the token is in a header or in an envelope, the key may be anything.
         #expect(!parse(key: key, plain, [("push-device-token", tokenB)]).isInvalid)
         #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
     }
 
-    @Test func `A Schema Registry prefix of a key is explained`() {
+    @Test func `The detail explains a Schema Registry prefix of a key`() {
         let token = Array(tokenA.utf8)
         for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
             let key = [0, 0, 0, 0, 9] + body
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// Numbers, ids and other keys that only look a little like it.
+    /// Numbers, ids and other keys that resemble a prefix or a quoted token.
     @Test(
         arguments: [
             [0, 0, 0, 0, 0, 0, 0, 42], [0, 0, 0, 42], [], [0x22], [0x22, 0x22], Array("user-7".utf8),
@@ -76,14 +76,14 @@ import Testing
             [0, 0, 0, 0, 9] + Array(repeating: 0x61, count: 63), [0, 0, 0, 0, 9] + Array(repeating: 0x67, count: 64),
             Array(repeating: 0x61, count: 63),
         ] as [[UInt8]])
-    func `Other keys are not explained`(key: [UInt8]) {
+    func `The detail about any other key names no serializer`(key: [UInt8]) {
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
         #expect(
             found.detail == "the record has no push-device-token, and its key is not a token of at least 64 hex digits")
     }
 
-    /// A JSON serializer writes headers in quotes, too, and a text that is JSON already becomes a string.
+    /// A JSON serializer quotes headers, too, and turns a text that is already JSON into a string.
     @Test func `A token in quotes is invalid`() {
         for quoted in [tokenA, "ab"] {
             for found in [
@@ -94,7 +94,7 @@ import Testing
                 #expect(found.detail == ForeignForm.quotedToken.description && found.token == "\"\(quoted)\"")
             }
         }
-        // These are no tokens in quotes, and no tokens. Their own check says so.
+        // These texts are not quoted tokens. The check of device tokens rejects them.
         for other in ["\"", "\"\"", "\"ab", "ab\"", "\"xy\""] {
             #expect(!parse(key: nil, plain, [("push-device-token", other)]).isInvalid)
         }
@@ -109,7 +109,7 @@ import Testing
             ("push-environment", "production", .none), ("push-not-before", "1790000000", .none),
             ("apns-channel-id", "dHN0", .badChannelId),
         ] as [(String, String, ReasonCode)])
-    func `A header's value in quotes is explained`(name: String, value: String, reason: ReasonCode) {
+    func `The detail explains a header's value in quotes`(name: String, value: String, reason: ReasonCode) {
         let key = Array(tokenA.utf8)
         let found = parse(key: key, plain, [(name, "\"\(value)\"")])
         #expect(found.isInvalid && found.reason == reason)
@@ -122,7 +122,7 @@ import Testing
         #expect(inside.detail == ForeignForm.quotedHeader.description && inside.subject == name)
     }
 
-    @Test func `A payload that was serialized twice is named`() {
+    @Test func `The detail names a payload that was serialized twice`() {
         for found in [
             parse(key: Array(tokenA.utf8), Array(#""{\"aps\":{}}""#.utf8)),
             parse(key: nil, Array(#"{"device_token":"ab","payload":"{\"aps\":{}}"}"#.utf8)),
@@ -133,9 +133,9 @@ import Testing
     }
 }
 
-/// Half a surrogate pair is JSON by the grammar (RFC 8259, 8.2), and nothing that Foundation reads.
+/// An unpaired surrogate is valid by JSON's grammar (RFC 8259, 8.2), but Foundation rejects it.
 @Suite struct HalfSurrogateTests {
-    /// Where half a pair stands, if anywhere.
+    /// The second argument is the position of the unpaired surrogate, if there is one.
     @Test(
         arguments: [
             (#"{"a":"\ud83d"}"#, 6), (#"{"a":"\ude00"}"#, 6), (#"{"a":"x\uD83Dx"}"#, 7), (#"{"a":"\ud83d\u0041"}"#, 6),
@@ -144,7 +144,7 @@ import Testing
             (#"{"a":"\ud83d\ude00"}"#, nil), (#"{"a":"\uD83D\uDE00x"}"#, nil), (#"{"a":"\\ud83d"}"#, nil),
             (#"{"a":"\ud7ff\ue000"}"#, nil), (#"{"a":"😀"}"#, nil), (#"{"a":"\ud83d\ude00\ud83d\ude00"}"#, nil),
         ] as [(String, Int?)])
-    func `Half a surrogate pair is refused where it is`(payload: String, place: Int?) {
+    func `An unpaired surrogate in a payload is refused with its position`(payload: String, place: Int?) {
         var parser = RequestParser()
         let opening = #"{"device_token":"ab","payload":"#
         let found = parser.parse(OwnedRecord(key: tokenA, payload))
@@ -161,8 +161,8 @@ import Testing
         #expect(error?.reason == .badRequestPayload)
     }
 
-    /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
-    @Test func `Half a surrogate pair outside the payload is replaced`() {
+    /// Outside the payload, only the decoded text is used.
+    @Test func `An unpaired surrogate outside the payload is replaced`() {
         var parser = RequestParser()
         let list = parser.parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])

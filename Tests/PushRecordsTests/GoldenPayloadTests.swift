@@ -2,7 +2,7 @@ import Foundation
 import PushRecords
 import Testing
 
-/// Apple's own examples, by page: the library's payload with the same content means the same.
+/// Compares payloads of the library with the examples on Apple's pages.
 @Suite struct GoldenPayloadTests {
     /// An example as published, without its trailing commas, and the payload with the same content.
     struct Example: CustomTestStringConvertible, Sendable {
@@ -91,7 +91,7 @@ import Testing
                               "sound": "HeroDown.mp4" } } }
         """#
 
-    /// The state of Apple's sample code, in a type of its own.
+    /// The content state of Apple's sample code.
     private struct ContentState: Encodable {
         var currentHealthLevel: Double
         var eventDescription: String
@@ -193,7 +193,7 @@ import Testing
                 """#))
     }
 
-    /// Where Apple shows no payload, the members that its page describes or that its sample code reads.
+    /// Payloads for pages without an example, with the members that the page describes or its sample code reads.
     private static let others: [Example] = [
         example(
             "Pushing background updates to your App", .background,
@@ -239,7 +239,7 @@ import Testing
     private static let all = alerts + liveActivities + startsForUpdates + others
 
     @Test(arguments: all)
-    func `A payload means the same as Apple's example, and the worker takes it`(example: Example) throws {
+    func `A payload is equivalent to Apple's example, and the worker accepts it`(example: Example) throws {
         func check(_ payload: some PushPayload) throws {
             let made = try payload.json()
             let theirs = try #require(JSONSerialization.jsonObject(with: Data(example.json.utf8)) as? NSDictionary)

@@ -4,8 +4,8 @@ import Testing
 
 /// The values that a header of a request to Apple may have.
 @Suite struct HeaderCheckTests {
-    /// Printable ASCII only, wherever the byte stands: within a word of eight (DEL, too) and behind the last one.
-    @Test func `Only printable ASCII is clean, at every position`() {
+    /// The check reads eight bytes at a time and then the rest, so the test tries every position.
+    @Test func `A header's value must be printable ASCII without spaces at its ends`() {
         for length in 1...20 {
             for place in 0..<length {
                 for byte in UInt8.min ... .max {
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `A clean value has 1 to limit bytes`() {
+    @Test func `A header's value must have at least one byte and at most the limit`() {
         for count in 0...260 {
             let isClean = Array(repeating: UInt8(ascii: "a"), count: count).withUnsafeBytes {
                 HeaderCheck.isClean($0, limit: 255)
@@ -39,7 +39,7 @@ import Testing
             ("9223372036854775807", .max), ("9223372036854775808", nil), ("9999999999999999999", nil), ("", nil),
             ("-1", nil), ("1a", nil), ("+1", nil), ("18446744073709551616", nil),
         ] as [(String, Int64?)])
-    func `A number consists of digits`(text: String, expected: Int64?) {
+    func `A header's number consists of digits only`(text: String, expected: Int64?) {
         #expect(Array(text.utf8).withUnsafeBytes { HeaderCheck.unsigned($0) } == expected)
     }
 }

@@ -10,7 +10,7 @@ import Testing
     static let compiler = ProcessInfo.processInfo.environment["PATH", default: ""].split(separator: ":")
         .map { "\($0)/swiftc" }.first { FileManager.default.isExecutableFile(atPath: $0) }
 
-    /// One complaint of the compiler's.
+    /// One error of the compiler.
     private struct Complaint: Hashable {
         var line: Int
         var text: String
@@ -25,7 +25,7 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: "\(modules)/PushRecords.swiftmodule"), "\(modules)")
         let process = Process()
         process.executableURL = URL(fileURLWithPath: try #require(compiler))
-        // As one module: otherwise the first file with an error hides the others.
+        // The files are one module, because otherwise the first file with an error hides the others.
         process.arguments =
             ["-typecheck", "-wmo", "-swift-version", "6", "-warnings-as-errors", "-I", modules] + options
             + files.map(\.path)
@@ -43,7 +43,7 @@ import Testing
         return (process.terminationStatus, complaints)
     }
 
-    /// Each misuse is refused at its line, in the expected words, and nothing else is; each corrected twin compiles.
+    /// The compiler rejects each misuse at its line with the expected text. Each corrected twin compiles.
     @Test(.needsCompiler) func `Misuse does not compile`() throws {
         let file = Self.root.appending(path: "Tests/Misuse/Misuse.swift")
         let corrected = try Self.check([file])
@@ -53,7 +53,7 @@ import Testing
         var expected: [Int: String] = [:]
         let lines = try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n")
         for (index, line) in lines.enumerated() {
-            // The error of the next line.
+            // The comment describes the error of the next line.
             if let words = line.components(separatedBy: "// error: ").dropFirst().first { expected[index + 2] = words }
         }
         #expect(expected.count >= 20)
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    /// What an example may use without saying where it is from.
+    /// Declarations that examples use without defining them.
     private static let prelude = """
         import Foundation
         import PushRecords
@@ -84,7 +84,7 @@ import Testing
 
         """
 
-    /// Every example in Swift of the README and the articles compiles as it stands.
+    /// The Swift examples of the README and of the articles compile unchanged.
     @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
         let articles =
             (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
@@ -109,7 +109,7 @@ import Testing
             }
         }
         #expect(sources.count > 12)
-        // An example does not use all that it makes.
+        // Examples have unused variables, so warnings are suppressed.
         let found = try Self.check(sources, ["-suppress-warnings", "-no-warnings-as-errors"])
         #expect(found.status == 0 && found.complaints == [])
     }
@@ -119,6 +119,6 @@ import Testing
 
 extension Trait where Self == ConditionTrait {
     fileprivate static var needsCompiler: Self {
-        .enabled(if: MisuseTests.compiler != nil, "missing: swiftc on PATH, to compile what a program may write")
+        .enabled(if: MisuseTests.compiler != nil, "missing: swiftc on PATH, to compile the examples")
     }
 }

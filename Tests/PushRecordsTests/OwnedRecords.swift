@@ -19,7 +19,7 @@ extension OwnedRecord {
     }
 }
 
-/// A record as the library made it, read as the worker reads it.
+/// Parses a record of the library as the worker does.
 func read(_ record: RequestRecord) -> OwnedRequest {
     var parser = RequestParser()
     return parser.parse(
@@ -122,7 +122,8 @@ extension OwnedRequest {
     }
 }
 
-/// Reads a list of tokens, the first ones each from another copy of it. An invalid token is marked with its reason.
+/// Reads a list of tokens, each of the first 20 from a new copy of the list. An invalid token is marked with its
+/// reason.
 func readTokens(_ list: UnsafeRawBufferPointer) -> [String] {
     guard list.count > 0 else { return [] }
     var cursor = TokenCursor()

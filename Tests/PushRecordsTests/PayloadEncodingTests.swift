@@ -2,7 +2,7 @@ import Foundation
 import PushRecords
 import Testing
 
-/// Types of a program's own as JSON: they mean what JSONEncoder makes of them, and have their own bytes.
+/// Encodes a program's own types, and compares the result with that of JSONEncoder.
 @Suite struct PayloadEncodingTests {
     private struct Order: Encodable {
         enum Size: String, Encodable { case small, large }
@@ -35,7 +35,7 @@ import Testing
 
     private struct Empty: Encodable {}
 
-    /// Asks for its containers in every way there is.
+    /// Requests its containers in every possible way.
     private struct Winding: Encodable {
         enum Key: String, CodingKey { case list, object, late, twice, parent }
 
@@ -72,7 +72,7 @@ import Testing
             sourceLocation: location)
     }
 
-    @Test func `A value is encoded like by JSONEncoder`() throws {
+    @Test func `A value is encoded as JSONEncoder encodes it`() throws {
         try expectTheSame(Order())
         try expectTheSame(Empty())
         try expectTheSame(Winding())
@@ -87,8 +87,8 @@ import Testing
         try expectTheSame(UInt64(Int64.max))
     }
 
-    /// In the order of the names, whatever the order in which they are declared or hashed.
-    @Test func `Members are ordered by name`() throws {
+    /// The order in which members are declared or hashed does not matter.
+    @Test func `The members of an encoded value are ordered by name`() throws {
         struct Small: Encodable {
             var z = 1
             var a = [0.1 as Float, 2]

@@ -12,12 +12,12 @@ import Testing
         parse(OwnedRecord(key: tokenA, hi, headers))
     }
 
-    @Test func `A key and a payload suffice`() {
+    @Test func `A record needs only a key and a payload`() {
         let expected = OwnedRequest(target: .device, token: tokenA, tokenCount: 1, payload: hi)
         #expect(parse(OwnedRecord(key: tokenA, hi)) == expected)
     }
 
-    @Test func `Every header is read`() {
+    @Test func `Every header of a record is read`() {
         let found = parse(
             OwnedRecord(
                 key: "order-7", hi,
@@ -34,13 +34,13 @@ import Testing
         #expect(found == expected)
     }
 
-    /// The key is the token when it is 64 or more hex digits, an even number.
+    /// The number of digits must be even.
     @Test(arguments: [
         (String(repeating: "Ab", count: 32), true), (String(repeating: "0", count: 80), true),
         (String(repeating: "0", count: 62), false), (String(repeating: "0", count: 65), false),
         (String(repeating: "0", count: 63) + "g", false), ("", false), (String(repeating: "f", count: 300), true),
     ])
-    func `A key of 64 or more hex digits is the token`(key: String, isToken: Bool) {
+    func `A key of at least 64 hex digits is the token`(key: String, isToken: Bool) {
         let found = parse(OwnedRecord(key: key, hi))
         #expect(found.target == (isToken ? .device : .none))
         #expect(found.deadLetter == (isToken ? nil : .noDeviceToken))
@@ -48,7 +48,7 @@ import Testing
         #expect(found.key == nil)
     }
 
-    @Test func `The key is kept if it is not the token`() {
+    @Test func `A record's key is kept if it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
         #expect(parse(OwnedRecord(key: "k", hi, header)).key == "k")
         #expect(parse(OwnedRecord(key: tokenB, hi, header)).key == tokenB)
@@ -78,7 +78,7 @@ import Testing
         #expect(parse(OwnedRecord(key: tokenA, hi, [("push-device-token", nil)])).token == tokenA)
     }
 
-    /// Each check, with Apple's reason where Apple has one.
+    /// Each check of a header, with Apple's reason if Apple has one.
     @Test(
         arguments: [
             ("apns-topic", "", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
@@ -98,7 +98,7 @@ import Testing
         let found = parse([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
-        // What names it in the detail is what the producer wrote.
+        // The detail quotes the value as the producer wrote it.
         let meant = ["Alert": "alert", "alerts": "alert", "backgroand": "background"][value]
         let subject = meant.map { "\(value) (did you mean \($0)?)" } ?? String(value.prefix(Detail.subjectLimit))
         #expect(found.subject == subject || found.subject.isEmpty)
@@ -114,7 +114,7 @@ import Testing
         #expect(!parse([(name, value)]).isInvalid)
     }
 
-    /// What begins like a header of Apple's or of the worker's, and is none: the notification would go without it.
+    /// Without this check, a notification would be sent without the misspelled `apns-` or `push-` header.
     @Test(arguments: [
         ("Apns-Topic", "apns-topic"), ("APNS-PRIORITY", "apns-priority"), ("apns-topi", "apns-topic"),
         ("apns-topic2", "apns-topic"), ("apns-ID", "apns-id"), ("apns-colapse-id", "apns-collapse-id"),
@@ -133,9 +133,9 @@ import Testing
         #expect(found.detail == "unknown header")
         let subject = String(name.prefix(Detail.subjectLimit))
         #expect(found.subject == meant.map { "\(name) (did you mean \($0)?)" } ?? subject)
-        // Without a value, too: nobody gives one that means nothing.
+        // An unknown header without a value is refused, too.
         #expect(parse([(name, nil)]).isInvalid)
-        // Whoever names it in `results.copy_headers` knows of it; and a retry record may be a newer version's.
+        // A header in `results.copy_headers` is known, and a retry record may come from a newer version.
         #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
         var parser = RequestParser()
         let retry =
@@ -147,7 +147,7 @@ import Testing
         #expect(again.retry != nil && !again.isInvalid)
     }
 
-    /// Only a record of a retry topic has them; there the worker would read a forged one's time.
+    /// Only the worker writes these headers, and it trusts them in its retry topics.
     @Test(arguments: ["push-retry-request", "push-retry-key", "push-retry-x", "Push-Retry-Due-Ms"])
     func `A request with a retry record's header is refused`(name: String) {
         for value in ["x", nil] {
@@ -180,12 +180,12 @@ import Testing
     }
 
     @Test(arguments: [("0", 0), ("4294967295", UInt32.max)])
-    func `Times have 32 bits`(text: String, time: UInt32) {
+    func `A time may use all 32 bits`(text: String, time: UInt32) {
         let found = parse([("apns-expiration", text), ("push-not-before", text)])
         #expect(found.expiration == time && found.notBefore == time)
     }
 
-    /// What expires before it may be sent never could be.
+    /// A request that expires before it may be sent could never be sent.
     @Test(
         arguments: [
             ("1790000000", "1790000001", true), ("1790000000", "1790000000", false), ("1790000000", "1", false),
@@ -220,12 +220,12 @@ import Testing
         #expect(!parse([("x", "1"), ("x", "2")]).isInvalid)
     }
 
-    /// Bytes of an alert payload with `count` of them.
+    /// An alert payload of `count` bytes.
     private static func payload(_ count: Int) -> String {
         #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
     }
 
-    /// White space around it does not count.
+    /// White space around a payload does not count.
     @Test(
         arguments: [
             ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
@@ -251,7 +251,7 @@ import Testing
         let found = parse(OwnedRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
         #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && !found.isInvalid)
         #expect(found.pushType == .liveactivity && found.tokenCount == 1 && found.key == "match-9")
-        // A key that looks like a token is none here.
+        // The key of a broadcast is never a token.
         #expect(parse(OwnedRecord(key: tokenA, hi, [channel])).target == .channel)
         #expect(parse(OwnedRecord(key: channel.1, hi, [channel])).key == nil)
         #expect(!parse(OwnedRecord(key: nil, Self.payload(5120), [channel])).isInvalid)
@@ -259,7 +259,7 @@ import Testing
         #expect(parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
         #expect(!parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
         #expect(parse(OwnedRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)
-        // The suffix of single devices' Live Activities; any other is known by the configuration.
+        // This suffix is only for Live Activities of single devices.
         let suffixed = ("apns-topic", "com.ex.push-type.liveactivity") as (String, String?)
         let refused = parse(OwnedRecord(key: nil, hi, [channel, suffixed]))
         #expect(refused.isInvalid && refused.reason == .topicDisallowed)
@@ -281,14 +281,13 @@ import Testing
         #expect(
             parse(record, copying: ["x-campaign", "apns-topic", "x-empty", "traceparent"]).copied
                 == ["tracestate=a", "x-campaign=7", "traceparent=b", "tracestate=c", "apns-topic=t"])
-        // At most so many, and so many bytes.
+        // At most 32 headers and a limited number of bytes are copied.
         let many = (0..<40).map { ("x-n", "\($0)") } as [(String, String?)]
         #expect(parse(OwnedRecord(key: tokenA, hi, many), copying: ["x-n"]).copied.count == 32)
         let large = (0..<4).map { _ in ("x-n", String(repeating: "v", count: 500)) } as [(String, String?)]
         #expect(parse(OwnedRecord(key: tokenA, hi, large), copying: ["x-n"]).copied.count == 2)
     }
 
-    /// Nothing of a record is left over for the next.
     @Test func `Parsing a record leaves no state for the next one`() {
         var parser = RequestParser()
         let plain = parser.parse(OwnedRecord(key: tokenA, hi))

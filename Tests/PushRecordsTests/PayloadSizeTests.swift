@@ -4,23 +4,23 @@ import Testing
 private let token = try! DeviceToken(hex: tokenA)
 private let channel = "dHN0LXNyY2gtY2hubA=="
 
-/// Apple's limits to the byte, and shortening to them.
+/// The size limits of payloads to the byte, and shortening to these limits.
 @Suite struct PayloadSizeTests {
-    /// Characters by what they take in JSON: one byte, two, three and four of UTF-8, an escape of two and one of six,
-    /// and a family of several code points.
+    /// Characters and their sizes in JSON: one to four bytes of UTF-8, escapes of two and six bytes, and a family emoji
+    /// of several code points.
     private static let characters: [(Character, Int)] = [
         ("a", 1), ("é", 2), ("€", 3), ("🚚", 4), ("\"", 2), ("\\", 2), ("\n", 2), ("\u{1}", 6), ("/", 1), ("\u{7F}", 1),
         ("👩‍👩‍👧‍👦", 25),
     ]
 
-    /// A payload of exactly so many bytes, of that character and of what is left `a`.
+    /// A text that fills a payload to exactly `size` bytes, first with `character`, then with `a`.
     private func body(_ size: Int, around empty: Int, of character: Character, taking bytes: Int) -> String {
         let room = size - empty
         return String(repeating: "\(character)", count: room / bytes) + String(repeating: "a", count: room % bytes)
     }
 
     @Test(arguments: characters)
-    func `Size limits are exact`(character: Character, bytes: Int) throws {
+    func `A payload is accepted up to the exact size limit`(character: Character, bytes: Int) throws {
         var alert = AlertPayload(body: "")
         var call = VoIPPayload(["x": ""])
         var update = LiveActivityUpdate(contentState: ["x": ""], timestamp: 1)
@@ -94,13 +94,13 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(try trimmed("one two three", to: 7) == "one two")
         #expect(try trimmed("one two three", to: 6) == "one")
         #expect(try trimmed("one two three", to: 6, atWordEnd: false) == "one tw")
-        // No space is left: what fits of the word.
+        // The first word does not fit, so it is cut.
         #expect(try trimmed("one two three", to: 2) == "on")
         #expect(try trimmed("one two three", to: 0) == "")
         #expect(try trimmed("🚚 🚚🚚", to: 8) == "🚚")
     }
 
-    /// The payload stays as it was.
+    /// The payload does not change.
     @Test func `trimBody refuses a payload that is too large without its body`() throws {
         var payload = AlertPayload(title: String(repeating: "t", count: 50), body: "body")
         let before = payload

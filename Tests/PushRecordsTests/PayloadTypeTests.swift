@@ -4,11 +4,10 @@ import Testing
 private let token = try! DeviceToken(hex: tokenA)
 private let channel = "dHN0LXNyY2gtY2hubA=="
 
-/// What a notification's payload decides beside its JSON.
+/// The properties of a notification that its payload determines.
 @Suite struct PayloadTypeTests {
     private static let update = LiveActivityUpdate(contentState: ["score": 1], timestamp: 1_700_000_000)
 
-    /// Topic, push type and expiration follow from the payload, in both forms.
     @Test(arguments: [
         (AlertPayload(body: "a") as any PushPayload, "com.example.shop", nil as UInt32?),
         (BackgroundPayload(), "com.example.shop", nil), (ComplicationPayload(), "com.example.shop.complication", nil),
@@ -36,7 +35,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
                 #expect(found.topic == topic && found.expiration == expiration && found.pushType == payload.pushType)
                 #expect(try !found.isInvalid && Array(found.payload.utf8) == payload.json())
             }
-            // A suffix that is there already is not added.
+            // A topic that already has the suffix stays unchanged.
             let suffixed = PushNotification(payload, topic: .bundleID(topic))
             #expect(try read(suffixed.payloadRecord(to: token)).topic == topic)
             #expect(payload.sizeLimit == (payload.pushType == .voip ? 5_120 : 4_096))
@@ -44,7 +43,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         try check(payload)
     }
 
-    /// A broadcast's topic has no suffix, whatever the same notification's topic for a device is.
+    /// The same notification for a device has a topic with a suffix.
     @Test func `A broadcast's topic has no suffix`() throws {
         var notification = PushNotification(Self.update, topic: .bundleID("com.example.shop"))
         notification.expiration = .nowOrNever
@@ -62,7 +61,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(Self.update.broadcastSizeLimit == 5_120 && Self.update.sizeLimit == 4_096)
     }
 
-    /// Each priority's number; erasing a payload's type keeps it.
+    /// Encoding the payload keeps the priority.
     @Test func `Every priority has its number`() throws {
         func numbers<P>(_ payload: P, _ priorities: [P.Priority]) throws -> [UInt8] where P: PushPayload {
             try priorities.map { priority in
@@ -78,7 +77,6 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(try numbers(PushToTalkPayload(["a": 1]), [.immediate]) == [10])
     }
 
-    /// A payload of a program's own.
     @Test func `A program can have its own payload type`() throws {
         struct Shipped: CollapsiblePayload {
             var order: Int64
@@ -136,7 +134,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
-    /// The exact bytes of what the golden payloads compare by meaning.
+    /// The golden payloads compare meaning. This test compares bytes.
     @Test func `Live Activity payloads have the expected JSON`() throws {
         var start = LiveActivityStart(
             attributesType: "A", attributes: ["b": 1, "a": 2], contentState: .encoded(Array(#"{"z":1,"a":2}"#.utf8)),

@@ -1,8 +1,7 @@
 import Foundation
 import Testing
 
-/// What the library is to a program that is not this one: it builds where there is no Linux, and says what each member
-/// is.
+/// The library as other programs use it: it does not depend on Linux, and each public declaration has a docstring.
 @Suite struct PublicInterfaceTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appending(path: "../..").standardizedFileURL
@@ -19,7 +18,7 @@ import Testing
         return files
     }
 
-    /// The library and what it is made of import each other and nothing else: no C library, no kernel, no Foundation.
+    /// The library and its modules import only each other: no C library, no kernel, no Foundation.
     @Test(arguments: [("PushRecords", ["Bytes", "JSON"]), ("JSON", []), ("Bytes", [])])
     func `The library imports no system module`(module: String, allowed: [String]) throws {
         var found: Set<String> = []
@@ -35,11 +34,10 @@ import Testing
         #expect(found.isSubset(of: allowed), "\(found)")
     }
 
-    /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names
-    /// the page.
+    /// Every file of payloads also names the page with Apple's rules.
     @Test func `Every public declaration has a docstring`() throws {
         for file in try Self.files("Sources/PushRecords/API") {
-            // Cases are public as their enum is: those are looked at up to the brace that closes it.
+            // The cases of a public enum are public, too. They end at the closing brace of the enum.
             var closing: String?
             for (number, line) in file.lines.enumerated() {
                 let code = line.trimmingCharacters(in: .whitespaces)
@@ -61,7 +59,7 @@ import Testing
         }
     }
 
-    /// The codec beside it is not public: what a stranger sees stands in `API` and `Vocabulary`.
+    /// All public declarations are in `API` and `Vocabulary`.
     @Test func `The codec is not public`() throws {
         for folder in ["Requests", "Retries", "DeadLetters", "Unregistered"] {
             for file in try Self.files("Sources/PushRecords/\(folder)") {

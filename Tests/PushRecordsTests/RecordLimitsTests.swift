@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushRecords
 
-/// The largest sizes of records: every text at every length and of every byte through the parser and all writers.
+/// The largest sizes of records. Texts of many lengths and of every byte go through the parser and all writers.
 @Suite struct RecordLimitsTests {
     @Test func `The largest records are within their limits`() {
         let app = RecordApp(name: String(repeating: "a", count: 500), environment: .development)
@@ -119,10 +119,10 @@ import Testing
         }
     }
 
-    // MARK: What the parser lets through
+    // MARK: Limits of the parser
 
-    /// What is longer than its limit is cut there, also where it makes the request invalid.
-    @Test func `The parser cuts every text`() {
+    /// A text that is longer than its limit is cut, even if it makes the request invalid.
+    @Test func `The parser cuts every text at its limit`() {
         let long = String(repeating: "x", count: 1_000_000)
         var parser = RequestParser(copyHeaders: ["x-copied"])
         let found = parser.parse(
@@ -142,8 +142,8 @@ import Testing
         #expect(list.key?.utf8.count == 512 && !list.isInvalid)
     }
 
-    /// A token that is too long is no token, whatever is left of it; nor is an app's name an app's.
-    @Test func `A cut text is not taken for a valid one`() {
+    /// A token or an app's name that is too long is invalid, although the cut text could be valid.
+    @Test func `A text that was cut does not count as valid`() {
         var parser = RequestParser()
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         for count in [202, 300, 1_000] {
@@ -157,7 +157,7 @@ import Testing
     }
 
     /// A cut text ends with a whole character.
-    @Test func `Texts are cut between characters`() throws {
+    @Test func `A long text is cut between characters`() throws {
         var fixture = ContentFixture()
         for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
             fixture.content.requestKey = lend(String(repeating: unit, count: 600))
@@ -175,7 +175,7 @@ func size(_ record: EncodedRecord) -> Int {
     record.headers.reduce(record.key.count + record.value.count) { $0 + $1.name.count + $1.value.count }
 }
 
-/// A record's way through the worker's code without a worker: parsed, then written as everything that it could become.
+/// Parses a record as a worker does, and writes every kind of record that it could become.
 private struct Path: ~Copyable {
     private var parser = RequestParser(copyHeaders: ["x-copied"])
     private var results = ResultWriter(apps: ContentFixture.apps)
@@ -260,7 +260,7 @@ private struct Path: ~Copyable {
         let result = results.write(content, ending)
         let resultSize = PushRecordsTests.size(result)
         expect(resultSize <= RecordLimits.result, "a result of \(resultSize) bytes")
-        // Slower than all else together.
+        // The decoder is slower than everything else together, so it reads only some results.
         checked += 1
         if checked % 8 == 0 || size > 10_000 {
             _ = try DeliveryResult(json: result.value)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushRecords
 
-/// The forms of 1 KiB, made from the bytes of what was refused.
+/// Reduced forms of up to 1 KiB, made from the bytes of a rejected record.
 @Suite struct ReducedRecordTests {
     private static let longTopic = String(repeating: "t", count: 249)
 
@@ -37,7 +37,7 @@ import Testing
         #expect(texts(reduced) == ["outcome=rejected", "reason=BadTopic"])
     }
 
-    /// Whatever is in it, it fits, and says outcome and place.
+    /// The reduced result has the outcome and the request's place, whatever the full result contains.
     @Test(arguments: ["com.example.shop", String(repeating: "\"", count: 255), String(repeating: "x", count: 255)])
     func `A reduced result always fits`(topic: String) throws {
         for name in ["t", Self.longTopic] {
@@ -70,7 +70,7 @@ import Testing
         #expect(ReducedRecord.result(OwnedRecord(key: [1], value: Array("{}".utf8), headers: [])) == nil)
     }
 
-    @Test func `A retry record that its topic refuses becomes an abandoned result`() throws {
+    @Test func `A retry record that the broker rejects becomes an abandoned result`() throws {
         let fixture = ContentFixture()
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
@@ -83,7 +83,7 @@ import Testing
         #expect(result.request.description == "apns.requests/3/1234/7" && result.environment == .development)
         #expect(result.detail == "the broker rejected the retry record as too large: \(refused.byteCount) bytes")
         #expect(record.key == refused.key && record.byteCount <= RecordLimits.reduced)
-        // What was not sent had no reason.
+        // A notification that was not sent has no reason.
         for word in ["held", "scheduled"] {
             let held = RetryOrder(attempt: 0, dueMs: 9, notBefore: 7, reason: lend(word), sends: 0, inDoubt: 0)
             let other = ReducedRecord.abandonedResult(
@@ -98,7 +98,7 @@ import Testing
         )
     }
 
-    /// Coordinates, reason and the first bytes are left of a dead letter.
+    /// A reduced dead letter also keeps its place and its reason.
     @Test(arguments: [0, 127, 128, 129, 1_000_000])
     func `A reduced dead letter has the first bytes of key and value`(count: Int) throws {
         let headers = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 1, count: count)))]
@@ -126,7 +126,7 @@ import Testing
         #expect(letter.truncatedKeyBytes == (count > 128 ? count : nil))
         #expect(letter.key == Array(bytes.prefix(128)) && letter.value == Array(bytes.prefix(128)))
         #expect(letter.detail?.hasPrefix("unexpected byte: \\u0001") == true)
-        // Cut again it stays what it is, also where its value was left out by an older version.
+        // Reducing the dead letter again changes nothing, even if an older version left out its value.
         let again = ReducedRecord.deadLetter(reduced)
         #expect(again == reduced)
         let valueless = OwnedRecord(
@@ -134,7 +134,7 @@ import Testing
         #expect(texts(ReducedRecord.deadLetter(valueless)).contains("push-dlq-truncated=5"))
     }
 
-    @Test func `A result that is refused in every form becomes a dead letter that names its request`() throws {
+    @Test func `A result that is rejected in every form becomes a dead letter that names its request`() throws {
         let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
         let record = written(ContentFixture(), ending)
         let letter = try decoded(
@@ -145,10 +145,12 @@ import Testing
         #expect(letter.key == record.key && letter.value == record.value)
         var keyless = ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9)
         keyless.key = nil
-        #expect(ReducedRecord.deadLetter(keyless).key == Array("apns.requests/3/1234".utf8), "for a compacted topic")
+        #expect(
+            ReducedRecord.deadLetter(keyless).key == Array("apns.requests/3/1234".utf8),
+            "a record of a compacted topic must have a key")
     }
 
-    @Test func `A refused record of an unregistered token becomes a dead letter that names the topic`() throws {
+    @Test func `A rejected record of an unregistered token becomes a dead letter that names the topic`() throws {
         let record = OwnedRecord(key: Array("abcd".utf8), value: Array(#"{"device_token":"abcd"}"#.utf8), headers: [])
         let letter = try decoded(
             ReducedRecord.deadLetter(

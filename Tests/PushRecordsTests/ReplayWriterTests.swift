@@ -2,12 +2,12 @@ import Testing
 
 @testable import PushRecords
 
-/// A request that is asked for again: what its record becomes, and how one knows that it is the one.
+/// The record of a replayed request, and the checks that a record is the requested one.
 @Suite struct ReplayWriterTests {
     private static let timeMs: Int64 = 1_780_000_000_000
     private static let place = "apns.requests/3/1234"
 
-    /// What a verdict was, copied.
+    /// A copied verdict.
     private enum Said: Equatable {
         case record(OwnedRecord)
         case another(String)
@@ -18,7 +18,7 @@ import Testing
             self = .record(OwnedRecord(copying: record.key, record.value, headers: record.headers))
         }
 
-        /// A record that names the place of its request, and has these headers beside it.
+        /// A record that names the place of its request before these headers.
         static func record(
             _ key: String?, _ value: String, of place: String = "\(ReplayWriterTests.place)/0",
             _ headers: [(String, String?)]
@@ -57,7 +57,7 @@ import Testing
 
     // MARK: Records with one notification
 
-    /// What is invalid as well: whoever mends its headers has the worker read it.
+    /// Invalid records are replayed unchanged, too.
     @Test(
         arguments: [
             (
@@ -69,13 +69,13 @@ import Testing
             ), (nil, #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#, [("trace", "t")], tokenA),
             ("k", hi, [("apns-channel-id", "YQ==")], "YQ=="), (tokenA, hi, [("apns-priority", "7")], tokenA),
         ] as [(String?, String, [(String, String?)], String)])
-    func `A record with one notification goes as it was`(
+    func `A record with one notification is replayed unchanged`(
         key: String?, value: String, headers: [(String, String?)], target: String
     ) {
         #expect(replay(OwnedRecord(key: key, value, headers), [asked(target)]) == [.record(key, value, headers)])
     }
 
-    @Test func `What was replayed keeps its first place`() {
+    @Test func `A record that is replayed again keeps its first place`() {
         let twice = [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")]
         #expect(
             replay(OwnedRecord(key: tokenA, hi, twice), [asked()])
@@ -113,18 +113,19 @@ import Testing
         #expect(replay(record, requests) == expected)
     }
 
-    /// The worker reads what was made as it read the envelope.
+    /// The worker parses the replayed record as it parsed the envelope.
     @Test(arguments: [(0 as Int32, tokenA), (1, "ab")])
-    func `A notification of a fan out is read as it was`(index: Int32, token: String) {
+    func `A replayed notification of a fan-out has the values of its envelope`(index: Int32, token: String) {
         let value = """
             {"device_tokens": ["\(tokenA)", "ab"], "headers": {"apns-topic": "t", "apns-id": null, "apns-priority": 1},
              "payload": {"aps":{}}}
             """
         guard case .record(let record)? = replay(OwnedRecord(value), [asked(token, index: index)]).first else {
-            Issue.record("no record")
+            Issue.record("there is no record")
             return
         }
-        #expect(record.key == Array(token.utf8), "without a key it gets the token's, as a retry record does")
+        #expect(
+            record.key == Array(token.utf8), "a record without a key gets the token as its key, like a retry record")
         var parser = RequestParser()
         let found = parser.parse(record)
         #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
@@ -139,7 +140,7 @@ import Testing
             "the payload has the members of an envelope: "
         ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "the device token is invalid: "),
     ])
-    func `What cannot be taken apart is refused`(members: String, index: Int32, target: String, words: String) {
+    func `An envelope that cannot be split is refused`(members: String, index: Int32, target: String, words: String) {
         let said = replay(OwnedRecord(#"{"device_tokens":\#(members)}"#), [asked(target, index: index)])
         #expect(said == [.refused(words)])
     }
@@ -157,26 +158,28 @@ import Testing
             "has no notification with the result's index"
         ),
     ])
-    func `Another record is known`(value: String, target: String, index: Int32, requestedAtMs: Int64, words: String) {
+    func `A record that is not the requested one is recognized`(
+        value: String, target: String, index: Int32, requestedAtMs: Int64, words: String
+    ) {
         let said = replay(
             OwnedRecord(key: tokenA, value), [asked(target, index: index, requestedAtMs: requestedAtMs)])
         #expect(said == [.another("the record \(words)")])
     }
 
-    /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
-    @Test func `An absent time or device is not a difference`() {
+    /// A record may have no timestamp, and a reduced result may name no device.
+    @Test func `An absent time or device does not rule a record out`() {
         for said in [
             replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked("")]),
-            // Cut, and with what is no UTF-8 replaced, in its result.
+            // A result can contain a token that was cut or had invalid UTF-8 replaced.
             replay(OwnedRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [asked("no?token")]),
         ] {
             #expect(said.first?.isRecord == true, "\(said)")
         }
     }
 
-    @Test func `Of several results for one place the one that fits is taken`() {
+    @Test func `Of several results for one place only the matching one is replayed`() {
         let other = Said.another("the record is for another device or channel")
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
@@ -209,20 +212,22 @@ import Testing
         }
     }
 
-    @Test func `A dead letter loses what the worker added`() {
+    @Test func `A replayed dead letter loses the headers that the worker added`() {
         let record = OwnedRecord(
             key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)])
         #expect(whole(record, .letter) == .record(nil, "{", of: "t/0/5/0", [("a", "1"), ("b", nil)]))
     }
 
-    /// A retry record says where its notification was asked for; on a request topic anybody may have written that. Of
-    /// a request that was a replay itself, the place is where that one was asked for first.
+    /// A retry record names the place of its request. In a request topic this header is ignored, because any producer may
+    /// have written it. A request that is a replay keeps the place of the first request.
     @Test(
         arguments: [
             ("r.req/3/17/4", .retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
             ("r.req", .retryLetter, "t/0/5/0"), ("r.req/3/17/4", .movedRetryLetter, "r.req/3/17/4"),
         ] as [(String, ReplayWriter.Whole, String)])
-    func `A dead letter of a retry record is of its request`(told: String, kind: ReplayWriter.Whole, place: String) {
+    func `A dead letter of a retry record names the place of its request`(
+        told: String, kind: ReplayWriter.Whole, place: String
+    ) {
         let kept = kind == .movedRetryLetter ? [] : [("push-retry-request", told as String?)]
         let headers = [("push-retry-request", told), ("push-dlq-topic", "t")] as [(String, String?)]
         let record = OwnedRecord(key: tokenA, hi, headers)
@@ -231,9 +236,9 @@ import Testing
         #expect(whole(replayed, kind) == .record(tokenA, hi, of: "first/0/0/0", kept))
     }
 
-    // MARK: The header's way
+    // MARK: The replay header
 
-    /// It is known in both forms, and carried on however many others are: it stands first.
+    /// The header is valid in both forms. It is copied first, so other headers cannot displace it.
     @Test func `The replay header is carried through results and retries`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
@@ -250,7 +255,7 @@ import Testing
         let retry = parser.parse(
             OwnedRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
         #expect(retry.copied == ["push-replay-of=\(place)"] && !retry.isInvalid)
-        // In any other spelling it is a typo.
+        // Any other spelling is an unknown header.
         #expect(parser.parse(OwnedRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
     }
 }

@@ -22,8 +22,8 @@ import Testing
         #expect(record.headerTexts == ["outcome=accepted", "traceparent=00-ab"])
     }
 
-    /// What there is nothing to say of is left out: of a notification that was refused before anything was known of it.
-    @Test func `Absent values are omitted`() {
+    /// Little is known of a notification that the worker refuses early.
+    @Test func `Absent values are omitted from a result`() {
         var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
@@ -72,7 +72,7 @@ import Testing
                 + #""reason":"ExpiredToken","unregistered_at_ms":1770000000000,"observed_at_ms":1780000000050}"#)
     }
 
-    /// No notification told of it, so nothing but the app and the time is known.
+    /// Without a notification, only the app and the time are known.
     @Test(arguments: [1, 32, 100])
     func `A token from the feedback service has a record`(length: Int) throws {
         let token = lend((0..<length).map { UInt8(truncatingIfNeeded: 255 - $0) })
@@ -109,7 +109,7 @@ import Testing
         #expect(result.detail == "apns-topic is wrong: é\"" + String(repeating: "y", count: 97))
     }
 
-    @Test func `An unknown reason is kept`() throws {
+    @Test func `A result keeps an unknown reason`() throws {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .rejected
@@ -130,7 +130,7 @@ import Testing
         #expect(result.deviceToken == nil && result.channelID == fixture.token)
     }
 
-    /// The key is named only when it is not the token, and cut where it is long.
+    /// A long key is cut.
     @Test func `The result has the request's key unless it is the token`() throws {
         var fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)

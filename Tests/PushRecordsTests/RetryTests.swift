@@ -16,7 +16,7 @@ import Testing
 
     /// All but the first five are optional.
     @Test(arguments: [fields.count, 5])
-    func `Every header is read`(count: Int) {
+    func `Every header of a retry record is read`(count: Int) {
         let found = parse(Array(Self.fields[..<count]))
         var expected = OwnedRetry(
             request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123, firstMs: 1_780_000_000_000)
@@ -51,7 +51,7 @@ import Testing
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
 
-    /// Counts have a limit, so that counting on cannot overflow. Times that are none are unknown.
+    /// The limit keeps counts from overflowing.
     @Test(
         arguments: [
             ("-1", nil, 0), ("0", 0, 0), ("1", 1, 1), ("1000000", 1_000_000, 1_000_000), ("1000001", 1_000_000, nil),
@@ -59,7 +59,7 @@ import Testing
             ("253402300799999", 1_000_000, 253_402_300_799_999), ("253402300800000", 1_000_000, 0),
             ("9223372036854775807", 1_000_000, 0), ("-9223372036854775807", nil, 0),
         ] as [(String, Int32?, Int64?)])
-    func `Numbers beyond their limits`(text: String, count: Int32?, time: Int64?) {
+    func `Counts are clamped to their limit, and invalid times are unknown`(text: String, count: Int32?, time: Int64?) {
         func read(_ names: [String]) -> OwnedRetry? {
             parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) }).retry
         }
@@ -70,7 +70,7 @@ import Testing
         #expect(timed?.dueMs == time && timed?.firstMs == time)
     }
 
-    /// By the key if the parser takes it for a token, else by a header.
+    /// The token is in a header if the parser would not read the key as the token.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
     func `The token is in the key or in a header, not in both`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `The parser reads what the writer writes`(isBroadcast: Bool) throws {
+    func `The parser reads the retry records that the writer writes`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)
         var writer = RetryWriter(apps: ContentFixture.apps, group: "workers")
         let reason = lend("InternalServerError")
@@ -111,7 +111,7 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func `Absent values are omitted`() {
+    @Test func `Absent values are omitted from a retry record`() {
         var fixture = ContentFixture()
         fixture.content.headers = ParsedRequest.Headers()
         fixture.content.app = -1

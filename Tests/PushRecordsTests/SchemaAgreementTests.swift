@@ -5,8 +5,8 @@ import Testing
 
 @testable import PushRecords
 
-/// The worker takes exactly the requests that their schema allows, except for `BeyondSchemas`: drawn records, right and
-/// wrong near every boundary.
+/// The worker accepts exactly the requests that their schema allows, except for the rules in `BeyondSchemas`. The
+/// records are random, with valid and invalid values near every limit.
 @Suite struct SchemaAgreementTests {
     private static let count = 1_000
 
@@ -42,15 +42,15 @@ import Testing
         for (place, one) in comparisons.enumerated() where one.isAllowed != one.isTaken {
             let record = "\(one.drawn.key ?? "no key") \(one.drawn.headers) \(one.drawn.value.prefix(500))"
             if one.isTaken {
-                Issue.record("seed \(seed), \(place): the worker takes what the schema refuses: \(record)")
+                Issue.record("seed \(seed), \(place): the worker accepts a record that the schema rejects: \(record)")
             } else if one.drawn.beyond.isEmpty {
-                Issue.record("seed \(seed), \(place): the worker refuses what the schema allows: \(record)")
+                Issue.record("seed \(seed), \(place): the worker rejects a record that the schema allows: \(record)")
             } else if one.drawn.beyond.count == 1 {
                 seen.formUnion(one.drawn.beyond)
             }
         }
         let taken = comparisons.count(where: \.isTaken)
-        #expect(taken > Self.count / 5 && taken < Self.count * 4 / 5, "\(taken) of \(Self.count) are taken")
+        #expect(taken > Self.count / 5 && taken < Self.count * 4 / 5, "\(taken) of \(Self.count) are accepted")
         // Every rule that the schemas cannot express was drawn, and was the only difference at least once.
         let expected = BeyondSchemas.allCases.filter {
             $0.schemas.contains(schemas.headers) || $0.schemas.contains(schemas.value)
@@ -65,7 +65,7 @@ import Testing
         case .none: return false
         case .channel: return true
         case .device: return isToken(request.token)
-        // `readTokens` marks those that are none.
+        // `readTokens` marks invalid tokens.
         case .devices: return request.tokens.allSatisfy { isToken($0) }
         }
     }
@@ -73,21 +73,21 @@ import Testing
     private static func isToken(_ text: String) -> Bool { (try? DeviceToken(hex: text)) != nil }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Worker and schema agree on payload form`(seed: UInt64) throws {
+    func `The worker and the schema accept the same records in payload form`(seed: UInt64) throws {
         try compare(seed: seed, .payload, oddity: 0.06, (.requestHeaders, .payload)) { drawn in
-            // The one rule about the key, which no schema of headers or value can see.
+            // The rule about the key cannot be part of a schema of headers or values.
             drawn.headers.contains { ["push-device-token", "apns-channel-id"].contains($0.name) && $0.value != nil }
                 || Array((drawn.key ?? "").utf8).withUnsafeBytes { RequestParser.isTokenKey($0) }
         }
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Worker and schema agree on envelope form`(seed: UInt64) throws {
+    func `The worker and the schema accept the same records in envelope form`(seed: UInt64) throws {
         try compare(seed: seed, .envelope, oddity: 0.05, (.envelopeHeaders, .envelope)) { _ in true }
     }
 
     @Test(arguments: BeyondSchemas.allCases)
-    func `Descriptions list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
+    func `The descriptions of schemas list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
             let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
@@ -175,7 +175,7 @@ import Testing
         }
     }
 
-    /// Values of each member, right and wrong.
+    /// Valid and invalid values of each member.
     private static let members: [(name: String, values: [String])] = [
         ("outcome", [#""accepted""#, #""rejected""#, #""lost""#, "null", "1"]),
         ("status", ["200", "0", "65535", "65536", "-1", #""200""#]),
@@ -201,7 +201,7 @@ import Testing
         ),
     ]
 
-    /// Most of the members or headers, each with its first value most times.
+    /// Draws most of the members or headers, each usually with its first value.
     private static func draw(
         _ pools: [(name: String, values: [String])], _ random: inout SplitMix64, presence: Double
     ) -> [(name: String, value: String)] {
@@ -213,7 +213,7 @@ import Testing
         return drawn
     }
 
-    /// Every value that its schema allows was read.
+    /// Expects that every value allowed by its schema was read.
     private static func compare(_ judge: SchemaJudge, _ read: [(isRead: Bool, value: String)]) throws {
         let allowed = zip(try judge.verdicts(), read).filter { $0.0 == .allowed }
         for (_, one) in allowed where !one.isRead { Issue.record("allowed and not read: \(one.value)") }
@@ -265,8 +265,8 @@ import Testing
         try Self.compare(judge, read)
     }
 
-    /// Headers of each kind, and a result, that another schema or the same one has to refuse.
-    @Test(.needsSchemaJudge, .waiting) func `Schemas refuse what is of another kind`() throws {
+    /// Headers of a retry record, and results with an id in upper case, an id in lower case, and invalid values.
+    @Test(.needsSchemaJudge, .waiting) func `Schemas reject records of another kind`() throws {
         var judge = SchemaJudge()
         let fixture = ContentFixture()
         var retries = RetryWriter(apps: ContentFixture.apps)
@@ -279,7 +279,7 @@ import Testing
         for schema in [RecordSchema.requestHeaders, .resultHeaders, .deadLetterHeaders] {
             try judge.ask(schema, headers: headers)
         }
-        // The worker writes an id in lower case, and a reader takes it in either.
+        // The worker writes ids in lower case, but readers accept both cases.
         judge.ask(.result, DecoderTests.result.utf8)
         judge.ask(.result, DecoderTests.result.replacing(/"EABE[^"]*"/) { $0.output.lowercased() }.utf8)
         judge.ask(.result, #"{"outcome":"lost","attempts":-1}"#.utf8)

@@ -3,14 +3,14 @@ import PushRecords
 import TestSupport
 import Testing
 
-/// Asks python3-jsonschema, in one process for many values.
+/// Validates many values with python3-jsonschema in one process.
 struct SchemaJudge {
     enum Verdict: Character {
         case allowed = "1"
         case refused = "0"
-        /// Python reads no JSON of it.
+        /// Python cannot parse the value as JSON.
         case notRead = "-"
-        /// Drafts 7 and 2020-12 differ.
+        /// The drafts 7 and 2020-12 give different verdicts.
         case disputed = "!"
     }
 
@@ -23,8 +23,8 @@ struct SchemaJudge {
         asked.append([schema.rawValue, Data(value).base64EncodedString()])
     }
 
-    /// Of headers: as an object of their texts. Of a name that comes twice the last value counts; one without a value
-    /// is left out.
+    /// Adds headers as an object of texts. The last value of a repeated name counts, and headers without a value are
+    /// omitted.
     mutating func ask(_ schema: RecordSchema, headers: [OwnedRecord.Header]) throws {
         var object: [String: String] = [:]
         for header in headers {
@@ -35,7 +35,7 @@ struct SchemaJudge {
         ask(schema, try JSONEncoder().encode(object))
     }
 
-    /// One for each value, in the order in which they were asked.
+    /// Returns one verdict for each value, in order.
     func verdicts() throws -> [Verdict] {
         var schemas: [String: Any] = [:]
         for schema in RecordSchema.allCases {

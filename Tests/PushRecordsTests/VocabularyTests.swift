@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func `A topic's hash is a folded FNV-1a`() {
-        // FNV-1a of "apns.requests", 64 bits, computed apart: folded to 40.
+        // The 64-bit FNV-1a hash, computed independently and folded to 40 bits.
         func fold(_ text: String) -> UInt64 {
             let hash = text.utf8.reduce(14_695_981_039_346_656_037 as UInt64) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
             return (hash >> 40) ^ (hash % (1 << 40))
@@ -74,7 +74,7 @@ import Testing
         #expect(text(UnsafeRawBufferPointer(rebasing: room[..<found.count])) == kept)
     }
 
-    /// Every byte at every place: only hex digits pass.
+    /// Tries every byte at every position: only hex digits are valid.
     @Test func `Every byte of a token is checked`() {
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         defer { room.deallocate() }
@@ -91,7 +91,7 @@ import Testing
         #expect(wrong == [])
     }
 
-    @Test func `Every reason has its code's spelling`() {
+    @Test func `Each reason is spelled like its code`() {
         for code in ReasonCode.allCases where code != .none && code != .other {
             let text = code.text?.description ?? ""
             let isSpelled = text.prefix(1).lowercased() + text.dropFirst() == "\(code)"
@@ -101,7 +101,7 @@ import Testing
         #expect(ReasonCode("") == nil && ReasonCode("badTopic") == nil && ReasonCode.other.text == nil)
     }
 
-    /// Programs in Swift name them as the worker does.
+    /// Swift programs can use the same reasons as the worker.
     @Test func `Every reason has a public constant`() throws {
         let place = "../../Sources/PushRecords/Results/KnownReasons.swift"
         let source = try String(

@@ -6,7 +6,7 @@ import Testing
 
 /// The requests that results and dead letters name, and the action for each.
 @Suite struct GathererTests {
-    @Test func `A match is taken once`() {
+    @Test func `A matching request is replayed once`() {
         var gatherer = Gatherer(order { $0.reasons = ["BadTopic"] })
         let values = [
             result(12), result(13, reason: "Shutdown"), result(14, index: 1), result(14, index: 0), result(12), nil,
@@ -24,23 +24,23 @@ import Testing
         #expect(kinds.first?.words == ["apns.requests", "shop", "rejected", "BadTopic"])
     }
 
-    @Test func `A match of an earlier run is only remembered`() {
+    @Test func `A match of an earlier run is remembered and not replayed again`() {
         var gatherer = Gatherer(order())
         for value in [result(1), "damaged"] { _ = gatherer.take(0, value) }
         gatherer.forgetKinds()
-        // A further result of it may be in another partition.
+        // A later result of the same request may be in another partition.
         let actions = [result(1), result(3)].map { gatherer.take(2, $0, of: other)?.action }
         #expect(actions == ["repeated", "fetch apns.requests/3/3/0"])
         #expect(gatherer.kinds.map(\.count) == [1])
     }
 
-    @Test func `Another request at the same place is not taken for it`() {
+    @Test func `Another request at the same place is a different match`() {
         var gatherer = Gatherer(order())
         let actions = [result(1, requestedAtMs: 900), result(1), result(1)].map { gatherer.take(0, $0)?.action }
         #expect(actions == ["fetch apns.requests/3/1/0", "fetch apns.requests/3/1/0", "repeated"])
     }
 
-    @Test func `Named places for which nothing matches are known`() {
+    @Test func `A named place counts as matched only if a result matches`() {
         let places = ["apns.requests/3/1", "apns.requests/3/2/1", "apns.requests/3/3/0"].map {
             ReplaySelection.Place($0)!
         }
@@ -61,16 +61,16 @@ import Testing
     }
 
     @Test(arguments: [(-1, 0), (.min, 0), (3, -1), (3, -1_001), (3, .min)] as [(Int32, Int64)])
-    func `An impossible place is refused`(partition: Int32, offset: Int64) {
+    func `A result with an impossible place is refused`(partition: Int32, offset: Int64) {
         var gatherer = Gatherer(order())
         let action = gatherer.take(0, result(offset, partition: partition))?.action ?? ""
-        // Either the reader of results refuses it, or the place is.
+        // Either the parser of results or the check of the place refuses it.
         #expect(action.hasPrefix("refused: ") || action.hasPrefix("unreadable: "), "\(action)")
     }
 
     // MARK: Dead letters
 
-    @Test func `A dead letter has its record, or says where it is`() {
+    @Test func `A dead letter contains its record, or names the record's place`() {
         var gatherer = Gatherer(order(.deadLetters))
         let letters = [
             letter("not-json", own: [("a", "1")]),
@@ -94,7 +94,7 @@ import Testing
         #expect(damaged?.action.hasPrefix("unreadable: ") == true)
     }
 
-    @Test func `The record of a truncated dead letter is known by its time, size and first bytes`() throws {
+    @Test func `The record of a truncated dead letter is recognized by its time, size and first bytes`() throws {
         let record = letter("worker-crashed", truncated: 6, value: "abc")
         let headers = record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
         let found = try DeadLetter(key: record.key, value: record.value, headers: headers)

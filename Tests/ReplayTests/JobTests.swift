@@ -26,14 +26,14 @@ import Testing
         #expect(progress.entries(since: again).map(\.offset) == [41] && progress != again)
     }
 
-    @Test func `A group without commits has no job, and a partition that was added is not part of one`() throws {
+    @Test func `A group without commits has no job, and a partition without a commit is not part of a job`() throws {
         let none = CommittedOffset(partition: other, offset: nil, metadata: [])
         #expect(try ReplayJob(order(), [none]) == nil)
         let entry = try #require(job().entries(since: nil).first)
         #expect(try ReplayJob(order(), [none, commit(entry)])?.partitions.keys.map(\.self) == [source])
     }
 
-    @Test func `Other conditions are another job`() throws {
+    @Test func `A run with other conditions than its job is refused`() throws {
         let entry = try #require(job().entries(since: nil).first)
         var changed = order()
         changed.fingerprint = "fedcba9876543210"
@@ -45,13 +45,13 @@ import Testing
         "", "replay4", "replay3 f -1 -1 9 0 0 0 0 0 0 0", "replay4 f -1 -1 4 0 0 0 0 0 0 0",
         "replay4 f x -1 9 0 0 0 0 0 0 0", "replay4 f -1 -1 9", "{}",
     ])
-    func `A commit that no replay made is refused`(metadata: String) {
+    func `A commit that is not from a replay is refused`(metadata: String) {
         let found = CommittedOffset(partition: source, offset: 5, metadata: Array(metadata.utf8))
         let error = #expect(throws: CommandFailure.self) { try ReplayJob(order(), [found]) }
         #expect(error?.description.contains("that is not from a replay") == true)
     }
 
-    @Test func `Counted items move a job to the ends that it began with`() throws {
+    @Test func `Counted items move a job up to the log ends at its start`() throws {
         var gatherer = Gatherer(order())
         var progress = job([source: 4, other: 10])
         for (offset, partition) in [(0, source), (5, other), (3, source)] as [(Int64, TopicPartition)] {

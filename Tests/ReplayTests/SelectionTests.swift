@@ -11,7 +11,7 @@ import Testing
         return selection.matches(try DeliveryResult(json: Array(json.utf8)))
     }
 
-    @Test func `An accepted notification is meant only where that outcome is named`() throws {
+    @Test func `An accepted notification is selected only if that outcome is named`() throws {
         for outcome in Outcome.allCases {
             let json = result(1, outcome: outcome, reason: nil)
             #expect(try matches(json) { _ in } == (outcome != .accepted))
@@ -29,7 +29,7 @@ import Testing
             ("BadTopic", "shop", ["BadTopic"], ["annex"], [], false),
             ("BadTopic", "shop", [], [], [.rejected, .invalid], true), ("BadTopic", "shop", [], [], [.invalid], false),
         ] as [(String?, String?, Set<String>, Set<String>, Set<Outcome>, Bool)])
-    func `Each condition has to fit by one of its values`(
+    func `A result must match one value of each condition`(
         reason: String?, app: String?, reasons: Set<String>, apps: Set<String>, outcomes: Set<Outcome>, isMeant: Bool
     ) throws {
         let matches = try matches(result(1, reason: reason, app: app)) {
@@ -38,7 +38,7 @@ import Testing
         #expect(matches == isMeant)
     }
 
-    @Test func `A time is in the range from the first to before the second`() throws {
+    @Test func `A time range includes its start and excludes its end`() throws {
         for (since, until, isMeant) in [
             (5_000, nil, true), (5_001, nil, false), (nil, 5_001, true), (nil, 5_000, false), (4_000, 6_000, true),
         ] as [(Int64?, Int64?, Bool)] {
@@ -54,7 +54,7 @@ import Testing
         ("apns.requests/3/7", true), ("apns.requests/3/7/2", true), ("apns.requests/3/7/1", false),
         ("apns.requests/2/7", false), ("apns.requests/3/8", false), ("other/3/7", false),
     ])
-    func `A place is a record or one of its notifications`(text: String, isMeant: Bool) throws {
+    func `A place selects a record or one of its notifications`(text: String, isMeant: Bool) throws {
         #expect(try matches(result(7, index: 2)) { $0.places = [.init(text)!] } == isMeant)
     }
 
@@ -63,12 +63,12 @@ import Testing
         #expect(ReplaySelection.Place(text) == nil)
     }
 
-    @Test func `A place is printed as it was given`() {
+    @Test func `A place is printed in the format in which it is parsed`() {
         #expect(ReplaySelection.Place("a.b/1/2")?.description == "a.b/1/2")
         #expect(ReplaySelection.Place("a.b/1/2/3")?.description == "a.b/1/2/3")
     }
 
-    @Test func `A dead letter is meant by its reason, its own time and its place`() throws {
+    @Test func `A dead letter is selected by its reason, its own time and its place`() throws {
         let fields = letter("not-json", offset: 5).headers.map {
             HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
         }

@@ -3,8 +3,9 @@ package import Kafka
 
 /// Faults of librdkafka's in-process broker.
 extension MockCluster {
-    /// The next requests of this kind (the protocol's number: 0 Produce, 1 Fetch, 8 OffsetCommit, 11 JoinGroup …) are
-    /// answered with these errors, one each.
+    /// Makes the broker answer the next requests of this kind with these errors, one each.
+    ///
+    /// - Parameter apiKey: The number of the request in the protocol: 0 Produce, 1 Fetch, 8 OffsetCommit, 11 JoinGroup …
     package func fail(_ apiKey: Int16, with codes: [KafkaCode]) {
         let list = codes.map { rd_kafka_resp_err_t(rawValue: $0.rawValue) }
         list.withUnsafeBufferPointer {
@@ -12,7 +13,7 @@ extension MockCluster {
         }
     }
 
-    /// Answers take so long from now on.
+    /// Delays each answer by this time from now on.
     package func setRoundTrip(milliseconds: Int) throws {
         try check(rd_kafka_mock_broker_set_rtt(raw, 1, Int32(clamping: milliseconds)))
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import HTTPServer
 @testable import Worker
 
-/// The pages over snapshots made by hand; over a running worker they are tested end to end.
+/// The admin pages, rendered from hand-made snapshots. End-to-end tests cover the pages of a running worker.
 struct AdminPagesTests {
     private func snapshot(_ phase: WorkerSnapshot.Phase) -> WorkerSnapshot {
         var snapshot = WorkerSnapshot(
@@ -37,7 +37,7 @@ struct AdminPagesTests {
         (.running, "", true, 200, "ready\n"),
         (.stopping, "", true, 200, "ready\n"),
         (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
-    ]) func `Ready once the groups were joined, and from then on`(
+    ]) func `A worker becomes ready with its groups' first assignment and stays ready while it stops`(
         phase: WorkerSnapshot.Phase, problem: String, isReady: Bool, status: Int, text: String
     ) {
         var snapshot = snapshot(phase)
@@ -46,7 +46,7 @@ struct AdminPagesTests {
         #expect(page("/readyz", snapshot) == (status, text))
     }
 
-    @Test func `Problems make it degraded and leave it ready`() {
+    @Test func `A problem makes the worker degraded and leaves it ready`() {
         var snapshot = snapshot(.running)
         #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
         snapshot.problems = [Problem(.kafka, .kafkaUnreachable, "no broker is connected", "look at <it>")]
@@ -66,7 +66,7 @@ struct AdminPagesTests {
         ] { #expect(text.contains(words), "\(words)") }
     }
 
-    @Test(arguments: [false, true]) func `A paused app is shown as such`(isPaused: Bool) {
+    @Test(arguments: [false, true]) func `The pages show whether an app is paused`(isPaused: Bool) {
         var snapshot = snapshot(.running)
         snapshot.apps[0].status?.isPaused = isPaused
         let state = isPaused ? "paused" : "no connection"
@@ -75,7 +75,7 @@ struct AdminPagesTests {
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_paused{app=\"shop\"} \(isPaused ? 1 : 0)\n"))
     }
 
-    @Test func `Feedback is counted for apps that have some`() {
+    @Test func `Feedback metrics exist only for apps that read feedback`() {
         var snapshot = snapshot(.running)
         #expect(!page("/metrics", snapshot).1.contains("feedback_tokens_total{"))
         var standing = FeedbackStanding()
@@ -91,13 +91,13 @@ struct AdminPagesTests {
         }
     }
 
-    @Test func `Records left in removed retry topics are shown`() {
+    @Test func `The status page lists removed retry topics with their remaining records`() {
         var snapshot = snapshot(.running)
         snapshot.removedRetryTopics = [("apns.retry.old", 7)]
         #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
     }
 
-    @Test func `Alive while the core turns`() {
+    @Test func `The liveness check fails while the worker's core is stuck`() {
         #expect(page("/livez", snapshot(.running)).0 == 200)
         let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)
         #expect(stalled.0 == 503)
@@ -128,8 +128,8 @@ struct AdminPagesTests {
         ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }
     }
 
-    /// Prometheus refuses a page on which a sample stands twice.
-    @Test func `An app that came back is one app`() {
+    /// Prometheus rejects a page with a duplicate sample.
+    @Test func `An app that was removed and added again has one set of metrics`() {
         var snapshot = snapshot(.running)
         snapshot.apps.append(snapshot.apps[0])
         snapshot.apps[0].isRemoved = true
@@ -149,7 +149,7 @@ struct AdminPagesTests {
         #expect(!text.contains("<workers>"))
     }
 
-    @Test func `Pages can only be read`() {
+    @Test func `The admin pages reject every method but GET`() {
         let routes = AdminPages.routes(StatusBoard(snapshot(.running)))
         for route in routes { #expect(route.method == .get) }
         #expect(routes.answer(HTTPRequest(method: .post, path: "/metrics")).status == 405)

@@ -10,13 +10,13 @@ import Testing
 
 @testable import Worker
 
-/// Apps with every kind of credential against the simulator, which checks them as Apple does.
+/// Sends with each kind of credential to the simulator, which checks credentials as APNs does.
 @Suite(.serialized) struct AppTransportTests {
     private static func credential(_ path: String, _ keyID: String) -> AppSettings.Credential {
         .token(TokenCredential(key: .file(path), keyID: keyID, teamID: SimulatorCredentials.teamID))
     }
 
-    @Test func `A token app and a certificate app side by side`() throws {
+    @Test func `A token app and a certificate app send side by side`() throws {
         let scene = try SimulatorScene()
         let transports = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
         try scene.expectAnswers(transports, app: 0, count: 50)
@@ -25,7 +25,7 @@ import Testing
         #expect(scene.renewals == 1, "only the token app has a token")
     }
 
-    @Test func `An app goes over to the binary protocol and back`() throws {
+    @Test func `An app can switch to the binary protocol and back`() throws {
         let scene = try SimulatorScene { $0.gatewayPort = 0 }
         let http2 = try scene.certificateApp("app")
         let transports = try scene.start([http2])
@@ -43,13 +43,13 @@ import Testing
         transports.replace(AppIndex(0), with: try LoadedApp(http2))
         try scene.pump(transports, app: 0, count: 5) { _ in }
         #expect(lastAnswers().allSatisfy { $0.status == 200 && !$0.isPresumed })
-        // To a host that nobody answers at: what the one before had room for is no more.
+        // No server listens at port 1, so the capacity of the old host no longer counts.
         binary.port = 1
         transports.replace(AppIndex(0), with: try LoadedApp(binary))
         scene.run("no room") { scene.capacity[0] == 0 && scene.reachable[0]?.last == false }
     }
 
-    @Test func `That a host cannot be reached is no more once the app speaks the other protocol`() throws {
+    @Test func `A change of protocol clears the report that the host is unreachable`() throws {
         let scene = try SimulatorScene { $0.gatewayPort = 0 }
         var app = try scene.certificateApp("app")
         app.port = 1
@@ -60,14 +60,14 @@ import Testing
         app.binary?.window.duration = .milliseconds(50)
         app.connections.min = 0
         transports.replace(AppIndex(0), with: try LoadedApp(app))
-        // It dials once there is something to send, and has nothing to say of its host before.
+        // Without a minimum of connections, the transport dials only when there is something to send.
         scene.run("room") { scene.capacity[0, default: 0] > 0 }
         #expect(scene.reachable[0] == [false, true])
         try scene.pump(transports, app: 0, count: 1) { _ in }
         #expect(scene.reachable[0]?.last == true)
     }
 
-    @Test func `A new key in the old one's file reaches APNs on new connections`() throws {
+    @Test func `A replaced key is used on new connections only`() throws {
         let folder = try TestFolder()
         let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
         let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
@@ -84,7 +84,7 @@ import Testing
         // On one connection the second key would be answered by UnrelatedKeyIdInToken.
         #expect(scene.completions[0]?.count == 20 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.connected == 2)
-        // Back to the first.
+        // The app returns to its first key.
         app.credential = Self.credential(oldKey, "FIRSTKEY12")
         transports.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(transports, app: 0, count: 10)
@@ -92,7 +92,7 @@ import Testing
         #expect(scene.renewals == 3)
     }
 
-    @Test func `Replacing credentials under load loses nothing and sends nothing twice`() throws {
+    @Test func `Replacing credentials under load loses no notification and sends none twice`() throws {
         let scene = try SimulatorScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
         let (token, certificate) = (try scene.tokenApp("shop"), try scene.certificateApp("shop"))
         let transports = try scene.start([token])
@@ -120,7 +120,7 @@ import Testing
         #expect(Set(scene.completions.keys) == [0, 1, 2])
     }
 
-    @Test func `An app without a credential is out of reach until it has one`() throws {
+    @Test func `An app without a usable credential is unreachable until it has one`() throws {
         let scene = try SimulatorScene()
         var app = try scene.tokenApp("shop")
         let credential = app.credential
@@ -134,7 +134,7 @@ import Testing
         #expect(scene.reachable[0]?.last == true)
     }
 
-    @Test func `The system's authorities are read again once their file was replaced`() async {
+    @Test func `The system's certificate authorities are read again after their file was replaced`() async {
         await #expect(processExitsWith: .success) {
             let folder = try TestFolder()
             setenv("SSL_CERT_FILE", try folder.write("", "bundle.pem"), 1)
@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func `What Apple will not like about a certificate is said at the start`() throws {
+    @Test func `The worker warns at its start about a certificate's topics and expiry`() throws {
         let scene = try SimulatorScene()
         var app = try scene.certificateApp("shop", validForDays: 12)
         app.bundleIDs = ["com.example.other"]
@@ -165,7 +165,7 @@ import Testing
 
     /// No server listens at port 1.
     @Test(arguments: [{ $0.port = 1 }, { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }] as [Edit])
-    func `Whether APNs can be reached, by the app's proxy if it has one, is told once for each change`(edit: Edit)
+    func `A transport reports each change of reachability once, also through a proxy`(edit: Edit)
         throws
     {
         let scene = try SimulatorScene()

@@ -8,17 +8,17 @@ import Testing
 
 @testable import Worker
 
-/// What the core makes of the transports' reports, which the test makes in their name.
+/// How the core handles reports of the transports. The test reports in place of the transports.
 @Suite struct AppTransportsTests {
     private let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
 
-    @Test func `A host is out of reach until its transport reports that it is reached`() throws {
+    @Test func `A host is unreachable until its transport reports that it is reached`() throws {
         let scene = try Scene()
         scene.say([.note(app: AppIndex(0), failure), .reachable(app: AppIndex(0), false)])
         scene.run("unreachable") { scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == failure)
         #expect(scene.notes == [failure])
-        // It takes connections now and then, and answers nothing.
+        // The host accepts a connection now and then but answers no request.
         scene.say([.capacity(app: AppIndex(0), requests: 1)])
         scene.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
         scene.run("unanswered") { scene.transports[0].unanswered != nil }
@@ -28,7 +28,7 @@ import Testing
         #expect(scene.transports[0].unreachable == nil)
     }
 
-    @Test func `Ends that leave something in doubt are many from the third on, for ten minutes`() {
+    @Test func `Connections that end with notifications in doubt count as many from the third on, for ten minutes`() {
         var ends = AppTransports.DoubtfulEnds()
         for number in 1...3 as ClosedRange<Int64> {
             #expect(!ends.areMany(number * 1_000_000_000))
@@ -41,7 +41,9 @@ import Testing
         #expect(ends.connections == 1 && ends.notifications == 1)
     }
 
-    @Test func `One more connection that cannot be made is nothing while others take requests`() throws {
+    @Test func `A failed connection attempt does not make a host unreachable while other connections take requests`()
+        throws
+    {
         let scene = try Scene()
         func counts(open: Int) -> TransportEvent {
             var counts = ConnectionCounts()
@@ -49,14 +51,14 @@ import Testing
             return .connections(app: AppIndex(0), counts)
         }
         func failures() -> Int { scene.notes.count { $0 == failure } }
-        // As told by a turn: in any order, what holds at its end counts.
+        // The order of the reports of a turn does not matter: the state at the end of the turn counts.
         scene.say([.note(app: AppIndex(0), failure), counts(open: 1)])
         scene.run("the first failure") { failures() == 1 }
         #expect(scene.transports[0].unreachable == nil)
         scene.say([counts(open: 2), .note(app: AppIndex(0), failure)])
         scene.run("the second failure") { failures() == 2 }
         #expect(scene.transports[0].unreachable == nil)
-        // The ones there are answer nothing.
+        // The open connections answer nothing.
         scene.say([.reachable(app: AppIndex(0), false), .note(app: AppIndex(0), failure)])
         scene.run("the third failure") { failures() == 3 }
         #expect(scene.transports[0].unreachable == failure)
@@ -72,7 +74,7 @@ import Testing
         #expect(scene.transports[0].tokenIssuedMs == 77_000)
     }
 
-    @Test func `An app that is added, changed and taken out; all are closed in the end`() throws {
+    @Test func `An app can be added, changed and removed, and each transport closes once`() throws {
         let scene = try Scene()
         #expect(scene.transports.add(scene.app) == AppIndex(1))
         // The change dials at once, and no server listens.
@@ -80,16 +82,16 @@ import Testing
         scene.run("unreachable") { scene.transports[1].unreachable != nil }
         scene.transports.remove(AppIndex(1))
         #expect(scene.transports[1].unreachable == nil && !scene.transports.isClosed)
-        scene.run("the end of the one that was taken out") { scene.transports[1].isClosed }
-        // It is given nothing that comes late.
+        scene.run("the removed app's transport is closed") { scene.transports[1].isClosed }
+        // A later change of the removed app has no effect.
         scene.transports.replace(AppIndex(1), with: scene.app)
         scene.transports.close()
         scene.run("closed") { scene.transports.isClosed }
-        #expect(scene.closed == [AppIndex(1), AppIndex(0)], "each once")
+        #expect(scene.closed == [AppIndex(1), AppIndex(0)], "each transport closes once")
     }
 }
 
-/// A machine and transports without connections, in whose name the test reports.
+/// A machine and transports without connections. The test reports in place of the transports.
 private final class Scene {
     let app: LoadedApp
     private let loop: Loop
@@ -98,7 +100,7 @@ private final class Scene {
     private(set) var closed: [AppIndex] = []
     private var machine = DeliveryMachine(settings: MachineSettings(), apps: [])
 
-    /// What the closure given to `AppTransports` leaves here.
+    /// The notes that `AppTransports` passed to its closure.
     private final class Inbox {
         var notes: [TransportNote] = []
     }
@@ -108,7 +110,7 @@ private final class Scene {
     init() throws {
         app = try Self.app(minimumConnections: 0)
         loop = try Loop()
-        // One more, for one that is added.
+        // The second route is for the app that a test adds.
         let routes = (0...1).map {
             AppRoute(name: "shop\($0)", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
         }
@@ -116,7 +118,7 @@ private final class Scene {
         transports = try AppTransports(
             [app], TransportSettings(responseTimeoutNs: 1, longestWindowNs: 1, tracesFrames: { false }), loop: loop,
             onNote: { [inbox] note, _ in inbox.notes.append(note) })
-        // Its transport reports nothing more until it has something to send.
+        // The transport reports nothing more until it has something to send.
         run("capacity") { transports[0].takesRequests }
     }
 
@@ -131,10 +133,10 @@ private final class Scene {
         return try LoadedApp(settings)
     }
 
-    /// Reports something as the first app's transport.
+    /// Reports `events` as the first app's transport.
     func say(_ events: [TransportEvent]) { transports.inbox.events += events }
 
-    /// Turns until `condition` holds; the deadline is a failure.
+    /// Runs turns until `condition` holds. Records a failure after 60 s.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
         let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
         while true {

@@ -2,9 +2,9 @@ import Testing
 
 @testable import Worker
 
-/// What librdkafka's statistics tell of the brokers. The rest of them may be anything.
+/// The health of brokers according to librdkafka's statistics. Unused members may have any value.
 struct BrokerHealthTests {
-    @Test func `Brokers and group are read from the statistics`() {
+    @Test func `The states of brokers and group are read from librdkafka's statistics`() {
         let text = #"""
             {"name":"a","brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP","waitresp_cnt":2,
             "rxidle":5200999,"connects":3,"toppars":{"a-0":{"topic":"a"}}},"c":{"name":"GroupCoordinator",
@@ -21,7 +21,7 @@ struct BrokerHealthTests {
     }
 
     @Test(arguments: ["not JSON", #"{"brokers":[]}"#, #"{"brokers":{"a":{"waitresp_cnt":"2"}}}"#])
-    func `Other texts are no statistics`(text: String) { #expect(ClientStatistics(text) == nil) }
+    func `Text that is not valid statistics is rejected`(text: String) { #expect(ClientStatistics(text) == nil) }
 
     @Test func `Statistics without brokers change nothing`() {
         var health = BrokerHealth()
@@ -47,7 +47,7 @@ struct BrokerHealthTests {
             ([broker()], true, .answered),
             ([broker(inFlight: 1, silentMs: 3_999)], true, .answered),
             ([broker(inFlight: 1, silentMs: 4_000)], true, .silent),
-            // A broker that is not asked owes no answer.
+            // A broker without a request in flight owes no answer.
             ([broker(silentMs: 60_000)], true, .unknown),
             ([broker(inFlight: 1, silentMs: 9_000), broker(2)], true, .answered),
             ([broker(1, false), broker(2, false)], true, .disconnected),
@@ -57,7 +57,7 @@ struct BrokerHealthTests {
             ([broker(silentMs: 9_000), coordinator(inFlight: 1, silentMs: 9_000)], true, .silent),
             ([broker(silentMs: 9_000), coordinator()], true, .answered),
         ] as [([ClientStatistics.Broker], Bool, BrokerHealth.Reachability)])
-    func `Brokers are silent while they owe an answer`(
+    func `A broker is silent when it has owed an answer for four seconds`(
         brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reachability
     ) {
         var health = BrokerHealth()
@@ -89,7 +89,7 @@ struct BrokerHealthTests {
         #expect(take(Self.broker(attempts: 5)) == [])
     }
 
-    @Test func `Kafka is reported when it answers none of the clients`() {
+    @Test func `A problem is reported when no broker answers any client`() {
         func client(_ brokers: ClientStatistics.Broker...) -> BrokerHealth {
             var health = BrokerHealth()
             health.take(ClientStatistics(brokers: brokers))
@@ -110,7 +110,7 @@ struct BrokerHealthTests {
             return health.isCoordinatorSilent
         }
         #expect(!take(true, Self.coordinator()))
-        #expect(!take(false, Self.coordinator()), "it moves to another broker")
+        #expect(!take(false, Self.coordinator()), "the coordinator may be moving to another broker")
         #expect(take(false, Self.coordinator()))
         #expect(!take(true, Self.coordinator()))
         #expect(take(true, Self.coordinator(inFlight: 1, silentMs: 5_000)))

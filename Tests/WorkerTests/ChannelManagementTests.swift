@@ -6,7 +6,7 @@ import Testing
 
 @testable import Worker
 
-/// The channels of broadcasts, managed at the simulator; and what is said to each of Apple's reasons.
+/// Manages broadcast channels at the simulator and checks the advice for the reasons of APNs.
 @Suite(.serialized) struct ChannelManagementTests {
     private static func manage(
         _ operation: ManagementRequest.Operation, _ app: AppSettings,
@@ -31,7 +31,7 @@ import Testing
         return (scene, apps)
     }
 
-    @Test func `A channel from its beginning to its end`() throws {
+    @Test func `A channel can be created, listed, read and deleted`() throws {
         let (scene, apps) = try Self.scene()
         for app in apps {
             let made = try Self.manage(.create(storesMostRecent: true), app)
@@ -53,8 +53,8 @@ import Testing
         _ = scene
     }
 
-    /// As many as Apple allows fit into an answer.
-    @Test func `A list of ten thousand`() throws {
+    /// Apple allows 10,000 channels for a bundle id.
+    @Test func `A list of ten thousand channels is read whole, and no more channels can be created`() throws {
         let (scene, apps) = try Self.scene()
         let ids = (0..<10_000).compactMap { _ in
             scene.simulator.channels.make(bundleID: SimulatorCredentials.bundleID, policy: .nothing)
@@ -64,7 +64,7 @@ import Testing
         #expect(full.reason == .cannotCreateChannelConfig && full.advice?.contains("10,000") == true)
     }
 
-    @Test func `Refusals`() throws {
+    @Test func `Each refusal has its reason and advice`() throws {
         let (scene, apps) = try Self.scene { $0.withoutBroadcast = ["com.example.plain"] }
         let app = apps[0]
         let plain = try Self.manage(.list, app, bundleID: "com.example.plain")
@@ -73,7 +73,7 @@ import Testing
         let suffixed = try Self.manage(.list, app, bundleID: "com.example.app.push-type.liveactivity")
         #expect(suffixed.reason == .topicDisallowed)
         #expect(try Self.manage(.list, apps[1], bundleID: "com.example.other").reason == .topicMismatch)
-        // A server that manages no channels.
+        // The simulator does not manage channels on this port.
         var elsewhere = app
         elsewhere.managePort = Int(scene.simulator.port)
         let lost = try Self.manage(.create(storesMostRecent: false), elsewhere)
@@ -91,12 +91,12 @@ import Testing
             to: operation, "com.example.app", .withToken())
     }
 
-    @Test func `Answers that nobody knows`() throws {
+    @Test func `An unknown reason is passed on, and a success without its content is an error`() throws {
         let tomorrow = try Self.answer(418, #"{"reason":"TeaTime"}"#)
         #expect(tomorrow.reason?.rawValue == "TeaTime" && tomorrow.advice == nil && tomorrow.requestID == nil)
         #expect(try Self.answer(502, "<html>").advice?.contains("try again") == true)
         #expect(try !Self.answer(403, "").isFine)
-        // A success must say what was asked for.
+        // A success must contain the requested value.
         for body in ["", "[]", "{}", #"{"channels":[1]}"#, #"{"channels":"a"}"#] {
             #expect(throws: DirectSend.Failure.self) { try Self.answer(200, body) }
         }

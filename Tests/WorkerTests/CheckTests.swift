@@ -7,12 +7,12 @@ import Testing
 
 @testable import Worker
 
-/// What `check` and `check --probe` say about an app, against the simulator.
+/// The lines that `check` and `check --probe` print about an app, against the simulator.
 @Suite(.serialized) struct CheckTests {
-    /// Apple has no device with a token of zeros, so neither has this simulator any.
+    /// Makes the simulator reject the probe's token of zeros, as APNs does.
     private static let noDevice = "BadDeviceToken@1"
 
-    /// The lines of one app, as `check` prints them, and whether all is fine.
+    /// The lines that `check` prints for one app, and whether the check passed.
     private func check(_ app: AppSettings, probes: Bool = true) -> (lines: [String], isFine: Bool) {
         var lines: [String] = []
         let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [app])
@@ -23,9 +23,9 @@ import Testing
         return (lines, isFine)
     }
 
-    /// librdkafka refuses these when a client is made, not when the property is set.
+    /// librdkafka rejects these values when a client is created, not when the property is set.
     @Test(arguments: [("message.max.bytes", "60000000"), ("fetch.max.bytes", "1000"), ("queuing.strategy", "lifo")])
-    func `A property that no client of the worker can have is found`(name: String, value: String) {
+    func `The check finds a Kafka property that no client of the worker can have`(name: String, value: String) {
         var kafka = KafkaSettings(bootstrapServers: "127.0.0.1:1")
         kafka.properties = [UserProperty(name: name, value: value, place: "kafka.librdkafka.\(name)")]
         var lines: [String] = []
@@ -35,7 +35,7 @@ import Testing
         #expect(lines[0].contains("`\(name)`") || lines[0].contains(name), "\(lines)")
     }
 
-    @Test func `Without --probe nothing is sent`() throws {
+    @Test func `The check sends no request without --probe`() throws {
         let scene = try SimulatorScene()
         let answer = check(try scene.tokenApp("shop"), probes: false)
         #expect(answer.isFine)
@@ -48,7 +48,7 @@ import Testing
         #expect(scene.simulator.books.totals.requests == 0)
     }
 
-    @Test func `BadDeviceToken proves a credential`() throws {
+    @Test func `The answer BadDeviceToken proves that APNs accepts a credential`() throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         for app in [try scene.tokenApp("shop"), try scene.certificateApp("shop")] {
             let answer = check(app)
@@ -60,7 +60,7 @@ import Testing
         #expect(scene.simulator.books.totals.requests == 2)
     }
 
-    @Test func `Every bundle id is tried over one connection`() throws {
+    @Test func `The check probes every bundle id over one connection`() throws {
         let scene = try SimulatorScene {
             $0.bundleIDs = ["com.example.app", "com.example.news"]
             $0.faults = [try! FaultRule(text: Self.noDevice)]
@@ -76,11 +76,11 @@ import Testing
                     + "not valid for com.example.unknown; check the key's team and the spelling of the bundle id",
                 "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
             ])
-        // The handshake's, and the probe's.
+        // One connection tests the handshake, and one sends the probes.
         #expect(scene.simulator.books.totals.connections == 2)
     }
 
-    @Test func `No more are tried than are allowed, and none after a refused credential`() throws {
+    @Test func `The check probes at most 400 bundle ids, and none after a refused credential`() throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")
         app.bundleIDs = (0..<403).map { "com.example.app\($0)" }
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test(arguments: ["goaway@2", "cut-before@2"])
-    func `A connection that ends between two answers is followed by another`(fault: String) throws {
+    func `The check opens a new connection when one ends between two answers`(fault: String) throws {
         let scene = try SimulatorScene {
             $0.bundleIDs = ["com.example.app", "com.example.news", "com.example.more"]
             $0.faults = [try! FaultRule(text: fault)]
@@ -124,7 +124,7 @@ import Testing
             environment: environment)
     }
 
-    @Test func `A key in both environments is warned of once`() {
+    @Test func `The check warns once of a key that is used in both environments`() {
         let shop = app("shop", ["a"])
         let dev = app("shop-dev", ["a"], .development)
         #expect(ConfigurationWarnings.ofKeys([shop, app("news", ["b"])]) == [])
@@ -137,7 +137,7 @@ import Testing
             ])
     }
 
-    @Test func `A topic that stands for a bundle id is warned of`() {
+    @Test func `The check warns of a bundle id that is the topic of a push type`() {
         let ids = ["com.example.voip", "com.example.shop", ".voip"]
         #expect(
             ConfigurationWarnings.ofBundleIDs(app("shop", ids)) == [
@@ -154,14 +154,14 @@ import Testing
             ])
     }
 
-    @Test func `A simulator takes any token`() throws {
+    @Test func `A simulator that accepts the token of zeros proves a credential`() throws {
         let scene = try SimulatorScene()
         let answer = check(try scene.tokenApp("shop"))
         #expect(answer.isFine)
         #expect(answer.lines.last?.contains("accepted for com.example.app (200 for a token of zeros") == true)
     }
 
-    @Test func `Each fault ends with what is wrong`() throws {
+    @Test func `The check prints the cause of each fault`() throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         let otherKey = Secret.text(try SelfSigned.privateKey())
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(arguments: [("cut-before@1", "no answer"), ("goaway-environment@1", "BadCertificateEnvironment")])
-    func `A connection that ends instead of answering is said`(fault: String, words: String) throws {
+    func `The check reports a connection that ends instead of answering`(fault: String, words: String) throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: fault)] }
         let answer = check(try scene.tokenApp("shop"))
         #expect(!answer.isFine)
@@ -201,7 +201,7 @@ import Testing
         #expect(answer.lines.last?.contains(words) == true, "\(answer.lines)")
     }
 
-    @Test func `Authorities may stand in the configuration itself`() throws {
+    @Test func `Certificate authorities can be given in the configuration itself`() throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")
         app.authorities = .text(try String(contentsOfFile: #require(app.authorities?.path), encoding: .utf8))

@@ -7,13 +7,13 @@ import Testing
 @testable import Worker
 
 extension Problem {
-    /// Whether it tells Kafka's error.
+    /// Whether the problem's text ends with the name of this Kafka error.
     func names(_ code: KafkaCode) -> Bool { text.hasSuffix(": \(code.name)") }
 }
 
-/// What commits are made of replies, without a broker.
+/// How the committer handles replies to commits, without a broker.
 struct CommitterTests {
-    /// A group that keeps what is sent.
+    /// A group member that records the commits it is given.
     fileprivate final class Member {
         var partitions: [PartitionID: TopicPartition] = [:]
         var sent: [(entries: [CommitEntry], tag: UInt64)] = []
@@ -31,7 +31,7 @@ struct CommitterTests {
         let member = Member()
         var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_000_000)
         private(set) var ids: [PartitionID] = []
-        /// Whether the machine takes a commit of the first partition to be impossible.
+        /// Whether the machine considers a commit of the first partition impossible.
         var isCommitImpossible: Bool { machine.ledger[ids[0].slot].commits.isImpossible }
 
         init(partitions: Int) {
@@ -47,7 +47,7 @@ struct CommitterTests {
             }
         }
 
-        /// One record of each partition is settled.
+        /// Settles one record of each partition.
         mutating func settle(offset: Int64) {
             for id in ids where member.partitions[id] != nil {
                 let receipt = machine.receive(
@@ -86,13 +86,14 @@ struct CommitterTests {
         var sentPartitions: [[Int32]] { member.sent.map { $0.entries.map(\.partition.partition).sorted() } }
     }
 
-    @Test func `Partitions that share an error are asked again by themselves, and only the guilty one waits`() throws {
+    @Test func `Partitions that share an error are committed one by one, and only the one with the error waits`() throws
+    {
         var scene = Scene(partitions: 3)
         scene.commit(offset: 7)
         #expect(scene.sentPartitions == [[0, 1, 2]])
         // librdkafka copies the error of the one whose topic is gone onto all.
         try scene.answer([0: .unknownTopicOrPartition, 1: .unknownTopicOrPartition, 2: .unknownTopicOrPartition])
-        #expect(scene.problems.isEmpty, "nobody is blamed for a shared error")
+        #expect(scene.problems.isEmpty, "a shared error is not reported for any partition")
         for _ in 0..<6 {
             scene.commit(afterMs: 20)
             guard scene.member.sent.last?.entries.count == 1, scene.sentPartitions.count > 1 else { continue }
@@ -104,13 +105,13 @@ struct CommitterTests {
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
         #expect(problems.first?.names(.unknownTopicOrPartition) == true)
         #expect(problems.first?.advice.contains("create topic requests") == true)
-        // The others go on committing together, without it.
+        // The other partitions are still committed together, without partition 1.
         scene.settle(offset: 8)
         scene.commit(afterMs: 50)
         #expect(scene.sentPartitions.last == [0, 2])
     }
 
-    @Test func `A group without partitions has no refused commits`() throws {
+    @Test func `A group without partitions has no problem with commits`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)
         try scene.answer([0: .timedOut])
@@ -151,7 +152,7 @@ struct CommitterTests {
         #expect(scene.isCommitImpossible == false)
     }
 
-    @Test func `An error of the group blames the group, and no partition`() throws {
+    @Test func `An error of the group is reported for the group, not for its partitions`() throws {
         var scene = Scene(partitions: 2)
         scene.commit(offset: 7)
         try scene.answer([0: .groupAuthorizationFailed, 1: .groupAuthorizationFailed])
@@ -167,19 +168,19 @@ struct CommitterTests {
 
     /// The lease, within which sending goes on without a commit, is 8 s.
     @Test(arguments: [KafkaCode.notCoordinator, .coordinatorLoading, .rebalanceInProgress])
-    func `However long a group refuses commits, each partition is committed within a second of its end`(
+    func `After a group rejected commits for a minute, each partition is committed within a second`(
         code: KafkaCode
     ) throws {
         var scene = Scene(partitions: 3)
         scene.settle(offset: 7)
-        // A minute of it, answered at once.
+        // The group rejects each commit at once for a minute.
         for _ in 0..<600 {
             let known = scene.member.sent.count
             scene.commit(afterMs: 100)
             guard scene.member.sent.count > known else { continue }
             try scene.answer([0: code, 1: code, 2: code])
         }
-        #expect(scene.member.sent.count < 70, "a pause grows all the same")
+        #expect(scene.member.sent.count < 70, "the pauses between commits grow")
         #expect(scene.problems.isEmpty == (code == .rebalanceInProgress))
         let endNs = scene.now.ns
         while scene.machine.counters.commitsAcknowledged < 3, scene.now.ns - endNs < 20_000_000_000 {
@@ -190,7 +191,7 @@ struct CommitterTests {
         #expect(scene.now.ns - endNs <= 1_050_000_000)
     }
 
-    @Test func `Answers are found in whatever order they come`() throws {
+    @Test func `A reply may list its partitions in any order`() throws {
         var scene = Scene(partitions: 4)
         scene.commit(offset: 7)
         let last = try #require(scene.member.sent.last)
@@ -198,7 +199,7 @@ struct CommitterTests {
             uniqueKeysWithValues: [2, 0, 3].map { member in
                 (last.entries[member].partition, member == 0 ? KafkaCode.offsetMetadataTooLarge : .none)
             })
-        // One is not told of by itself: what is said of the whole counts for it.
+        // The reply does not list partition 1, so the code of the whole reply counts for it.
         scene.committer.take(
             CommitReply(tag: last.tag, code: .notCoordinator, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 2)
@@ -206,20 +207,20 @@ struct CommitterTests {
         #expect(scene.sentPartitions.last == [0, 1])
     }
 
-    @Test func `A commit whose partitions were all given up is not sent, and the next one goes out`() throws {
+    @Test func `A commit whose partitions were all revoked is not sent, and the next commit is sent`() throws {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
         let id = scene.ids[0]
         let partition = scene.member.partitions.removeValue(forKey: id)
         scene.commit()
-        #expect(scene.member.sent.isEmpty, "a commit of nothing has no reply, and all after it would wait for one")
+        #expect(scene.member.sent.isEmpty, "an empty commit has no reply, so all later commits would wait")
         scene.member.partitions[id] = partition
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
         #expect(scene.member.sent[0].entries[0].offset == 8)
     }
 
-    @Test func `Each partition gets its own answer beside one that was given up, which is committed when it is back`()
+    @Test func `A revoked partition does not shift the answers of others, and is committed once it is back`()
         throws
     {
         var scene = Scene(partitions: 3)
@@ -230,7 +231,7 @@ struct CommitterTests {
         try scene.answer([2: .offsetMetadataTooLarge])
         #expect(scene.machine.counters.commitsAcknowledged == 1)
         scene.member.partitions[scene.ids[1]] = given
-        // One whose commit was refused pauses.
+        // A partition whose commit was rejected pauses.
         var again: Set<Int32> = []
         for _ in 0..<20 where again != [1, 2] {
             let known = scene.member.sent.count
@@ -239,11 +240,11 @@ struct CommitterTests {
             again.formUnion(try #require(scene.sentPartitions.last))
             try scene.answer([:])
         }
-        #expect(again == [1, 2], "what was acknowledged is not committed again, and what was not is")
+        #expect(again == [1, 2], "only partitions without an acknowledgement are committed again")
         #expect(scene.machine.counters.commitsAcknowledged == 3)
     }
 
-    @Test func `The answer to an earlier commit says nothing of the one under way`() throws {
+    @Test func `A repeated answer to an earlier commit does not acknowledge the commit in flight`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)
         let first = try #require(scene.member.sent.last)
@@ -253,14 +254,14 @@ struct CommitterTests {
         let codes = [first.entries[0].partition: KafkaCode.none]
         scene.committer.take(
             CommitReply(tag: first.tag, code: .none, codes: codes), &scene.machine, now: scene.now)
-        #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")
+        #expect(scene.machine.counters.commitsAcknowledged == 1, "the second commit has no answer yet")
         scene.commit()
-        #expect(scene.member.sent.count == 2, "the second one is still under way")
+        #expect(scene.member.sent.count == 2, "the second commit is still in flight")
         try scene.answer([:])
         #expect(scene.machine.counters.commitsAcknowledged == 2)
     }
 
-    @Test func `A commit that could not be sent is made again`() throws {
+    @Test func `A commit that could not be sent is repeated`() throws {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
         scene.member.failure = KafkaError(.waitingForCoordinator)
@@ -273,7 +274,7 @@ struct CommitterTests {
         #expect(scene.problems.isEmpty)
     }
 
-    @Test func `A coordinator that does not answer is told after some seconds`() throws {
+    @Test func `A coordinator that does not answer a commit is reported after some seconds`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)
         #expect(scene.problems.isEmpty)
@@ -281,7 +282,7 @@ struct CommitterTests {
         let problems = scene.problems
         #expect(problems.map(\.subject) == [.group("worker")])
         #expect(problems.first?.names(.timedOut) == true)
-        // After an error it is named once, for the error.
+        // After an error there is one problem, which names the error.
         try scene.answer([0: .groupAuthorizationFailed])
         scene.commit()
         #expect(scene.member.sent.count == 2)
@@ -291,7 +292,7 @@ struct CommitterTests {
         #expect(scene.problems.isEmpty)
     }
 
-    @Test func `A partition that is committed beside one that was given up is alone with its error`() throws {
+    @Test func `A commit's error is reported for the committed partition, not for a revoked one`() throws {
         var scene = Scene(partitions: 2)
         scene.settle(offset: 7)
         scene.member.partitions[scene.ids[1]] = nil

@@ -4,9 +4,9 @@ import Testing
 @testable import Delivery
 @testable import Worker
 
-/// Every counter is on /metrics.
+/// Compares the counters in memory with the page /metrics.
 struct CountersOnPageTests {
-    /// What a worker counted, each time another number.
+    /// Fills counters, each with a different number.
     private struct Numbers {
         var next: Int
 
@@ -68,7 +68,7 @@ struct CountersOnPageTests {
         }
     }
 
-    /// The numbers of each variable, by its name; times as their sum.
+    /// The numbers of each property, by its name. Latency counts are represented by their sum.
     private func numbers(of value: some Any, but leftOut: Set<String> = []) -> [(name: String, numbers: [Int])] {
         Mirror(reflecting: value).children.filter { !leftOut.contains($0.label ?? "") }.map { child in
             let name = child.label ?? ""
@@ -77,13 +77,13 @@ struct CountersOnPageTests {
             case let numbers as [Int]: return (name, numbers)
             case let times as LatencyCounts: return (name, [Int(times.sumMs)])
             default:
-                Issue.record("\(type(of: value)).\(name) is no number: is it a counter?")
+                Issue.record("\(type(of: value)).\(name) is not a number; list it in leftOut if it is not a counter")
                 return (name, [])
             }
         }
     }
 
-    @Test func `Each counter is on the page`() throws {
+    @Test func `The metrics page contains every counter`() throws {
         var all = Numbers(next: 1_000_000)
         let app = all.snapshotApp()
         let counters = all.counters(tiers: 2)
@@ -92,7 +92,7 @@ struct CountersOnPageTests {
             gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: []))
         var wanted = numbers(of: counters, but: ["apps"]) + numbers(of: counters.apps[0])
         wanted += numbers(of: app.standing.connections)
-        // When it was last and how it stands are no counters: the problems on /status say so.
+        // Times and states are not counters. The problems on /status show them.
         wanted += numbers(of: app.standing.window, but: ["lastNs"])
         wanted += numbers(of: try #require(app.feedback), but: ["failure", "waiting", "waitingSinceNs"])
 
@@ -100,10 +100,10 @@ struct CountersOnPageTests {
         let values = Set(
             lines.filter { !$0.hasPrefix("#") }.compactMap { $0.split(separator: " ").last.map(String.init) })
         for (name, numbers) in wanted {
-            #expect(numbers.contains { $0 > 0 }, "this test gives \(name) no number")
+            #expect(numbers.contains { $0 > 0 }, "this test must give \(name) a number")
             for number in numbers where number > 0 {
                 let isThere = values.contains("\(number)") || values.contains("\(Double(number) / 1_000)")
-                #expect(isThere, "\(name) (\(number)) is in no family of the metrics")
+                #expect(isThere, "\(name) (\(number)) is not on the metrics page")
             }
         }
     }

@@ -9,7 +9,7 @@ import Testing
 @testable import Worker
 
 extension PushWorker {
-    /// Looks for files that changed, and waits until they are read.
+    /// Checks for changed files and waits until they are read.
     fileprivate func look() {
         files.checkCredentials()
         finishReading()
@@ -36,7 +36,7 @@ extension PushWorker {
         worker.look()
         let second = worker.apps[0].tokenIdentity
         #expect(second != first)
-        // A reload that finds the file as it was read changes nothing; one after it was replaced again does.
+        // A reload changes the key only after its file was replaced again.
         scene.reload()
         #expect(worker.apps[0].tokenIdentity == second)
         try replaceKey()
@@ -78,7 +78,7 @@ extension PushWorker {
             worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
         }
 
-        /// Puts something else in a file's place, and the file back.
+        /// Replaces a file while `body` runs, then restores it.
         func displaced(_ path: String, by make: (String) throws -> Void, _ body: () throws -> Void) throws {
             try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
             try make(path)
@@ -90,9 +90,9 @@ extension PushWorker {
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
 
-    /// The core would wait for a pipe's writer without end.
+    /// A blocking open of a pipe would stop the core until the pipe has a writer.
     @Test(.timeLimit(.minutes(5)))
-    func `Something else in the place of a file is refused and named, until it is gone`() throws {
+    func `A path that is not a regular file is reported until a regular file replaces it`() throws {
         let scene = try Scene()
         let files = scene.worker.files
         let identity = try #require(scene.worker.apps[0].tokenIdentity)
@@ -112,18 +112,18 @@ extension PushWorker {
                 #expect(fault.subject == subject && fault.kind == .refused)
                 let name = URL(filePath: path).lastPathComponent
                 #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
-                #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
+                #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
             }
-            // The same as is in force: it is no other credential, and not refused any more.
+            // The restored file is the credential in use, so only the problem ends.
             look()
             #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
         }
-        // A link to a regular file is one.
+        // A link to a regular file is accepted.
         try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
         symlink("worker.yaml.real", scene.file)
         scene.reload()
         #expect(files.faults().isEmpty)
-        // A reload with a refused credential takes over what is in force; what replaces the pipe is taken.
+        // A reload keeps the key in use while its file is a pipe. A key that replaces the pipe is loaded.
         try FileManager.default.removeItem(atPath: scene.key)
         try Scene.pipe(scene.key)
         scene.worker.look()
@@ -136,7 +136,8 @@ extension PushWorker {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `An app whose key cannot be used keeps no other from starting, and works once its file is valid`() throws {
+    func `An app with an unusable key does not stop other apps from starting, and works once its file is valid`() throws
+    {
         let scene = try Scene()
         func configure(_ keys: [String]) throws {
             let apps = keys.enumerated().map { number, key in
@@ -168,7 +169,7 @@ extension PushWorker {
         worker.look()
         #expect(unusable() == [.app("app2")] && worker.apps[1].tokenIdentity != nil)
 
-        // A reload may add such an app, and mends one; it refuses to replace a key that is in use.
+        // A reload may add an app with an unusable key, but must not replace a key in use with an unusable one.
         let file = scene.file
         func reload() { worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) } }
         try write(try SelfSigned.privateKey(), to: "damaged.p8")
@@ -180,10 +181,10 @@ extension PushWorker {
         #expect(worker.files.faults().map(\.subject) == [.configuration, .app("app3")])
     }
 
-    /// As on a network file system that does not answer.
+    /// The read blocks, as on a network file system that does not answer.
     @Test(.timeLimit(.minutes(5)))
     func
-        `A configuration that cannot be read to its end holds up nothing, and the last that was asked for is taken`()
+        `A configuration read that blocks delays nothing else, and the last requested reload takes effect`()
         throws
     {
         let scene = try Scene()
@@ -197,15 +198,16 @@ extension PushWorker {
             return loaded
         }
         began.wait()
-        #expect(worker.files.faults().isEmpty && worker.apps.all.count == 1, "the one before stays")
+        #expect(
+            worker.files.faults().isEmpty && worker.apps.all.count == 1, "the credential or configuration in use stays")
 
-        // A watch of other files goes on meanwhile.
+        // Changes of other files are loaded in the meantime.
         let identity = worker.apps[0].tokenIdentity
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
         worker.files.checkCredentials()
         while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
-        // Asked for twice while it hangs: only what the file holds after counts.
+        // Two reloads are requested while the read blocks: only the file's last content counts.
         let text = try String(contentsOfFile: file, encoding: .utf8)
         for paused in [false, true] {
             try (text + "    paused: \(paused)\n").write(toFile: file, atomically: true, encoding: .utf8)

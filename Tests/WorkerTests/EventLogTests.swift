@@ -4,7 +4,7 @@ import Testing
 
 @testable import Worker
 
-/// How the events of connections are worded.
+/// The log lines about connection events.
 @Suite struct EventLogTests {
     @Test(
         arguments: [
@@ -14,7 +14,7 @@ import Testing
             ),
             // A gateway of the binary protocol has no streams.
             (.connected(address: "a:2195", streams: nil), "info apns: connected app=shop address=a:2195"),
-            // What a reason begins with stands in a field of its own.
+            // The address at the beginning of a reason has its own field.
             (
                 .connectFailed(host: "h:443", reason: "h:443: 1.2.3.4:443: Connection refused", retryInMs: 7),
                 "warning apns: cannot connect, retrying app=shop host=h:443 reason=\"1.2.3.4:443: Connection refused\" "
@@ -33,11 +33,11 @@ import Testing
                 "info apns: server is closing the connection app=shop address=1.2.3.4:443 reason=\"status 10\" resent=3"
             ),
         ] as [(TransportNote, String)])
-    func `Each name stands once`(note: TransportNote, words: String) {
+    func `A log line about a connection names each address once`(note: TransportNote, words: String) {
         let sink = MemorySink()
         let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
         log.write(note, of: AppIndex(0))
-        // Behind the time.
+        // Drops the timestamp.
         #expect(sink.lines.map { String($0.drop { $0 != " " }.dropFirst()) } == [words])
     }
 }

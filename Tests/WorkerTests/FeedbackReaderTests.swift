@@ -85,7 +85,7 @@ import Testing
             }
         }
 
-        /// Reads once, to the end of a list of so many tokens.
+        /// Reads once and expects a complete list of this many tokens.
         func read(_ tokens: Int) throws {
             try reader.begin(try app())
             try run { !outcomes.isEmpty }
@@ -97,18 +97,18 @@ import Testing
         }
     }
 
-    @Test func `Each token is written once, and a second read finds none`() throws {
+    @Test func `Each token is produced once, and a second read finds an empty list`() throws {
         let world = try World()
         try world.tell(25_000)
         try world.read(25_000)
         #expect(try world.written == 25_000 && world.reader.count == 0)
-        // The list is empty then.
+        // A complete read empties the list.
         try world.reader.begin(try world.app())
         try world.run { world.outcomes.count == 2 }
         #expect(world.outcomes.last == .init(app: "old", tokens: 0))
     }
 
-    @Test func `Tokens wait while the broker is away, and no other read begins`() throws {
+    @Test func `Tokens wait while the broker is unreachable, and no other read begins`() throws {
         let world = try World()
         try world.cluster.setRoundTrip(milliseconds: 200)
         try world.tell(60_000)
@@ -118,25 +118,25 @@ import Testing
         let end = Date(timeIntervalSinceNow: 2)
         try world.run { Date() > end }
         #expect(world.outcomes.isEmpty && world.reader.waiting(of: 0).tokens > 0)
-        #expect(throws: KafkaError.self, "none is begun meanwhile") {
+        #expect(throws: KafkaError.self, "no second read begins while tokens wait") {
             try world.reader.begin(try world.app(index: 1))
         }
         try world.cluster.setReachable(true)
         try world.cluster.setRoundTrip(milliseconds: 0)
         try world.run { !world.outcomes.isEmpty }
         #expect(world.outcomes == [.init(app: "old", tokens: 60_000)])
-        // What was under way may be written twice.
+        // Tokens that were in flight may be produced twice.
         #expect(try world.written >= 60_000)
     }
 
     /// The list has more tokens than the worker has room for.
-    @Test func `The service keeps the tokens that the worker has no room for`() throws {
+    @Test func `The worker pauses reading while it has no room for more tokens`() throws {
         let world = try World()
         try world.tell(120_000)
         try world.reader.begin(try world.app())
         try world.cluster.setRoundTrip(milliseconds: 2_000)
         try world.run { world.log.lines.contains { $0.contains("feedback reads paused") } }
-        // The limit, and what one turn reads beyond.
+        // One turn may exceed the limit by the tokens that it reads.
         #expect(world.reader.waiting(of: 0).tokens <= FeedbackReader.waitingLimit + 10_000)
         try world.cluster.setRoundTrip(milliseconds: 0)
         try world.run { !world.outcomes.isEmpty }
@@ -145,8 +145,7 @@ import Testing
     }
 
     /// The service still has the tokens that were not read, so a read that is cut off must not count as complete.
-    @Test func `Tokens that are lost at the end are counted in the log, and not shown; the read ends as failed`() throws
-    {
+    @Test func `Tokens that are lost at shutdown are counted in the log but not shown, and the read fails`() throws {
         let world = try World()
         try world.tell(1_000)
         try world.reader.begin(try world.app())
@@ -163,19 +162,19 @@ import Testing
         #expect(other.reader.close(because: "it was cut off") == 1_000)
         let line = try #require(other.log.lines.last { $0.contains("dead tokens lost") })
         #expect(line.contains("app=old lost=1000"))
-        #expect(!other.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
+        #expect(!other.log.lines.contains { $0.contains("00000000000") }, "the log must not contain tokens")
     }
 
-    @Test func `Tokens that the topic refuses are written again`() throws {
+    @Test func `Tokens that the broker rejects are produced again`() throws {
         let world = try World()
         try world.tell(100)
-        // Produce; the first answers refuse.
+        // The broker rejects the first two produce requests.
         world.cluster.fail(0, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
         try world.read(100)
         #expect(try world.written == 100)
     }
 
-    @Test func `A service that refuses connections fails the read`() throws {
+    @Test func `A read fails when the service refuses connections`() throws {
         let world = try World()
         let port = UInt16(Ports.claim())
         try world.reader.begin(try world.app(port: port))
@@ -185,10 +184,10 @@ import Testing
         #expect(outcome.failure?.contains("Connection refused") == true, "\(outcome)")
     }
 
-    /// Two items, of which the second may break off.
+    /// A list of two items. A test drops the last byte to cut the second item short.
     private static let list: [UInt8] = (1...2).flatMap { number in [0, 0, 0, number, 0, 4] + [9, 9, 9, number] }
 
-    /// Runs one read of such a service to its end.
+    /// Runs one read of a service that sends `bytes` and then ends in this way.
     private func read(
         _ bytes: [UInt8], then ending: ScriptedFeedback.Ending, _ world: World
     ) throws -> FeedbackOutcome {
@@ -207,14 +206,16 @@ import Testing
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
-    func `The end of the stream ends the list`(ending: ScriptedFeedback.Ending) throws {
+    func `The end of the stream completes the list of tokens`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
         #expect(try read(Self.list, then: ending, world) == .init(app: "old", tokens: 2))
         #expect(try world.written == 2)
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts, .staysSilent])
-    func `Tokens before an incomplete end are written`(ending: ScriptedFeedback.Ending) throws {
+    func `Tokens before an incomplete item are produced, and the read counts as incomplete`(
+        ending: ScriptedFeedback.Ending
+    ) throws {
         let world = try World()
         let outcome = try read(Self.list.dropLast(), then: ending, world)
         #expect(outcome.kind == .incomplete && outcome.tokens == 1)
@@ -223,10 +224,10 @@ import Testing
         #expect(try world.written == 1)
     }
 
-    @Test func `A dead token is dated to the read at the latest`() throws {
+    @Test func `The time of a dead token is never later than the read`() throws {
         let world = try World()
         let beforeMs = Timestamp.now().wallMs
-        // In 2106.
+        // The item's time is in 2106.
         _ = try read([255, 255, 255, 255, 0, 4, 9, 9, 9, 9], then: .closes, world)
         let cluster = ClusterSettings(bootstrapServers: world.cluster.bootstrapServers)
         let wait = BrokerWait(cluster, limitMs: 60_000, leftMs: { 60_000 }, report: { _ in })
@@ -243,7 +244,7 @@ import Testing
         #expect(timeMs >= beforeMs && timeMs <= Timestamp.now().wallMs)
     }
 
-    @Test func `Tokens of impossible lengths are counted and left out`() throws {
+    @Test func `Tokens of impossible lengths are counted and skipped`() throws {
         let world = try World()
         let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
         #expect(
@@ -252,8 +253,8 @@ import Testing
         #expect(world.log.lines.contains { $0.contains("impossible token length") && $0.contains("tokens=2") })
     }
 
-    /// A server that resets may have had more to say.
-    @Test func `A lost connection is no end of the list`() throws {
+    /// A server that resets the connection may have had more tokens to send.
+    @Test func `A lost connection fails the read`() throws {
         let world = try World()
         let outcome = try read([], then: .resets, world)
         #expect(outcome.kind == .failed && outcome.failure?.contains("connection lost") == true, "\(outcome)")

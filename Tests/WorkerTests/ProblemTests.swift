@@ -13,7 +13,7 @@ import Testing
 
 /// The problems that a worker reports, and the log lines about them.
 struct ProblemTests {
-    @Test func `A refused login names the login, and SCRAM where this librdkafka cannot use it`() {
+    @Test func `The advice for a refused login names the SASL settings, or SCRAM if this librdkafka cannot use it`() {
         let refused = KafkaError(.authentication, "SASL authentication error with mechanism SCRAM-SHA-512")
         #expect(Advice.connecting(refused, isSCRAMCorrect: true).advice.hasPrefix("check sasl.mechanism"))
         #expect(Advice.connecting(refused, isSCRAMCorrect: false).advice.contains("2.6.1"))
@@ -24,7 +24,7 @@ struct ProblemTests {
     }
 
     @Test(arguments: [("1213486160", "HTTP"), ("352518912", "a TLS alert")])
-    func `An answer in another protocol is named`(size: String, name: String) {
+    func `A problem names the protocol of an answer that is not Kafka's`(size: String, name: String) {
         let text = "Receive failed: Invalid response size \(size) (0..100000000): increase receive.message.max.bytes"
         #expect(Advice.connecting(KafkaError(.transport, text)).cause == "the port answers with \(name)")
     }
@@ -43,7 +43,7 @@ struct ProblemTests {
         return problem
     }
 
-    @Test func `A problem is logged once, again every ten seconds, and when it is over`() {
+    @Test func `A problem is logged when it begins, every ten seconds while it lasts, and when it is over`() {
         var list = ProblemList()
         let problem = Problem(.topic("a"), .reading, "it may not be read", "allow it")
         #expect(update(&list, [], atSeconds: 0) == [])
@@ -56,7 +56,7 @@ struct ProblemTests {
         #expect(update(&list, [], atSeconds: 14) == [])
     }
 
-    @Test func `A certificate that ends is logged once a day`() {
+    @Test func `A certificate that expires soon is logged once a day`() {
         var list = ProblemList()
         let problem = Problem(.app("shop"), .expiring, "its certificate expires on 2026-12-01", "put a new one there")
         for (seconds, isLogged) in [(1, true), (86_400, false), (86_401, true)] as [(Int64, Bool)] {
@@ -64,7 +64,7 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A certificate's last 30 days are warned of once, and its last seven are a problem`() throws {
+    @Test func `A certificate causes one warning in its last 30 days and a problem in its last seven`() throws {
         let day: Int64 = 86_400_000
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 100)
         let form = CertificateCredential.Form.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil)
@@ -88,7 +88,7 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A problem with other words goes on; a subject with another problem is not over`() {
+    @Test func `A problem continues when its text changes, and is replaced without an end when its kind changes`() {
         var list = ProblemList()
         _ = update(&list, [Problem(.kafka, .kafkaUnreachable, "1 record", "look")], atSeconds: 1)
         let reworded = Problem(.kafka, .kafkaUnreachable, "2 records", "look on")
@@ -99,7 +99,7 @@ struct ProblemTests {
         #expect(update(&list, [], atSeconds: 4) == [.isOver(.kafka, afterMs: 1_000)])
     }
 
-    @Test func `Beyond the limit problems are counted, and many of one kind hide none of another`() {
+    @Test func `Problems beyond the limit are counted, and many of one kind do not hide another kind`() {
         var list = ProblemList()
         let many =
             (0..<200).map { Problem(.topic("\($0)"), .reading, "gone", "create it") }
@@ -117,7 +117,7 @@ struct ProblemTests {
         #expect(lines.count { if case .isOver = $0 { true } else { false } } == 1)
     }
 
-    @Test func `Records that were gone before they were read are counted and reported for ten minutes`() {
+    @Test func `Records that retention deleted before they were read are reported for ten minutes`() {
         var lost = LostRecords()
         let (one, two) = (TopicPartition("retry", 0), TopicPartition("retry", 1))
         func texts(_ seconds: Int64) -> [String] {
@@ -136,7 +136,7 @@ struct ProblemTests {
         #expect(texts(901) == ["partition retry/0 2"])
     }
 
-    @Test func `Each kind stands in the article about operating`() throws {
+    @Test func `The article about operating lists each kind of problem`() throws {
         let folder = URL(filePath: #filePath).deletingLastPathComponent()
         let article = folder.appending(path: "../../Sources/Worker/Worker.docc/Operating.md")
         let text = try String(contentsOf: article, encoding: .utf8)
@@ -146,7 +146,7 @@ struct ProblemTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `Without Kafka the worker is degraded from the start, and the lag is not known`() throws {
+    func `Without Kafka the worker is degraded from the start, and the lag is unknown`() throws {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: [])
         configuration.admin.listen = nil
         let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
@@ -161,7 +161,7 @@ struct ProblemTests {
         #expect(waitUntil { thread.isFinished })
     }
 
-    @Test func `An app of which most notifications expire has a problem, until most of a later span do not`() throws {
+    @Test func `An app has a problem while most of its notifications expire`() throws {
         let apps = ConfiguredApps([try LoadedApp(.withToken(key: .text(try SelfSigned.privateKey())))])
         var health = AppHealth()
         var counters = DeliveryCounters.App(tiers: 0)
@@ -172,17 +172,17 @@ struct ProblemTests {
             health.update(apps, [counters], EventLog(logger: Logger(sink: MemorySink()), names: ["shop"]), now)
             return health.problems(apps, deadTokens: "t", now).first { $0.kind == .expired }?.text
         }
-        #expect(expired(seconds: 0, 500, accepted: 0) == nil, "before it was first looked at")
-        #expect(expired(seconds: 10, 19, accepted: 0) == nil, "too few")
+        #expect(expired(seconds: 0, 500, accepted: 0) == nil, "the first update has no earlier counts")
+        #expect(expired(seconds: 10, 19, accepted: 0) == nil, "there are too few notifications")
         #expect(expired(seconds: 20, 50, accepted: 50) == nil)
-        #expect(expired(seconds: 25, 51, accepted: 0) == nil, "within a span")
+        #expect(expired(seconds: 25, 51, accepted: 0) == nil, "the period is not over")
         let text = "51 of the app's last 101 notifications expired before they could be sent"
         #expect(expired(seconds: 30, 0, accepted: 50) == text)
-        #expect(expired(seconds: 40, 0, accepted: 0) == text, "nothing ended since")
+        #expect(expired(seconds: 40, 0, accepted: 0) == text, "no notification has ended since")
         #expect(expired(seconds: 50, 0, accepted: 1) == nil)
     }
 
-    @Test func `A host answers nothing when several notifications are unanswered, not one`() throws {
+    @Test func `Several unanswered notifications of a host are a problem, a single one is not`() throws {
         let app = try LoadedApp(.withToken(key: .text(try SelfSigned.privateKey())))
         func kinds(open: Int, endedBy: String? = nil) -> [Problem.Kind] {
             var apps = ConfiguredApps([app])
@@ -194,10 +194,10 @@ struct ProblemTests {
             return AppHealth().problems(apps, deadTokens: "t", DeliveryTime(ns: 0, wallMs: 0)).map(\.kind)
         }
         #expect(kinds(open: 1) == [] && kinds(open: 2) == [.unanswered])
-        #expect(kinds(open: 1, endedBy: "PROTOCOL_ERROR") == [.unanswered], "it ended three streams in a row")
+        #expect(kinds(open: 1, endedBy: "PROTOCOL_ERROR") == [.unanswered], "the host ended three streams in a row")
     }
 
-    @Test func `The lag of a role is known when that of all its partitions is`() {
+    @Test func `The lag of a role is known when the lag of each of its partitions is known`() {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
             counters: DeliveryCounters(apps: 0, tiers: 0),
@@ -217,7 +217,7 @@ struct ProblemTests {
         snapshot.partitions.append(partition(90, nil))
         #expect(snapshot.lag(of: .requests) == nil)
         #expect(snapshot.lag(of: .retries) == 0)
-        // Offsets come from outside.
+        // Extreme offsets from the broker must not overflow.
         snapshot.partitions = [partition(.min, .max), partition(.max, 0)]
         #expect(snapshot.lag(of: .requests) == nil)
         snapshot.partitions = [partition(0, .max), partition(0, .max)]
@@ -229,7 +229,7 @@ struct ProblemTests {
     }
 }
 
-/// What one group's reading suffers from, and until when.
+/// The problems that one group has with reading, and how long they last.
 struct ReadingProblemsTests {
     private let topic = "apns.requests"
     private var partition: TopicPartition { TopicPartition(topic, 3) }
@@ -243,7 +243,7 @@ struct ReadingProblemsTests {
         problems.all(at(seconds)) { _ in counts }.count
     }
 
-    @Test mutating func `A problem lasts for a time after its last report`() {
+    @Test mutating func `A problem of reading lasts 20 seconds after its last report`() {
         var found: [Int] = []
         problems.note(.partition(partition), .transport, isOfFetch: true, at(1))
         problems.note(.partition(partition), .transport, isOfFetch: true, at(15))
@@ -253,7 +253,7 @@ struct ReadingProblemsTests {
         #expect(found == [1, 0, 1])
     }
 
-    @Test mutating func `A denial is reported once, and lasts while its partition is assigned`() {
+    @Test mutating func `A denied read is a problem while its partition is assigned`() {
         problems.note(.partition(partition), .topicAuthorizationFailed, isOfFetch: true, at(10))
         var found = [count(at: 100)]
         for counts in [false, true] { found.append(count(at: 100, counts: counts)) }

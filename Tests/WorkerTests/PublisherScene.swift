@@ -21,7 +21,7 @@ final class PublisherScene {
     private var machine: DeliveryMachine
     private let id: PartitionID
     private var nextOffset: Int64 = 0
-    /// Alarms that were due although nothing came of them.
+    /// The number of turns so far.
     private(set) var turns = 0
 
     init(producer properties: KeyValuePairs<String, String> = [:], apps: [AppRoute] = []) throws {
@@ -55,16 +55,16 @@ final class PublisherScene {
         return DeliveryTime(ns: stoppedNs ?? ns + lateNs, wallMs: wallMs)
     }
 
-    /// How much later it is than the clock says.
+    /// Nanoseconds added to the clock.
     var lateNs: Int64 = 0
-    /// The time stands still there.
+    /// The time at which the clock is stopped, or `nil` while it runs.
     var stoppedNs: Int64?
 
     var settled: Int { Int(machine.counters.notificationsSettled) }
 
     func isWritable(_ target: ProductionTarget) -> Bool { machine.isWritable(target) }
 
-    /// Requests of the app if there is one; without, they are answered `invalid`, as no app has their topic.
+    /// Receives requests for the app. Without an app, each request ends with the result `invalid`.
     func request(_ count: Int) {
         let (token, value) = (Lent(String(repeating: "ab", count: 32)), Lent(#"{"aps":{}}"#))
         for _ in 0..<count {
@@ -76,7 +76,7 @@ final class PublisherScene {
         }
     }
 
-    /// Offers one record so many times as a dead letter; for each, whether it was taken.
+    /// Offers one record `count` times as a dead letter. Returns for each offer whether it was accepted.
     func offerDeadLetters(_ count: Int, bytes: Int) throws -> [Bool] {
         let topic = KafkaBroker.uniqueName("unreadable")
         try cluster.create(topic, partitions: 1)
@@ -100,7 +100,7 @@ final class PublisherScene {
                     continue
                 }
                 guard case .deadLetter(let letter, let reason, let detail) = receipt else {
-                    Issue.record("no dead letter: \(receipt)")
+                    Issue.record("expected a dead letter, not \(receipt)")
                     return
                 }
                 let name = "requests" as StaticString
@@ -155,7 +155,7 @@ final class PublisherScene {
     func turn() {
         turns += 1
         machine.advance(now: now)
-        // What is held waits for a commit that names it.
+        // A deferred notification waits for a commit that names it.
         let commits = machine.takeCommit(of: .requests, now: now)
         if !commits.isEmpty {
             machine.commitFinished(of: .requests, commits.map { _ in .acknowledged }, now: now)
@@ -164,7 +164,7 @@ final class PublisherScene {
         publisher.publish(&machine, now: now)
     }
 
-    /// Turns when the publisher's descriptor or its deadline says so, and at no other time.
+    /// Runs a turn only when the publisher's descriptor or deadline requires one.
     func run(_ what: String, seconds: Double = 30, until condition: () throws -> Bool) throws {
         let deadline = Date(timeIntervalSinceNow: seconds)
         turn()

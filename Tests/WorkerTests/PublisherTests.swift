@@ -8,9 +8,9 @@ import Testing
 
 @testable import Worker
 
-/// What is written, refused and written again, on librdkafka's in-process brokers.
+/// Producing, rejections and repeats, on librdkafka's in-process brokers.
 @Suite(.waiting) struct PublisherTests {
-    @Test func `A full producer queue produces nothing twice and loses nothing`() throws {
+    @Test func `A full producer queue loses no record and repeats none`() throws {
         let scene = try PublisherScene(producer: ["queue.buffering.max.messages": "10", "linger.ms": "30"])
         scene.request(200)
         scene.turn()
@@ -20,10 +20,9 @@ import Testing
         #expect(try scene.count(scene.results) == 200)
     }
 
-    @Test func `A topic that is denied is named, is tried now and then, and takes all that waited once it may`() throws
-    {
+    @Test func `A denied topic is reported and probed, and gets all waiting records once access is granted`() throws {
         let scene = try PublisherScene()
-        // The results, then each probe: until it is granted.
+        // The broker denies the results and the first two probes.
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 3))
         scene.request(50)
         try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
@@ -35,7 +34,7 @@ import Testing
         let before = scene.turns
         let end = Date(timeIntervalSinceNow: 2.5)
         try scene.run("some time", seconds: 10) { Date() > end }
-        #expect(scene.turns - before < 60, "nothing is asked for in the past: \(scene.turns - before) turns in 2.5 s")
+        #expect(scene.turns - before < 60, "no deadline may lie in the past: \(scene.turns - before) turns in 2.5 s")
         #expect(scene.settled == 0)
         #expect(scene.lines(containing: " error ").count + scene.lines(containing: " warning ").count <= 1)
         try scene.run("all results", seconds: 40) { scene.settled == 50 && scene.isWritable(.results) }
@@ -43,7 +42,7 @@ import Testing
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.publisher.isIdle)
     }
 
-    @Test func `What the machine has for a topic that is refused stays with the machine`() throws {
+    @Test func `The machine keeps records of a denied topic for which the producer's queue has no room`() throws {
         let scene = try PublisherScene(producer: ["queue.buffering.max.messages": "10"])
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 2))
         scene.request(60)
@@ -56,20 +55,23 @@ import Testing
         #expect(try scene.count(scene.results) == 60)
     }
 
-    @Test func `Above a size of dead letters that are not written the next one waits, until they are`() throws {
+    @Test func `A dead letter waits while the unacknowledged dead letters reach their size limit`() throws {
         let scene = try PublisherScene()
         let size = InFlightDeadLetters.limit * 2 / 5
-        // Their acknowledgements are there, perhaps, and are taken by the next turn.
+        // Acknowledgements that have arrived by now are handled in the next turn.
         #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
         try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
         #expect(try scene.offerDeadLetters(3, bytes: size) == [true, true, false])
         try scene.run("these two") { scene.settled == 4 && scene.publisher.isIdle }
-        #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false], "one goes alone")
+        #expect(
+            try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false],
+            "a dead letter above the limit is taken alone")
     }
 
-    /// Refused are the result among others, alone and reduced; then the dead letter, too, which has a reduced form.
+    /// The broker rejects the result in its batch, alone and reduced. A fourth rejection is of the dead letter, which
+    /// has a reduced form, too.
     @Test(arguments: [3, 4])
-    func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`(refusals: Int) throws
+    func `A result that the broker rejects in every form becomes a dead letter and blocks nothing`(refusals: Int) throws
     {
         let scene = try PublisherScene()
         scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: refusals))
@@ -83,18 +85,18 @@ import Testing
         #expect(try scene.count(scene.results) == 5)
     }
 
-    @Test func `A record that its topic refuses while it takes others ends as a dead letter, and blocks nothing`()
+    @Test func `A single record that the broker rejects becomes a dead letter and blocks nothing`()
         throws
     {
         let scene = try PublisherScene()
         func problems() -> [Problem] { scene.publisher.problems(nowNs: scene.now.ns) }
-        // The batch; the first record by itself; the others.
+        // The broker rejects the batch and the first record alone, and accepts the other records.
         scene.cluster.fail(0, with: [.invalidRecord, .invalidRecord, .none, .none])
         scene.request(3)
         try scene.run("the two others") {
             scene.settled == 2 && scene.isWritable(.results) && problems().map(\.kind) == [.refusingSingle]
         }
-        // That it is tried again waits for the clock, and the topic does not wait for it.
+        // The repeat of the rejected record waits for the clock, and other records do not wait for the repeat.
         scene.stoppedNs = scene.now.ns
         scene.request(1)
         try scene.run("one more result") { scene.settled == 3 }
@@ -115,7 +117,7 @@ import Testing
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.isWritable(.results))
     }
 
-    @Test func `What a new producer finds unwritten is written once more, and nothing is forgotten`() throws {
+    @Test func `A new producer writes each unwritten record of the failed producer once`() throws {
         let scene = try PublisherScene(producer: ["linger.ms": "2000"])
         scene.request(40)
         scene.turn()
@@ -125,8 +127,8 @@ import Testing
         #expect(try scene.count(scene.results) == 40)
     }
 
-    /// librdkafka tries on for ever, and says so at debug level only.
-    @Test func `A topic with too few replicas in sync is named although nothing is refused, until it takes records`()
+    /// librdkafka retries without end and logs that only at debug level.
+    @Test func `A topic with too few in-sync replicas is reported until it accepts records`()
         throws
     {
         let scene = try PublisherScene()
@@ -142,19 +144,23 @@ import Testing
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results) && problem.kind == .unacknowledged)
         #expect(problem.advice.contains("min.insync.replicas"))
-        #expect(scene.publisher.problems(nowNs: scene.now.ns).count == 1, "no other topic")
-        #expect(scene.publisher.refusedCount == 0 && scene.allLines.isEmpty, "nobody else says it")
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).count == 1, "other topics have no problem")
+        #expect(
+            scene.publisher.refusedCount == 0 && scene.allLines.isEmpty, "neither a rejection nor a log line reports it"
+        )
         try scene.run("the result") { scene.settled == 2 }
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
     }
 
-    /// A paused app, whose every request is held in a retry tier.
+    /// A paused app. The worker defers each of its requests to a retry tier.
     private static let paused = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], isPaused: true)
 
     @Test(arguments: [false, true])
-    func `A retry record that a new producer writes again is in doubt if a broker may have it`(wasSent: Bool) throws {
-        // What the broker did not answer waits a minute before the same producer would send it again.
+    func `A retry record that a new producer writes again is in doubt if the broker may already have it`(wasSent: Bool)
+        throws
+    {
+        // The producer waits a minute before it repeats an unanswered request.
         let scene = try PublisherScene(
             producer: wasSent ? ["retry.backoff.ms": "60000"] : ["linger.ms": "2000"], apps: [Self.paused])
         if wasSent { scene.cluster.fail(0, with: [.transport]) }
@@ -169,8 +175,7 @@ import Testing
         #expect(headers["push-retry-sends"] == count && headers["push-retry-in-doubt"] == count, "\(headers)")
     }
 
-    @Test func `A retry record that is said to be written, but not where, is in doubt when it is written again`() throws
-    {
+    @Test func `A retry record that was acknowledged without an offset is in doubt when it is written again`() throws {
         let scene = try PublisherScene(
             producer: ["linger.ms": "0", "batch.num.messages": "1"], apps: [Self.paused])
         try scene.cluster.setRoundTrip(milliseconds: 300)

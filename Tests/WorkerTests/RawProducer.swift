@@ -1,13 +1,13 @@
 import Kafka
 import TestSupport
 
-/// Writes batches that no client makes to a broker, by the protocol's own bytes (Produce, version 3).
+/// Sends hand-made Produce requests (version 3), for batches that no client library writes.
 enum RawProducer {
     struct Refused: Error {
         var text: String
     }
 
-    /// A batch of so many records that says it is compressed by snappy, and holds what snappy cannot unpack.
+    /// A batch that claims to hold `records` snappy-compressed records, with bytes that snappy cannot decompress.
     static func unreadableBatch(records: Int) -> [UInt8] {
         // Attributes, last offset delta, two times, producer's id, epoch and sequence, and how many records.
         let rest =
@@ -32,10 +32,10 @@ enum RawProducer {
         // Size, number, one topic and one partition with its error.
         let place = 4 + 4 + 4 + 2 + partition.topic.utf8.count + 4 + 4
         guard let answer = LocalHTTP.ask(port, frame, count: place + 2), answer.count >= place + 2 else {
-            throw Refused(text: "no answer of a broker at \(server)")
+            throw Refused(text: "no answer from the broker at \(server)")
         }
         guard answer[place] == 0, answer[place + 1] == 0 else {
-            throw Refused(text: "the broker says \(answer[place...])")
+            throw Refused(text: "the broker answered \(answer[place...])")
         }
     }
 

@@ -10,7 +10,7 @@ import Testing
 
 /// Reading a group's partitions into the machine, on librdkafka's in-process brokers.
 @Suite(.waiting) struct ReaderTests {
-    /// A reader with its loop, and a producer that writes what it reads.
+    /// A reader with its loop, and a producer that writes the records to read.
     private final class Scene: DeadLetterSink {
         let cluster: MockCluster
         var topic: String { topics[0] }
@@ -18,18 +18,18 @@ import Testing
         let reader: GroupReader
         let log = MemorySink()
         var machine: DeliveryMachine
-        /// All that are read; `topic` is the first.
+        /// The topics that the reader subscribes to.
         let topics: [String]
         let groupID = KafkaBroker.uniqueName("group")
         private let producer: Producer
         private let targets: [ProducerTopic]
-        /// Whether dead letters are taken.
+        /// Whether the scene accepts dead letters.
         var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
         /// How often there was no room for a dead letter.
         var refusals = 0
         var wantsMore = false
-        /// Whether letters of records are not acknowledged.
+        /// Whether acknowledgements of dead letters are withheld.
         var holdsLetters = false
         var events: [DeliveryEvent] = []
 
@@ -56,9 +56,9 @@ import Testing
             machine = DeliveryMachine(settings: machineSettings, apps: [])
         }
 
-        /// A broker says OFFSET_OUT_OF_RANGE to the next fetch; waits until that is known.
+        /// Makes the broker answer the next fetch with OFFSET_OUT_OF_RANGE, and waits until the reader handled that.
         func refuseNextOffset() throws {
-            // Of the first answer that meets the log's end librdkafka takes only that (rdkafka_fetcher.c).
+            // librdkafka handles only the log's end of the first fetch answer that reaches it (rdkafka_fetcher.c).
             try pass(seconds: 1.5)
             let known = refusedOffsets
             cluster.fail(1, with: [.offsetOutOfRange])
@@ -67,7 +67,7 @@ import Testing
 
         private var refusedOffsets: Int { log.lines.count { $0.contains("offset out of range") } }
 
-        /// Offsets that retention took.
+        /// The number of offsets that retention deleted before they were read.
         var skipped: Int64 {
             events.reduce(0) { sum, event in
                 guard case .overtaken(_, let committed, let start) = event else { return sum }
@@ -75,7 +75,7 @@ import Testing
             }
         }
 
-        /// For what nothing tells of.
+        /// Runs turns for this time, to wait for effects that no event reports.
         func pass(seconds: Double) throws {
             let since = now.ns
             try run("some turns") { Double(now.ns - since) > seconds * 1e9 }
@@ -143,14 +143,14 @@ import Testing
             }
         }
 
-        /// Writes so many records without a value to an empty topic, which are read and committed.
+        /// Writes `count` tombstones to an empty topic, and waits until they are read and committed.
         func readFirst(_ count: Int) throws {
             for _ in 0..<count { try write(value: nil) }
             try run("the letters") { letters.count == count }
             try run("the commit") { try committed() == Int64(count) }
         }
 
-        /// Nobody knows the member any more: what it had is lost.
+        /// Makes the coordinator reject the member as unknown, so that it loses its partitions.
         func loseSession() throws {
             cluster.fail(12, with: [.unknownMember])
             try run("the loss") { assigned.isEmpty }
@@ -172,7 +172,7 @@ import Testing
         ]
     }
 
-    @Test func `A retry record that is not due keeps its place and is read when it is due`() throws {
+    @Test func `A retry record that is not due is not read, and delays the record behind it`() throws {
         let scene = try Scene(role: .retry(delayMs: 60_000))
         let token = String(repeating: "ab", count: 32)
         let dueMs = scene.now.wallMs + 7_000
@@ -182,10 +182,10 @@ import Testing
         try scene.run("the deadline") { scene.reader.nextDeadlineNs(now: scene.now) != nil }
         #expect(scene.machine.counters.recordsReceived == 0)
         try scene.run("nearly the time") { scene.now.wallMs >= dueMs - 300 }
-        #expect(scene.machine.counters.recordsReceived == 0, "neither it nor the one behind it is read before")
+        #expect(scene.machine.counters.recordsReceived == 0, "neither retry record is read early")
         try scene.run("both") { scene.machine.counters.recordsReceived == 2 }
         #expect(scene.now.wallMs >= dueMs)
-        // Both ended as results; nothing is passed over in the commit.
+        // Both records end as results, so the commit covers both.
         var produced = 0
         while let id = scene.machine.nextProduction(for: .results) {
             scene.machine.produced(id, to: .results)
@@ -196,7 +196,7 @@ import Testing
         try scene.run("the commit") { try scene.committed() == 2 }
     }
 
-    @Test func `A retry record of another group is passed over, and the sharing is reported`() throws {
+    @Test func `A retry record of another group is skipped, and the shared topic is reported`() throws {
         let scene = try Scene(role: .retry(delayMs: 60_000))
         let token = String(repeating: "ab", count: 32)
         for group in ["another", scene.groupID] {
@@ -207,16 +207,16 @@ import Testing
         #expect(scene.machine.counters.recordsReceived == 0 && scene.letters.isEmpty)
         let problems = scene.reader.problems(scene.now)
         #expect(problems.map(\.subject) == [.topic(scene.topic)] && problems[0].text.contains("the group another"))
-        // Nothing keeps the second one but its time.
+        // The second record waits only for its due time.
         try scene.run("the deadline") { scene.reader.nextDeadlineNs(now: scene.now) != nil }
     }
 
-    @Test func `A dead letter without room waits in its queue, and holds up no other partition`() throws {
+    @Test func `A dead letter without room waits in its partition's queue and delays no other partition`() throws {
         let scene = try Scene(partitions: 2)
         scene.takesLetters = false
         try scene.write(partition: 0, value: nil)
         try scene.run("the refusal") { scene.refusals > 0 }
-        #expect(!scene.wantsMore, "what waits for room is not asked for at once")
+        #expect(!scene.wantsMore, "a record that waits for room must not cause another read at once")
         #expect(scene.reader.nextDeadlineNs(now: scene.now) == nil)
         let before = scene.refusals
         try scene.write(partition: 1, key: String(repeating: "ab", count: 32), value: #"{"aps":{}}"#)
@@ -224,17 +224,17 @@ import Testing
         #expect(scene.letters.isEmpty && scene.refusals >= before)
         scene.takesLetters = true
         try scene.run("the letter") { scene.letters.count == 1 }
-        #expect(scene.machine.counters.deadLetters == 1, "it is received once")
+        #expect(scene.machine.counters.deadLetters == 1, "the record is received once")
         try scene.run("its commit") { try scene.committed(0) == 1 }
     }
 
-    @Test func `A topic of which nobody tells what is committed hinders no other`() throws {
+    @Test func `A topic whose committed offsets are unavailable delays no other topic`() throws {
         let cluster = try MockCluster()
         let scene = try Scene(topics: 2, partitions: 2, cluster: cluster)
         for topic in 0..<2 {
             for partition in [Int32(0), 1] { try scene.write(topic: topic, partition: partition, value: nil) }
         }
-        // For both at once, then for one by itself.
+        // The broker denies the offsets of both topics, then of one topic alone.
         cluster.fail(9, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
         try scene.run("one topic") { scene.assigned == [0, 1] }
         let denied = try #require(scene.topics.first { !scene.reader.isAssigned(TopicPartition($0, 0)) })
@@ -247,9 +247,9 @@ import Testing
         #expect(scene.reader.problems(scene.now).isEmpty)
     }
 
-    @Test func `What kept a partition from being read is over once it is given to another`() throws {
+    @Test func `A partition's problem ends when the group member loses the partition`() throws {
         let scene = try Scene(topics: 2, partitions: 2)
-        // For both at once, for one by itself, and whenever that is asked for again.
+        // The broker denies the offsets of both topics, then of one topic alone, then each repeat for that topic.
         scene.cluster.fail(
             9,
             with: [.topicAuthorizationFailed, .topicAuthorizationFailed, .none]
@@ -264,11 +264,11 @@ import Testing
         #expect(unread().isEmpty)
     }
 
-    @Test func `A group that cannot be joined anew ends the reader`() throws {
+    @Test func `A failed rejoin ends the reader`() throws {
         let scene = try Scene()
         try scene.write(value: nil)
         try scene.run("the letter") { scene.letters.count == 1 }
-        // librdkafka refuses a pattern that is none.
+        // librdkafka rejects an invalid pattern.
         scene.reader.topics = ["^["]
         scene.reader.rejoin("a test", scene.now)
         #expect(scene.reader.fatalError != nil)
@@ -276,7 +276,7 @@ import Testing
         #expect(scene.assigned.isEmpty && scene.reader.hasLeft)
     }
 
-    @Test func `Lost partitions that come back go on with what is known of them`() throws {
+    @Test func `Lost partitions that are assigned again continue where they were`() throws {
         let scene = try Scene()
         try scene.readFirst(5)
         try scene.loseSession()
@@ -289,14 +289,14 @@ import Testing
         #expect(!scene.log.lines.contains { $0.contains("given up") }, "\(scene.log.lines)")
     }
 
-    @Test func `A group without an offset commits where its partitions start at once`() throws {
+    @Test func `A group without offsets commits the start of its partitions at once`() throws {
         let scene = try Scene(partitions: 2)
         try scene.run("the commits") { try scene.committed(0) == 0 && scene.committed(1) == 0 }
         try scene.write(value: nil)
         try scene.run("the letter's commit") { try scene.committed() == 1 }
     }
 
-    @Test func `What lies before the start of a group is reported, or skipped where that is wanted`() throws {
+    @Test func `A group without offsets reports the existing records, or skips them if configured`() throws {
         let scene = try Scene(partitions: 2)
         for partition in [Int32(0), 0, 1, 1, 1] { try scene.write(partition: partition, value: nil) }
         scene.reader.startingAtEnd = [TopicPartition(scene.topic, 1)]
@@ -317,14 +317,14 @@ import Testing
         scene.takesLetters = false
         try scene.write(value: nil)
         try scene.run("the refusal") { scene.refusals > 0 && !scene.assigned.isEmpty }
-        #expect(scene.machine.counters.recordsReceived == 0, "what waits is not received")
+        #expect(scene.machine.counters.recordsReceived == 0, "a record that waits is not received")
         try scene.loseSession()
         scene.takesLetters = true
         try scene.run("the letter") { scene.letters.count == 1 }
         try scene.run("its commit") { try scene.committed() == 1 }
     }
 
-    @Test func `A batch that cannot be read is named, keeps its place and holds up no other partition`() throws {
+    @Test func `An unreadable batch is reported, stops its partition and delays no other partition`() throws {
         let scene = try Scene(partitions: 2)
         try scene.write(value: nil)
         try scene.run("the first letter") { scene.letters.count == 1 }
@@ -340,7 +340,7 @@ import Testing
         try scene.write(partition: 1, value: nil)
         try scene.run("the other partition's letter") { scene.letters.count == 2 }
         #expect(scene.letters.map(\.partition) == [0, 1])
-        // It is fetched again meanwhile.
+        // librdkafka fetches the batch again in the meantime.
         try scene.pass(seconds: 2.5)
         #expect(scene.letters.count == 2)
         try scene.run("the commit below it") { try scene.committed() == 1 }
@@ -348,10 +348,10 @@ import Testing
 
     // MARK: Leaving
 
-    @Test func `A group is left although what it assigned is not read yet`() throws {
+    @Test func `The reader can leave a group before it reads its assigned partitions`() throws {
         let cluster = try MockCluster()
         let scene = try Scene(cluster: cluster)
-        // Its answers take longer than they are waited for.
+        // The broker's answers take longer than the reader waits for them.
         try cluster.setRoundTrip(milliseconds: 1_500)
         try scene.run("the assignment", seconds: 60) { scene.reader.hasJoined }
         #expect(scene.assigned.isEmpty)
@@ -361,13 +361,13 @@ import Testing
         #expect(scene.assigned.isEmpty)
     }
 
-    @Test func `What the group takes back drains no longer than leaving it may take`() throws {
+    @Test func `Revoked partitions drain no longer than the time limit for leaving the group`() throws {
         let scene = try Scene()
         try scene.readFirst(1)
         scene.holdsLetters = true
         try scene.write(value: nil)
         try scene.run("the letter that is not acknowledged") { scene.letters.count == 2 }
-        // It is revoked, with five seconds to drain.
+        // The partition is revoked, with five seconds to drain.
         scene.reader.subscribe(to: scene.topics + ["another"])
         try scene.run("the revocation") { scene.log.lines.contains { $0.contains("partitions revoked") } }
         #expect(scene.assigned == [0])
@@ -399,13 +399,13 @@ import Testing
         #expect(scene.skipped == 0 && scene.reader.partitions.count == 1)
     }
 
-    @Test func `Records that retention took before they were read are counted`() throws {
+    @Test func `Records that retention deleted before they were read are counted`() throws {
         let scene = try Scene()
         scene.takesLetters = false
         try scene.write(value: "x")
         try scene.run("the refusal") { scene.refusals > 0 }
-        // The mock broker keeps 5 MiB of a partition, and librdkafka fetches ahead 1 MiB of what is not read. Random
-        // text, since the producer compresses.
+        // The mock broker keeps 5 MiB of a partition, and librdkafka prefetches 1 MiB of unread records. The text is
+        // random, because the producer compresses records.
         let count = 16
         for _ in 1..<count {
             let words = (0..<62_500).map { _ in String(UInt64.random(in: 1 << 60...(.max)), radix: 16) }
@@ -422,7 +422,7 @@ import Testing
         try scene.run("the commit") { try scene.committed() == Int64(count) }
     }
 
-    @Test func `The topic that a subscription cannot have is read from librdkafka's sentence`() {
+    @Test func `The name of an unavailable topic is parsed from librdkafka's message`() {
         let text = "Subscribed topic not available: apns.requests: Broker: Topic authorization failed"
         #expect(ReadingProblems.unavailableTopic(in: text) == "apns.requests")
         #expect(ReadingProblems.unavailableTopic(in: "Connection refused") == nil)

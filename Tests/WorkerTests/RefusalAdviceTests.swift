@@ -16,12 +16,12 @@ import Testing
     }
 
     @Test(arguments: named)
-    func `Every reason has advice`(reason: ReasonCode) throws {
+    func `Every named reason of APNs has advice`(reason: ReasonCode) throws {
         let word = try #require(reason.reason)
         let text = try #require(
             RefusalAdvice.text(word, status: 400, topic: "com.example.shop", of: Self.app()), "\(word.rawValue)")
         #expect(text.count > 20 && text.last != "." && !text.contains("\n"), "\(text)")
-        // It says more than the word, and is the same whatever the status.
+        // The advice does not repeat the reason and does not depend on the status.
         #expect(!text.contains(word.rawValue))
         #expect(text == RefusalAdvice.text(word, status: 503, topic: "com.example.shop", of: Self.app()))
     }
@@ -32,33 +32,33 @@ import Testing
             (.other, 429, "too many requests"), (.none, 503, "try again"), (.none, 404, "any proxy"),
             (.other, 404, nil), (.other, 400, nil),
         ] as [(ReasonCode, Int, String?)])
-    func `Without a known reason the status decides`(reason: ReasonCode, status: Int, words: String?) {
+    func `Without a known reason the status decides the advice`(reason: ReasonCode, status: Int, words: String?) {
         let text = RefusalAdvice.text(of: reason, status: status, "com.example.shop", Self.app())
         #expect(words.map { text?.contains($0) == true } ?? (text == nil), "\(text ?? "none")")
     }
 
-    /// In a result its reason is the status itself.
-    @Test func `An answer that is hardly from Apple blames proxies`() {
+    /// In a result, the reason of such an answer is its HTTP status.
+    @Test func `The advice for an answer that is probably not from APNs names proxies`() {
         let text = RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 404, topic: "t", of: Self.app())
         #expect(text?.contains("any proxy") == true)
         #expect(RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 400, topic: "t", of: Self.app()) == nil)
     }
 
-    @Test func `A refused certificate is named by its file`() {
+    @Test func `The advice for a refused certificate names its file`() {
         let app = AppSettings.withCertificate(.pem(certificate: .file("/etc/apns/shop.pem"), key: nil))
         #expect(
             RefusalAdvice.text(.badCertificate, status: 403, topic: "t", of: app)
                 == "the certificate has expired, was revoked, or is not from Apple; renew /etc/apns/shop.pem")
     }
 
-    @Test func `A token that is bad in both environments need not be tried in the other`() {
+    @Test func `The advice for a bad token names the other environment only if that was not tried`() {
         let once = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app())
         #expect(once?.contains("(try development)") == true)
         let both = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app(), isOtherTried: true)
         #expect(both?.contains("either environment") == true)
     }
 
-    @Test func `A gateway of the binary protocol has limits and reasons of its own`() {
+    @Test func `The advice for the binary protocol covers its limits and reasons`() {
         let app = Self.app {
             $0.binary = BinarySettings()
             $0.binary?.payloadLimit = 256

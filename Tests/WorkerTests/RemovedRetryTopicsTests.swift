@@ -27,16 +27,16 @@ import Testing
         let removed = try removed(
             WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: []), Loop(), told)
         removed.take(found: ["a", "b"], existing: ["a", "b", "other"])
-        // It may be written to once more, and each change has the group give out all partitions anew.
+        // An empty retry topic stays subscribed: it may receive records again, and a change would rebalance the group.
         removed.take(found: ["b"], existing: ["a", "b"])
         removed.take(found: [], existing: ["b"])
         removed.take(found: ["c"], existing: ["b", "c"])
         #expect(told.reads == [["a", "b"], ["b"], ["b", "c"]])
     }
 
-    /// Replicas that have another configuration write to a tier that this one does not name.
+    /// Replicas with another configuration write to a tier that this configuration does not name.
     @Test(.timeLimit(.minutes(5)))
-    func `A topic with retry records of the group is found when it is looked for, and another topic is left alone`()
+    func `The search finds a topic with retry records of the group and ignores other topics`()
         throws
     {
         let mock = try MockCluster()
@@ -49,7 +49,7 @@ import Testing
         let loop = try Loop()
         let told = Told()
         let removed = try removed(configuration, loop, told)
-        /// Looks until a look has been answered: librdkafka's first question for a coordinator may be too early.
+        /// Searches until a search is answered: librdkafka's first lookup of the coordinator may be too early.
         func look() {
             told.existing = nil
             while told.existing == nil {

@@ -6,7 +6,7 @@ import TLS
 /// A feedback service that sends scripted bytes and then ends in a scripted way.
 final class ScriptedFeedback: ByteChannelDelegate {
     enum Ending: CaseIterable {
-        /// With a TLS close, or by only closing its socket.
+        /// `closes` sends a TLS close alert, `cuts` only closes the socket.
         case closes, cuts
         case resets
         /// Keeps the connection open.

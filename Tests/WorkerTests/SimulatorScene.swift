@@ -10,7 +10,7 @@ import Testing
 
 @testable import Worker
 
-/// A simulator, transports to it, and a core of the test's own that counts what comes back.
+/// A simulator, transports to it, and a core that counts the events of the transports.
 final class SimulatorScene {
     let simulator: Simulator
     private let folder: TestFolder
@@ -47,7 +47,7 @@ final class SimulatorScene {
         return app
     }
 
-    /// With the simulator's own key.
+    /// An app with the simulator's own key.
     func tokenApp(_ name: String) throws -> AppSettings {
         app(
             name,
@@ -57,7 +57,7 @@ final class SimulatorScene {
                     teamID: SimulatorCredentials.teamID)))
     }
 
-    /// With a certificate for the simulator's bundle id, or another one.
+    /// An app with a certificate for this bundle id.
     func certificateApp(
         _ name: String, bundleID: String = SimulatorCredentials.bundleID, validForDays: Int = 395
     ) throws -> AppSettings {
@@ -91,7 +91,7 @@ final class SimulatorScene {
         }
     }
 
-    /// Turns the core's loop until `condition` holds; the deadline is a failure.
+    /// Runs the loop until `condition` holds. Records a failure after 15 s.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () throws -> Bool)
         rethrows
     {
@@ -107,8 +107,7 @@ final class SimulatorScene {
         }
     }
 
-    /// Sends so many requests of an app, one after the other, each once the last one is answered: whatever is given
-    /// back meanwhile is sent again.
+    /// Sends this many requests of an app, each after the completion of the previous one.
     func expectAnswers(
         _ transports: AppTransports, app: Int, count: Int, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
@@ -120,8 +119,8 @@ final class SimulatorScene {
         }
     }
 
-    /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is
-    /// given back is sent again. `between` is called with the number of answers so far whenever some came.
+    /// Sends this many requests of an app, as many at once as the capacity allows, until each is answered with 200.
+    /// Requests with another completion are sent again. Calls `between` with the number of answers after new ones.
     func pump(_ transports: AppTransports, app: Int, count: Int, between: (Int) throws -> Void) throws {
         var waiting = (1...UInt32(count)).map { nextSlot + $0 }
         nextSlot += UInt32(count)
@@ -186,7 +185,7 @@ extension AppSettings {
     }
 }
 
-/// A folder that goes when the test ends.
+/// A temporary folder that is removed with this object.
 final class TestFolder {
     let path: String
 

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Worker
 
-/// What keeps a worker from starting, and what the parts below are told.
+/// Errors that stop a worker's start, and the settings that the worker passes to its parts.
 struct StartTests {
     private func app(_ name: String, key: Secret) -> AppSettings { .withToken(name, key: key) }
 
@@ -22,7 +22,7 @@ struct StartTests {
         return configuration
     }
 
-    @Test func `A property that breaks the promise is refused by name`() {
+    @Test func `A property that would break at-least-once delivery is refused by name`() {
         var configuration = configuration()
         configuration.kafka.producerProperties = [
             UserProperty(name: "acks", value: "1", place: "w.yaml:3:5: kafka.producer.acks")
@@ -39,11 +39,12 @@ struct StartTests {
         ("foo.bar.of.nobody", "1", "librdkafka has no such property"),
         ("socket.timeout.ms", "abc", "expected a number from 10 to 300000"),
         ("security.protocol", "tls", "expected one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
-        // An alias, which librdkafka's own words call by its other name.
+        // An alias. librdkafka's own message uses the other name.
         ("compression.type", "zst", "expected one of none, gzip, snappy, lz4, zstd"),
     ])
-    func `A property that librdkafka does not take is named with its place`(name: String, value: String, words: String)
-    {
+    func `A property that librdkafka rejects is reported with its place in the file`(
+        name: String, value: String, words: String
+    ) {
         let failure = #expect(throws: StartFailure.self) { try configuration([(name, value)]).cluster() }
         #expect(failure?.lines == ["w.yaml:3:5: kafka.librdkafka.\(name): \(words)"])
     }
@@ -56,7 +57,9 @@ struct StartTests {
             "`ssl.keystore.password` is mandatory when `ssl.keystore.location` is set"
         ),
     ])
-    func `A file that the Kafka client cannot use is named with its place`(name: String, value: String, words: String) {
+    func `A file that the Kafka client cannot use is reported with its place in the configuration`(
+        name: String, value: String, words: String
+    ) {
         let configuration = configuration([("security.protocol", "SSL"), (name, value)])
         let failure = #expect(throws: StartFailure.self) {
             try ClusterReadiness(configuration, try configuration.cluster())
@@ -65,15 +68,15 @@ struct StartTests {
         #expect(line.hasPrefix("w.yaml:3:5: kafka.librdkafka.\(name): \(words)"), "\(line)")
     }
 
-    @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "the library that runs mends it"))
-    func `Cooperative assignment is refused below the library that mends it`() {
+    @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "this librdkafka supports cooperative assignment"))
+    func `Cooperative assignment is refused with an older librdkafka`() {
         var configuration = configuration()
         configuration.kafka.assignment = .cooperative
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.first?.hasPrefix("kafka.assignment: cooperative needs librdkafka 2.10.0") == true)
     }
 
-    @Test func `Without room for a thread the start says what to do, and is no fault of the configuration's`() {
+    @Test func `A start that fails for lack of threads counts as temporary and gives advice`() {
         let failure = StartFailure(of: SystemError(call: "pthread_create", code: EAGAIN))
         #expect(failure.isPassing)
         #expect(failure.lines.first?.contains("EAGAIN") == true && failure.lines.first?.contains("pids.max") == true)
@@ -81,14 +84,14 @@ struct StartTests {
         #expect(!StartFailure(of: SystemError(call: "eventfd", code: EMFILE)).isPassing)
     }
 
-    @Test func `More descriptors than the process may have are told`() {
+    @Test func `The worker warns when it may need more descriptors than the process may have`() {
         var configuration = WorkerConfiguration(
             kafka: KafkaSettings(bootstrapServers: "kafka-1:9092,kafka-2:9092"), apps: [])
         let none = DescriptorNeed.most(of: configuration)
         #expect(none > 64)
         configuration.apps = (0..<200).map { app("app\($0)", key: .text("")) }
         let most = DescriptorNeed.most(of: configuration)
-        // Eight connections and that of the quarantine.
+        // Each app has up to eight connections and one quarantine connection.
         #expect(most == none + 200 * 9)
         #expect(DescriptorNeed.warning(of: configuration, limit: Int64(most)) == nil)
         #expect(DescriptorNeed.warning(of: configuration, limit: .max) == nil)
@@ -98,7 +101,7 @@ struct StartTests {
         #expect(DescriptorNeed.most(of: configuration) == most - 64)
     }
 
-    @Test func `How its connections are kept is as configured`() throws {
+    @Test func `A transport gets the configured ping and idle times`() throws {
         var settings = app("shop", key: .text(try SelfSigned.privateKey()))
         settings.connections.ping = .seconds(20)
         settings.connections.idle = .seconds(90)
@@ -107,7 +110,7 @@ struct StartTests {
         #expect(configuration.idleConnectionNs == 90_000_000_000)
     }
 
-    @Test func `A certificate is loaded from wherever it stands`() throws {
+    @Test func `A certificate is loaded from one file, two files or the configuration itself`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 20)
         let folder = try TestFolder()
         let both = try folder.write(issued.certificatePEM + issued.keyPEM, "both.pem")
@@ -125,7 +128,7 @@ struct StartTests {
         }
     }
 
-    @Test func `Each credential that cannot be used has a line that names app and file`() throws {
+    @Test func `Each unusable credential has an error line that names the app and the file`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
         let folder = try TestFolder()
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
@@ -154,7 +157,7 @@ struct StartTests {
         for (line, start) in zip(failure?.lines ?? [], starts) { #expect(line.hasPrefix(start)) }
     }
 
-    @Test func `What Apple will refuse about a certificate is known beforehand`() throws {
+    @Test func `A certificate that is expired, expires soon or is for another app is reported`() throws {
         let authority = try CertificateAuthority()
         func lines(days: Int, for bundleID: String = "com.example.shop") throws -> ([String], String?) {
             let issued = try authority.issueClient(bundleID: bundleID, validForDays: days)
@@ -167,7 +170,7 @@ struct StartTests {
         }
         let name = "app shop: the certificate in certificate.pem"
         #expect(try lines(days: 100) == ([], nil))
-        // For Voice over IP only, of the same app.
+        // A VoIP certificate of the same app is accepted.
         #expect(try lines(days: 100, for: "com.example.shop.voip") == ([], nil))
         let soon = try lines(days: 30)
         #expect(soon.0.isEmpty && soon.1?.hasPrefix("\(name) expires on 20") == true, "\(soon)")
@@ -180,7 +183,7 @@ struct StartTests {
                 == ["\(name) is for com.example.shopping, not for com.example.shop (bundle_ids)"])
     }
 
-    @Test func `Each credential's files are known, and which changes of an app keep its connections`() {
+    @Test func `An app lists its credential files, and only some changes keep its connections`() {
         var one = app("one", key: .file("/k/a.p8"))
         one.authorities = .file("/ca.pem")
         let two = app("two", key: .file("/k/a.p8"))
@@ -203,10 +206,10 @@ struct StartTests {
         #expect(one.connects(like: slower))
         slower.bundleIDs.append("b")
         #expect(slower.connects(like: one))
-        #expect(!one.connects(like: slower), "APNs refuses a new bundle id on connections from before")
+        #expect(!one.connects(like: slower), "APNs refuses a new bundle id on existing connections")
     }
 
-    @Test func `Apps of one key share a token`() throws {
+    @Test func `Apps with the same key share a provider token`() throws {
         let key = Secret.text(try SelfSigned.privateKey())
         let (one, two) = (try LoadedApp(app("one", key: key)), try LoadedApp(app("two", key: key)))
         let other = try LoadedApp(app("other", key: .text(try SelfSigned.privateKey())))
@@ -214,11 +217,11 @@ struct StartTests {
         let token = try #require(tokens.token(of: one))
         #expect(tokens.token(of: two) === token)
         #expect(tokens.token(of: one) === token)
-        // Another key under the same id, as when a file has a new one.
+        // Another key has the same key id, as after a replacement of the key file.
         #expect(tokens.token(of: other) !== token)
     }
 
-    @Test func `The machine is told what the configuration says`() throws {
+    @Test func `The machine's settings match the configuration`() throws {
         var configuration = configuration()
         configuration.delivery.ordering = .none
         configuration.delivery.apnsID = .apple

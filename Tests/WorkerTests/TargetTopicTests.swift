@@ -3,15 +3,14 @@ import Testing
 
 @testable import Worker
 
-/// A topic that refuses single records, or all of them, by a broker that knows which; without a broker.
+/// A topic whose records a simulated broker rejects, some of them or all.
 struct TargetTopicTests {
     private static let bad = [KafkaCode.invalidRecord, .policyViolation]
     private static let unknownServerError = KafkaCode(rawValue: -1)
 
-    // MARK: Rule 1: a topic that refuses is closed, named and tried alone
+    // MARK: Rule 1: a topic that rejects records is closed, reported and probed with single records
 
-    @Test func `A denied topic is tried with one old record at a time, after pauses that double to their limit`() throws
-    {
+    @Test func `A denied topic is probed with one record at a time, after pauses that double up to a limit`() throws {
         var run = try Run { _, _ in .topicAuthorizationFailed }
         run.produce(0..<3)
         var tries: [Int64] = []
@@ -25,7 +24,7 @@ struct TargetTopicTests {
     }
 
     @Test(arguments: bad + [.topicAuthorizationFailed])
-    func `A topic that refuses everything is the topic's problem, and is written in order once it takes records`(
+    func `A topic that rejects every record produces no dead letters, and all records are written once it accepts them`(
         code: KafkaCode
     ) throws {
         var run = try Run { _, _ in code }
@@ -38,26 +37,26 @@ struct TargetTopicTests {
         let isTopics = code == .topicAuthorizationFailed
         #expect(run.topic.cause?.code == (isTopics ? code : nil))
         #expect(run.topic.causeOfSingle?.refusesAll == (isTopics ? nil : true))
-        if isTopics { #expect(run.tries < 30, "in 10 minutes") }
+        if isTopics { #expect(run.tries < 30, "the limit is 30 probes in 10 minutes") }
         run.verdict = { _, _ in nil }
         run.go(seconds: 62)
         #expect(run.written.count == 700 && Set(run.written) == Set(0..<700) && run.topic.isIdle && run.topic.isOpen)
         if code == .topicAuthorizationFailed { #expect(run.written == run.written.sorted()) }
     }
 
-    @Test func `When a closed topic takes a record, all that it refused goes before anything new`() throws {
+    @Test func `When a closed topic accepts a record, its rejected records are written before new ones`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
         for tag in 1...3 as ClosedRange<UInt64> { topic.take(run.record(tag), .alone) }
         topic.close(.unknownTopicOrPartition, nowNs: 0)
         #expect(topic.nextTryNs == Run.second)
         #expect(Run.write(&topic, at: Run.second - 1) == [] && Run.write(&topic, at: Run.second) == [1])
-        // What comes back while one is tried waits for its answer.
+        // A record that is rejected during a probe waits for the probe's answer.
         topic.take(run.record(4), .alone)
         #expect(Run.write(&topic, at: Run.second) == [])
         topic.written(1)
         #expect(Run.write(&topic, at: Run.second) == [2, 3, 4] && !topic.isOpen && topic.cause == nil)
-        // Those that are refused again keep the order of their production.
+        // Records that are rejected again keep the order of their production.
         for tag in [3, 2] as [UInt64] {
             _ = topic.refused(run.record(tag), .unknownTopicOrPartition, partition: 0, nowNs: Run.second)
         }
@@ -68,7 +67,7 @@ struct TargetTopicTests {
         #expect(Run.write(&topic, at: 2 * Run.second) == [] && topic.isOpen && topic.isIdle)
     }
 
-    @Test func `A topic with nothing left to try is open again`() throws {
+    @Test func `A closed topic opens when it has no record left to probe with`() throws {
         var topic = TargetTopic("tier")
         topic.take(try Run().record(1), .alone)
         topic.close(.unknownTopicOrPartition, nowNs: 0)
@@ -77,7 +76,7 @@ struct TargetTopicTests {
         #expect(Run.write(&topic, at: Run.second) == [] && topic.isOpen)
     }
 
-    @Test func `With many refused records new ones wait`() throws {
+    @Test func `New records wait while a topic has as many rejected records as its limit`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
         for tag in 1...UInt64(TargetTopic.limit) {
@@ -90,7 +89,7 @@ struct TargetTopicTests {
 
     // MARK: Rule 2: a record that is too large has one reduced form
 
-    @Test func `A record that is too large closes nothing, and is written in its reduced form`() throws {
+    @Test func `A record that is too large does not close its topic and is written in its reduced form`() throws {
         var topic = TargetTopic("results")
         let record = try Run().record(1)
         topic.take(record, .alone)
@@ -101,7 +100,7 @@ struct TargetTopicTests {
         #expect(topic.isOpen && topic.isIdle)
     }
 
-    @Test func `What a new producer dropped goes on among others, and one that was alone goes alone again`() throws {
+    @Test func `After a change of producer, a record that was written alone is written alone again`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
         topic.take(run.record(1), .together)
@@ -114,9 +113,9 @@ struct TargetTopicTests {
         #expect(topic.isIdle)
     }
 
-    // MARK: Rule 3: a record that is refused while others pass becomes a dead letter
+    // MARK: Rule 3: a record that is rejected while others are accepted becomes a dead letter
 
-    @Test func `One bad record among a hundred is given up, wherever it stands, and the rest is written in order`()
+    @Test func `One bad record among a hundred becomes a dead letter, and the others are written in order`()
         throws
     {
         for bad in 0..<100 as Range<UInt64> {
@@ -125,7 +124,7 @@ struct TargetTopicTests {
             run.go(seconds: 1)
             #expect(Set(run.written) == Set(0..<100).subtracting([bad]), "with \(bad)")
             #expect(run.written == run.written.sorted() && run.topic.isOpen, "with \(bad)")
-            // One more each second: they show that it is the record.
+            // One more record each second shows that the fault lies in the record, not in the topic.
             for tag in 100..<120 as Range<UInt64> {
                 run.produce(tag..<tag + 1)
                 run.go(seconds: 1)
@@ -136,7 +135,7 @@ struct TargetTopicTests {
     }
 
     @Test(arguments: bad, [1, 3, 8, 25, 400] as [UInt64])
-    func `However many bad records come first, good ones are written soon`(code: KafkaCode, bad: UInt64) throws {
+    func `Good records are written soon after any number of bad records`(code: KafkaCode, bad: UInt64) throws {
         var run = try Run { tag, _ in tag < bad ? code : nil }
         run.produce(0..<bad)
         run.go(seconds: 1)
@@ -148,7 +147,7 @@ struct TargetTopicTests {
         #expect(Set(run.rejected) == Set(0..<bad) && run.topic.isIdle && run.topic.isOpen)
     }
 
-    @Test(arguments: bad) func `Bad records that come again and again hold up good ones for no longer than a try`(
+    @Test(arguments: bad) func `Recurring bad records delay good records by at most one probe`(
         code: KafkaCode
     ) throws {
         var run = try Run { tag, _ in tag % 10 == 3 ? code : nil }
@@ -160,7 +159,7 @@ struct TargetTopicTests {
         #expect(Set(run.written).isDisjoint(with: run.rejected))
     }
 
-    @Test func `Records that a leader in trouble refuses beside others are written once it is well`() throws {
+    @Test func `Records that a faulty partition leader rejects are written once it recovers`() throws {
         var run = try Run { tag, partition in partition == 1 && tag % 2 == 0 ? Self.unknownServerError : nil }
         for tag in 0..<300 as Range<UInt64> {
             run.produce(tag..<tag + 1)
@@ -172,7 +171,7 @@ struct TargetTopicTests {
         #expect(Set(run.written) == Set(0..<300) && run.topic.isIdle)
     }
 
-    @Test func `A record that is refused beside others for many minutes is given up, whatever the code`() throws {
+    @Test func `A record that is rejected for many minutes while others are accepted becomes a dead letter`() throws {
         var run = try Run { tag, _ in tag == 7 ? Self.unknownServerError : nil }
         for tag in 0..<1_200 as Range<UInt64> {
             run.produce(tag..<tag + 1)
@@ -182,7 +181,7 @@ struct TargetTopicTests {
         #expect(run.rejected == [7] && run.topic.isIdle)
     }
 
-    @Test func `The reduced form of a dead letter is tried for as long as it takes, and closes nothing`() throws {
+    @Test func `The reduced form of a dead letter is retried without end and does not close its topic`() throws {
         var run = try Run { tag, _ in tag == 7 ? .invalidRecord : nil }
         run.isDeadLetter = true
         for tag in 0..<300 as Range<UInt64> {
@@ -199,7 +198,7 @@ struct TargetTopicTests {
     // MARK: Partitions that report nothing
 
     @Test(arguments: 0..<4 as Range<Int32>)
-    func `A topic that was closed is written again though one of its four partitions is silent`(silent: Int32) throws {
+    func `A closed topic opens again although one of its partitions does not answer`(silent: Int32) throws {
         var run = try Run(partitions: 4) { _, _ in .topicAuthorizationFailed }
         run.produce(0..<1_000)
         run.go(seconds: 2)
@@ -209,7 +208,7 @@ struct TargetTopicTests {
         run.go(seconds: 20)
         #expect(Set(run.written) == Set((0..<1_000).filter { $0 % 4 != UInt64(silent) }))
         #expect(run.topic.isOpen && !run.topic.isIdle && run.topic.refusedCount == 0)
-        // New records go at once.
+        // New records are written at once.
         run.produce(1_000..<1_100)
         run.go(seconds: 1)
         #expect(run.written.count == 825)
@@ -219,7 +218,7 @@ struct TargetTopicTests {
         #expect(run.topic.isIdle && run.topic.isOpen)
     }
 
-    @Test func `A topic that is wholly silent is tried ever less often`() throws {
+    @Test func `A topic that does not answer at all is probed less and less often`() throws {
         var run = try Run(partitions: 4) { _, _ in .topicAuthorizationFailed }
         run.produce(0..<1_500)
         run.isSilent = { _ in true }
@@ -236,7 +235,7 @@ struct TargetTopicTests {
         #expect(Set(run.written) == Set(0..<1_500) && run.topic.isIdle && run.topic.isOpen)
     }
 
-    @Test func `No more records are written alone at once than the limit`() throws {
+    @Test func `The number of records that are written alone at the same time is limited`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
         let count = UInt64(TargetTopic.limit)
@@ -247,30 +246,30 @@ struct TargetTopicTests {
     }
 }
 
-/// A topic of some partitions, chosen by the tag, and its time.
+/// A topic with a simulated broker and clock. A record's tag determines its partition.
 private struct Run {
     static let second: Int64 = 1_000_000_000
 
-    /// Its broker is never asked; a record names its topic by one.
+    /// The topic handle of the records. Its broker is never contacted.
     private let handle: ProducerTopic
     private let partitions: UInt64
-    /// Why the broker refuses a record, or `nil` if it does not.
+    /// Returns the code with which the broker rejects a record, or `nil` if the broker accepts the record.
     var verdict: (UInt64, Int32) -> KafkaCode?
-    /// Partitions that report nothing.
+    /// Returns whether a partition reports nothing.
     var isSilent: (Int32) -> Bool = { _ in false }
     private var silentAlone: [UInt64] = []
     private var silentAmongOthers: [UInt64] = []
     var topic = TargetTopic("results")
-    /// By the order of acknowledgement.
+    /// The tags of the written records, in the order of acknowledgement.
     private(set) var written: [UInt64] = []
     private(set) var rejected: [UInt64] = []
     private(set) var reduced: [UInt64] = []
-    /// Whether a record that is given up is written in its reduced form, which nothing replaces.
+    /// Whether a rejected record is written again in its reduced form, as a dead letter is.
     var isDeadLetter = false
-    /// Records written alone, and batches.
+    /// The number of records written alone plus the number of batches.
     private(set) var tries = 0
     private var nowNs: Int64 = 0
-    /// Records that wait for the topic, as they do at the machine.
+    /// Records that wait until the topic is open.
     private var waiting: [UInt64] = []
 
     init(partitions: UInt64 = 3, _ verdict: @escaping (UInt64, Int32) -> KafkaCode? = { _, _ in nil }) throws {
@@ -286,7 +285,7 @@ private struct Run {
             copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag)
     }
 
-    /// Writes all that may be written, and returns the tags.
+    /// Writes all records that may be written, and returns their tags.
     static func write(_ topic: inout TargetTopic, at ns: Int64) -> [UInt64] {
         var tags: [UInt64] = []
         while let (refused, isSingle) = topic.next(nowNs: ns) {
@@ -369,9 +368,9 @@ private struct Run {
     }
 }
 
-/// How long records wait for their acknowledgement, without a producer.
+/// The time that records wait for their acknowledgement, without a producer.
 struct AcknowledgementWatchTests {
-    @Test func `A topic that acknowledges nothing shows after ten seconds, and no more once a record is reported`() {
+    @Test func `A topic is overdue ten seconds after its last acknowledgement while records wait`() {
         let second: Int64 = 1_000_000_000
         var watch = AcknowledgementWatch()
         watch.handedOver(nowNs: 5)
@@ -382,14 +381,14 @@ struct AcknowledgementWatchTests {
         #expect(!watch.isOverdue(nowNs: 29 * second) && watch.isOverdue(nowNs: 30 * second))
         watch.reported(nowNs: 40 * second)
         #expect(!watch.isOverdue(nowNs: 60 * second))
-        // A topic that was idle for a while has not been waiting since then.
+        // The time without waiting records does not count.
         watch.handedOver(nowNs: 60 * second)
         #expect(!watch.isOverdue(nowNs: 61 * second))
     }
 }
 
 struct ProducerHealthTests {
-    @Test func `A producer that cannot be made anew is tried again after a growing pause`() {
+    @Test func `A failed replacement of the producer is retried after growing pauses`() {
         var health = ProducerHealth()
         var tries: [Int64] = []
         func turn(_ second: Int64, succeeds: Bool = false) {

@@ -4,7 +4,7 @@ import Testing
 @testable import Kafka
 @testable import Worker
 
-/// What a configuration and a cluster's topics lead to.
+/// The errors and warnings about a cluster's topics.
 struct TopicCheckTests {
     private var configuration: WorkerConfiguration {
         WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
@@ -20,13 +20,13 @@ struct TopicCheckTests {
         "apns.retry.2h",
     ]
 
-    @Test func `Every topic of the configuration is expected, patterns name none`() {
+    @Test func `Every topic of the configuration is expected, and patterns add no topic`() {
         var configuration = configuration
         configuration.requestTopics = [RequestTopic(name: "apns.requests"), RequestTopic(name: "^more\\.")]
         #expect(TopicCheck(configuration).expected.map(\.name) == all)
     }
 
-    @Test func `Topics that are missing are named with their keys and what to do`() {
+    @Test func `Missing topics are listed with their configuration keys and advice`() {
         #expect(
             TopicCheck(configuration).missingLine(
                 in: described(all.filter { $0 != "apns.results" && $0 != "apns.retry.2h" }))
@@ -36,7 +36,9 @@ struct TopicCheckTests {
         #expect(TopicCheck(configuration).missingLine(in: described(all)) == nil)
     }
 
-    @Test func `Created dead tokens are compacted, retry topics outlive their tier`() throws {
+    @Test func `A created topic of dead tokens is compacted, and a created retry topic keeps records beyond its delay`()
+        throws
+    {
         let new = TopicCheck(configuration).creations(in: [:], KafkaSettings.TopicCreation())
         #expect(new.map(\.name) == all)
         #expect(new.allSatisfy { $0.partitions == 8 && $0.replicationFactor == 3 })
@@ -47,7 +49,7 @@ struct TopicCheckTests {
         #expect(try #require(new.first).configuration.isEmpty)
     }
 
-    @Test func `Topics that brokers do not make are named with their reason and what to do`() {
+    @Test func `Topics that the brokers do not create are listed with the reason and advice`() {
         let few = KafkaError(.invalidReplicationFactor, "Only 1 broker(s) are registered.")
         let lines = TopicCheck(configuration).uncreatedLines([
             "b": few, "a": few, "c": KafkaError(.none), "d": KafkaError(.topicAlreadyExists),
@@ -64,7 +66,7 @@ struct TopicCheckTests {
         #expect(TopicCheck(configuration).uncreatedLines([:]).isEmpty)
     }
 
-    @Test func `Topics that are still to be made are not called unreadable`() {
+    @Test func `Topics that do not exist yet are not reported as unreadable`() {
         #expect(TopicCheck(configuration).warningLines([:], unmade: all).isEmpty)
         #expect(TopicCheck(configuration).warningLines([:], unmade: Array(all.dropFirst())).count == 1)
         var inProcess = configuration
@@ -72,7 +74,7 @@ struct TopicCheckTests {
         #expect(TopicCheck(inProcess).warningLines(nil).isEmpty)
     }
 
-    @Test func `Compaction is refused where it loses records`() {
+    @Test func `Compaction is refused on topics where it would lose records`() {
         let compacted = TopicConfiguration(cleanupPolicies: ["compact", "delete"], retentionMs: nil)
         let found = Dictionary(uniqueKeysWithValues: all.map { ($0, compacted) })
         let topics = all.filter { $0 != "apns.unregistered" }
@@ -86,7 +88,7 @@ struct TopicCheckTests {
     @Test(arguments: [
         (Int64?(30_000 + 86_400_000), true), (30_000 + 86_400_000 - 1, false), (nil, true), (60_000, false),
     ])
-    func `A retry topic keeps its records for its tier and a day`(retentionMs: Int64?, isFine: Bool) {
+    func `A retry topic must keep its records for its delay plus one day`(retentionMs: Int64?, isFine: Bool) {
         let found = ["apns.retry.30s": TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: retentionMs)]
         #expect(TopicCheck(configuration).unsafeLines(found).isEmpty == isFine)
     }
@@ -97,7 +99,7 @@ struct TopicCheckTests {
         return Dictionary(uniqueKeysWithValues: all.map { ($0, sound) })
     }
 
-    @Test func `A limit of bytes is warned of on retry topics only`() {
+    @Test func `Only retry topics cause a warning about a retention limit in bytes`() {
         #expect(TopicCheck(configuration).warningLines(told()).isEmpty)
         let lines = TopicCheck(configuration).warningLines(told(retentionBytes: 1_000))
         #expect(lines.count == 3)
@@ -105,7 +107,7 @@ struct TopicCheckTests {
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
     }
 
-    @Test func `A compacted topic that matches a pattern is warned of and does not prevent the start`() {
+    @Test func `A compacted topic that matches a pattern causes a warning and does not prevent the start`() {
         var configuration = configuration
         configuration.requestTopics.append(.init(name: "^shop[.].*"))
         let check = TopicCheck(configuration)
@@ -119,7 +121,7 @@ struct TopicCheckTests {
         #expect(check.unsafeLines(some).isEmpty)
     }
 
-    @Test func `A retry topic that is too small for some requests is warned of`() {
+    @Test func `A retry topic with a smaller message limit than a request topic causes a warning`() {
         var some = told()
         some["apns.requests"]?.maxMessageBytes = 2_000_000
         some["apns.retry.15m"]?.maxMessageBytes = 1_000_000
@@ -127,14 +129,14 @@ struct TopicCheckTests {
         #expect(lines.count == 1 && lines[0].contains("apns.retry.15m") && lines[0].contains("set it to 2000000"))
     }
 
-    @Test func `A topic that may lose its last records to a new leader is warned of`() {
+    @Test func `A topic that allows unclean leader election causes a warning`() {
         var some = told()
         some["apns.requests"]?.electsUncleanLeaders = true
         let lines = TopicCheck(configuration).warningLines(some)
         #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("unclean.leader"))
     }
 
-    @Test func `Topics whose configuration may not be read are named with the right that is missing`() {
+    @Test func `Topics whose configuration is not readable are listed with the missing permission`() {
         var some = told()
         some["apns.retry.15m"] = nil
         let lines = TopicCheck(configuration).warningLines(some)

@@ -1,7 +1,7 @@
-// shop SERVERS REQUESTS RESULTS UNREGISTERED: a service that pushes, in Go with confluent-kafka-go.
+// shop SERVERS REQUESTS RESULTS UNREGISTERED: a service that sends notifications, in Go with confluent-kafka-go.
 //
-// Tells two customers that their order is on its way, three that there is news, reads what became of that, and forgets the
-// device that is gone. Exits with 0 when everything came out as it should. It knows of the worker what README.md says.
+// Sends an order notification to two devices and news to three, reads the results, and deletes the device that is
+// unregistered. Exits with 0 if everything is as expected. It uses only what README.md documents.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/confluentinc/confluent-kafka-go/kafka"
 )
 
-// A place names the notification that a result is of.
+// A place identifies the notification of a result.
 type place struct {
 	Topic     string `json:"topic"`
 	Partition int    `json:"partition"`
@@ -23,7 +23,7 @@ type place struct {
 	Index     int    `json:"index"`
 }
 
-// A result, as far as the shop reads it.
+// A result has the members that the shop reads.
 type result struct {
 	DeviceToken string `json:"device_token"`
 	Outcome     string `json:"outcome"`
@@ -31,7 +31,7 @@ type result struct {
 	Request     place  `json:"request"`
 }
 
-// A deadToken is a device that Apple says is gone.
+// A deadToken is a device token that APNs reported as unregistered.
 type deadToken struct {
 	DeviceToken      string `json:"device_token"`
 	UnregisteredAtMs *int64 `json:"unregistered_at_ms"`
@@ -46,7 +46,7 @@ func main() {
 	}
 	servers, requests, results, unregistered := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 
-	// Where the shop keeps its devices: token -> when it was last registered. The last one has been gone since 2020.
+	// The shop's devices: token -> time of its last registration. The last token has been unregistered since 2020.
 	zeros := strings.Repeat("0", 56)
 	gone := "fa174101" + zeros
 	tokens := []string{"00000001" + zeros, "00000002" + zeros, "00000003" + zeros, "00000004" + zeros, gone}
@@ -61,7 +61,7 @@ func main() {
 		log.Fatalf("a request was not written: %v", err)
 	}
 
-	// At least once: what a worker that crashed repeats has the same request. Others' results are in the topic, too.
+	// A result that is repeated after a crash has the same request. The topic also contains results of other services.
 	outcomes := map[place]result{}
 	err = consume(servers, results, func(value []byte) (bool, error) {
 		var result result
@@ -87,7 +87,7 @@ func main() {
 			return false, err
 		}
 		at, isKnown := registered[dead.DeviceToken]
-		// One that was registered again since then is alive.
+		// A token that was registered again since then is valid.
 		if !isKnown || dead.UnregisteredAtMs == nil || at >= *dead.UnregisteredAtMs {
 			return true, nil
 		}
@@ -105,18 +105,18 @@ func main() {
 			(result.Outcome == "accepted") == (result.DeviceToken != gone)
 	}
 	if !isRight {
-		log.Fatal("something is not as it should be")
+		log.Fatal("the results or the devices are not as expected")
 	}
 	fmt.Println("all is well")
 }
 
-// Writes all requests, waits until Kafka has them, and returns their places: a result names that of its request.
+// Writes all requests, waits for their acknowledgements, and returns their places, by which results are matched.
 func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 	producer, err := kafka.NewProducer(&kafka.ConfigMap{
 		"bootstrap.servers": servers,
 		// acks=all, and retries neither duplicate nor reorder records.
 		"enable.idempotence": true,
-		// As clients in Java do, so that a device has one partition with any client.
+		// The partitioner of Java clients, so that a device has one partition with any client.
 		"partitioner": "murmur2_random",
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 		return producer.Produce(&kafka.Message{TopicPartition: to, Key: key, Value: bytes, Headers: headers}, reports)
 	}
 
-	// Payload form: the key is the device, the value what the device gets, byte for byte.
+	// Payload form: the key is the device token, and the value is the payload, which is sent byte for byte.
 	for number, token := range tokens[:2] {
 		alert := object{"title": fmt.Sprintf("Order %d", number), "body": "is on its way \U0001F69A"}
 		err := send([]byte(token), object{"aps": object{"alert": alert, "sound": "default"}}, []kafka.Header{
@@ -145,7 +145,7 @@ func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 			return nil, err
 		}
 	}
-	// Envelope form: one record for several devices, each of which gets a result of its own.
+	// Envelope form: one record for several devices, with one result for each device.
 	err = send(nil, object{
 		"device_tokens": tokens[2:],
 		"headers":       object{"apns-topic": "com.example.shop", "apns-push-type": "background"},
@@ -170,7 +170,7 @@ func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 	return written, nil
 }
 
-// Hands the values of the topic's records over until the reader has enough, and commits what it was given.
+// Passes the values of the topic's records to the reader until it has enough, and commits the passed records.
 func consume(servers, topic string, wantsMore func([]byte) (bool, error)) error {
 	consumer, err := kafka.NewConsumer(&kafka.ConfigMap{
 		"bootstrap.servers": servers, "group.id": "shop." + topic, "auto.offset.reset": "earliest",
@@ -190,7 +190,7 @@ func consume(servers, topic string, wantsMore func([]byte) (bool, error)) error 
 		case *kafka.Message:
 			message = event
 		case kafka.Error:
-			log.Printf("%s: %v", topic, event) // librdkafka tries again
+			log.Printf("%s: %v", topic, event) // librdkafka retries
 			continue
 		default:
 			continue
@@ -208,5 +208,5 @@ func consume(servers, topic string, wantsMore func([]byte) (bool, error)) error 
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: not everything came within 60 s", topic)
+	return fmt.Errorf("%s: not all records arrived within 60 s", topic)
 }

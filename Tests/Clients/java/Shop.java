@@ -23,10 +23,10 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Shop SERVERS REQUESTS RESULTS UNREGISTERED: a service that pushes, in Java with Kafka's own client and Jackson.
+ * Shop SERVERS REQUESTS RESULTS UNREGISTERED: a service that sends notifications, in Java with Kafka's client and Jackson.
  *
- * <p>Tells two customers that their order is on its way, three that there is news, reads what became of that, and forgets
- * the device that is gone. Exits with 0 when everything came out as it should. It knows of the worker what README.md says.
+ * <p>Sends an order notification to two devices and news to three, reads the results, and deletes the device that is
+ * unregistered. Exits with 0 if everything is as expected. It uses only what README.md documents.
  */
 public final class Shop {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -34,7 +34,7 @@ public final class Shop {
 
     public static void main(String[] arguments) throws Exception {
         String servers = arguments[0];
-        // Where the shop keeps its devices: token -> when it was last registered. The last one has been gone since 2020.
+        // The shop's devices: token -> time of its last registration. The last token has been unregistered since 2020.
         Map<String, Long> registered = new LinkedHashMap<>();
         for (int number = 1; number <= 4; number++) {
             registered.put("0000000" + number + "0".repeat(56), System.currentTimeMillis());
@@ -44,7 +44,7 @@ public final class Shop {
 
         Set<String> written = produce(servers, arguments[1], tokens);
 
-        // At least once: what a worker that crashed repeats has the same `request`. Others' results are in the topic, too.
+        // A result that is repeated after a crash has the same `request`. The topic also contains results of other services.
         Map<JsonNode, String> outcomes = new HashMap<>();
         consume(servers, arguments[2], result -> {
             JsonNode request = result.path("request");
@@ -62,7 +62,7 @@ public final class Shop {
         consume(servers, arguments[3], dead -> {
             String token = dead.path("device_token").asText();
             long since = dead.path("unregistered_at_ms").asLong(0);
-            // One that was registered again since then is alive.
+            // A token that was registered again since then is valid.
             if (registered.getOrDefault(token, Long.MAX_VALUE) >= since) {
                 return true;
             }
@@ -76,18 +76,18 @@ public final class Shop {
             expected.add(token + (token.equals(GONE) ? " unregistered" : " accepted"));
         }
         boolean isRight = outcomes.values().stream().sorted().toList().equals(expected) && registered.size() == 4;
-        System.out.println(isRight ? "all is well" : "something is not as it should be");
+        System.out.println(isRight ? "all is well" : "the results or the devices are not as expected");
         System.exit(isRight ? 0 : 1);
     }
 
-    /** Returns the places of the shop's requests, TOPIC-PARTITION@OFFSET: a result names that of its request. */
+    /** Writes the requests, and returns their places as TOPIC-PARTITION@OFFSET, by which results are matched. */
     private static Set<String> produce(String servers, String topic, List<String> tokens) throws Exception {
-        // Since Kafka 3.0 the client is idempotent and waits for all replicas, unless it is told otherwise.
+        // Since Kafka 3.0 the client is idempotent and waits for all replicas by default.
         Map<String, Object> settings = Map.of(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, servers);
         List<Future<RecordMetadata>> written = new ArrayList<>();
         try (Producer<String, String> producer =
                 new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
-            // Payload form: the key is the device, the value what the device gets, byte for byte.
+            // Payload form: the key is the device token, and the value is the payload, which is sent byte for byte.
             for (int number = 0; number < 2; number++) {
                 Map<String, ?> alert = Map.of("title", "Order " + number, "body", "is on its way \uD83D\uDE9A");
                 String payload = JSON.writeValueAsString(Map.of("aps", Map.of("alert", alert, "sound", "default")));
@@ -99,7 +99,7 @@ public final class Shop {
                 order.headers().add("apns-expiration", utf8(Long.toString(expiration)));
                 written.add(producer.send(order));
             }
-            // Envelope form: one record for several devices, each of which gets a result of its own.
+            // Envelope form: one record for several devices, with one result for each device.
             Map<String, ?> envelope = Map.of(
                     "device_tokens", tokens.subList(2, tokens.size()),
                     "headers", Map.of("apns-topic", "com.example.shop", "apns-push-type", "background"),
@@ -108,7 +108,7 @@ public final class Shop {
             producer.flush();
             Set<String> places = new HashSet<>();
             for (Future<RecordMetadata> future : written) {
-                places.add(future.get().toString()); // throws when it was not written
+                places.add(future.get().toString()); // throws if the record was not written
             }
             return places;
         }
@@ -118,7 +118,7 @@ public final class Shop {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Hands the topic's records over, poll by poll, until the reader has enough, and commits what it was given. */
+    /** Passes the topic's records to the reader until it has enough, and commits the records of each poll. */
     private static void consume(String servers, String topic, Predicate<JsonNode> wantsMore) throws Exception {
         Map<String, Object> settings = Map.of(
                 ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, servers,
@@ -132,7 +132,7 @@ public final class Shop {
             boolean isOpen = true;
             while (isOpen) {
                 if (Instant.now().isAfter(deadline)) {
-                    throw new IllegalStateException(topic + ": not everything came within 60 s");
+                    throw new IllegalStateException(topic + ": not all records arrived within 60 s");
                 }
                 for (var record : consumer.poll(Duration.ofSeconds(1))) {
                     if (record.value() != null) {

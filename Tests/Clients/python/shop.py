@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""shop.py SERVERS REQUESTS RESULTS UNREGISTERED: a service that pushes, in Python with confluent-kafka.
+"""shop.py SERVERS REQUESTS RESULTS UNREGISTERED: a service that sends notifications, in Python with confluent-kafka.
 
-Tells two customers that their order is on its way, three that there is news, reads what became of that, and forgets the
-device that is gone. Exits with 0 when everything came out as it should. It knows of the worker what README.md says.
+Sends an order notification to two devices and news to three, reads the results, and deletes the device that is
+unregistered. Exits with 0 if everything is as expected. It uses only what README.md documents.
 """
 
 import json
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 servers, requests, results, unregistered = sys.argv[1:]
 deadline = time.monotonic() + 60
 
-# Where the shop keeps its devices: token -> when it was last registered. The last one has been gone since 2020.
+# The shop's devices: token -> time of its last registration. The last token has been unregistered since 2020.
 now_ms = time.time_ns() // 1_000_000
 registered = {prefix + "0" * 56: now_ms for prefix in ("00000001", "00000002", "00000003", "00000004")}
 gone = "fa174101" + "0" * 56
@@ -28,7 +28,7 @@ producer = Producer({
 })
 
 
-written = set()  # the places of the shop's requests: a result names that of its request
+written = set()  # the places of the shop's requests, by which results are matched
 
 
 def acknowledged(error, message):
@@ -37,7 +37,7 @@ def acknowledged(error, message):
     written.add((message.topic(), message.partition(), message.offset()))
 
 
-# Payload form: the key is the device, the value what the device gets, byte for byte.
+# Payload form: the key is the device token, and the value is the payload, which is sent byte for byte.
 for number, token in enumerate(tokens[:2]):
     payload = {"aps": {"alert": {"title": f"Order {number}", "body": "is on its way \U0001F69A"}, "sound": "default"}}
     producer.produce(
@@ -48,7 +48,7 @@ for number, token in enumerate(tokens[:2]):
             "apns-expiration": str(now_ms // 1000 + 3600),
         })
 
-# Envelope form: one record for several devices, each of which gets a result of its own.
+# Envelope form: one record for several devices, with one result for each device.
 envelope = {
     "device_tokens": tokens[2:],
     "headers": {"apns-topic": "com.example.shop", "apns-push-type": "background"},
@@ -60,7 +60,7 @@ if producer.flush(30) > 0:
 
 
 def records(topic):
-    """The JSON objects of a topic's records, for ever. What came before the next is committed."""
+    """Yields the JSON objects of a topic's records. Commits each record when the next one is requested."""
     consumer = Consumer({
         "bootstrap.servers": servers,
         "group.id": f"shop.{topic}",
@@ -78,12 +78,12 @@ def records(topic):
             if message.value() is not None:
                 yield json.loads(message.value())
             consumer.commit(message, asynchronous=False)
-        sys.exit(f"{topic}: not everything came within 60 s")
+        sys.exit(f"{topic}: not all records arrived within 60 s")
     finally:
         consumer.close()
 
 
-# At least once: what a worker that crashed repeats has the same `request`. Others' results are in the topic, too.
+# A result that is repeated after a crash has the same `request`. The topic also contains results of other services.
 outcomes = {}
 for result in records(results):
     place = result["request"]
@@ -97,7 +97,7 @@ for result in records(results):
 
 for dead in records(unregistered):
     token, since = dead["device_token"], dead.get("unregistered_at_ms")
-    # One that was registered again since then is alive.
+    # A token that was registered again since then is valid.
     if token in registered and since is not None and registered[token] < since:
         del registered[token]
         print(f"forgotten: {token[:8]}…, gone since {since}")
@@ -105,5 +105,5 @@ for dead in records(unregistered):
 
 expected = {(token, "unregistered" if token == gone else "accepted") for token in tokens}
 if set(outcomes.values()) != expected or gone in registered or len(registered) != 4:
-    sys.exit("something is not as it should be")
+    sys.exit("the results or the devices are not as expected")
 print("all is well")

@@ -50,7 +50,7 @@ class Audit(Findings):
         self.counts = Counter()
         self.records = 0
         self.expected = {}  # request -> [token, outcome, reason]
-        self.lines = {}  # topic/partition/offset -> its line, where it contains more than the notifications
+        self.lines = {}  # topic/partition/offset -> the record's line, if it has more than the notifications
         self.dead = {}  # topic/partition/offset -> fingerprint
         self.results = {}  # request -> Result
         self.dead_letters = Counter()

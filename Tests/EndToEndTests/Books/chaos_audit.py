@@ -21,7 +21,7 @@ from chaos_book import ChaosBook
 from chaos_load import BAD_EVERY
 from chaos_poison import RETRIED_TOPIC
 
-NO_ID = "00000000-0000-0000-0000-000000000000"  # in the server's book: a notification over the binary protocol
+NO_ID = "00000000-0000-0000-0000-000000000000"  # marks a notification over the binary protocol in the server's book
 
 
 class ChaosAudit:

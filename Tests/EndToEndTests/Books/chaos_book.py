@@ -29,11 +29,11 @@ class ChaosBook(Findings):
     def __init__(self, partitions, calm=False, once=False):
         super().__init__()
         self.calm, self.once = calm, once
-        self.marks = [Marks() for _ in range(partitions)]  # by offset, of index 0
+        self.marks = [Marks() for _ in range(partitions)]  # by offset, for the notification with index 0
         self.envelopes = {}  # (partition, offset) -> Envelope
-        self.beside = {}  # apns-id -> [results, says in_doubt], of requests outside of the request topic
+        self.beside = {}  # apns-id -> [results, whether one is in doubt], for requests outside of the request topic
         self.poison = Counter()  # outcomes
-        self.outcomes = Counter()  # of first results
+        self.outcomes = Counter()  # outcomes of the first results
         self.results = self.distinct = self.in_doubt = self.outside = 0
 
     def result(self, place, token, outcome, in_doubt):

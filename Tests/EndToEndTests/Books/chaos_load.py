@@ -27,12 +27,12 @@ from chaos_book import DEAD_PREFIX, LATER_PREFIX
 
 DEVICES = 50_000
 SIZES = (2, 5, 20, 100, 800)  # device tokens of an envelope
-SHARE = 0.1  # of the notifications are in envelopes
-SPECIAL = 0.001  # of the records go to a dead token, and as many to one that is answered 429 once
+SHARE = 0.1  # the share of notifications that are in envelopes
+SPECIAL = 0.001  # the share of records to a dead token, and to a token that is answered 429 once
 BESIDE_RATE = 20
-APPS_PER_SECOND = {"limited": 20, "paused": 5}  # the first may get 50
+APPS_PER_SECOND = {"limited": 20, "paused": 5}  # the limit of the first app is 50
 GATEWAYS_PER_SECOND = {"kiosk": 200, "till": 200}
-BAD_EVERY = 400  # of the gateways' tokens
+BAD_EVERY = 400  # one in this many tokens of the gateways is bad
 APP = [("push-app", b"shop")]
 HEADERS = [("apns-push-type", b"alert"), ("apns-priority", b"5"), ("apns-collapse-id", b"chaos")]
 
@@ -59,7 +59,7 @@ class Records:
                          for n in range(240)]
         self.envelopes = [self.envelope(size) for size in SIZES for _ in range(12)]
         mean = sum(SIZES) / len(SIZES)
-        self.share = SHARE / (SHARE + (1 - SHARE) * mean)  # of the records
+        self.share = SHARE / (SHARE + (1 - SHARE) * mean)  # the share of records that are envelopes
 
     def envelope(self, size):
         tokens = [token(self.random, size) for _ in range(size)]

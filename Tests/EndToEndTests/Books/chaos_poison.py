@@ -6,13 +6,13 @@ The last four hex digits of a token are the size of its envelope, as in `chaos_l
 
 import json
 
-MARK = "b0150"  # of a token
-BAD_MARK = "poison"  # of a key, or of an invalid token
-REFUSED = "fa17f0030"  # the simulator refuses the token's stream, always
-CLOSED = "fa1700000"  # the gateway closes the connection in place of an answer, always
-RETRIED_TOPIC = "chaos.poison"  # where forged retry records say they come from; there is no such topic
+MARK = "b0150"  # begins a token
+BAD_MARK = "poison"  # begins a key or an invalid token
+REFUSED = "fa17f0030"  # the simulator always refuses the token's stream
+CLOSED = "fa1700000"  # the gateway always closes the connection in place of an answer
+RETRIED_TOPIC = "chaos.poison"  # the topic that forged retry records name, which does not exist
 MANY = 10_000
-REPEATED = 300  # a device's notifications are sent one after the other, and beyond a hundred wait in a tier
+REPEATED = 300  # one device's notifications: they are sent one by one, and more than a hundred wait in a tier
 SIZES = {"same_token": REPEATED, "bad_tokens": MANY}  # notifications of an envelope
 LEAST, LARGEST = -(1 << 63), (1 << 63) - 1
 PAYLOAD = b'{"aps":{"alert":"Poison"}}'

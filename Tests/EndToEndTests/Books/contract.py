@@ -50,7 +50,7 @@ class Ending:
     topic: str | None = "com.example.shop"
     app: str | None = "shop"
     is_published: bool = True
-    is_sent: bool | None = None  # by the worker that wrote the result; None: if there were attempts
+    is_sent: bool | None = None  # by the worker that wrote the result (None: if there were attempts)
     not_before: int = 0  # seconds; before then it may be in any tier any number of times, without an attempt
     held: bool = False  # it may be in the shortest tier any number of times, without an attempt
 
@@ -66,11 +66,11 @@ class Case:
     headers: list
     endings: list
     timestamp: int = 0
-    is_alone: bool = False  # it costs a connection, so nothing else may be on it
+    is_alone: bool = False  # it costs a connection, on which no other notification may be
     dead: str | None = None
     sent: dict = field(default_factory=dict)  # the apns-* headers of a retry record
-    topic: str | None = None  # if it is not the request topic
-    payload: bytes | None = None  # if it is not the value
+    topic: str | None = None  # None for the request topic
+    payload: bytes | None = None  # None if it is the value
     place: tuple = ()
     partition: int = -1
 
@@ -389,7 +389,7 @@ class Check:
                 self.equal(f"{label}: apns-id", len(id), 36)
             elif ending.id:
                 self.equal(f"{label}: apns-id", id, ending.id)
-            else:  # the result has the same one
+            else:  # the result has the same reason
                 results = self.evidence.results.get(request)
                 self.equal(f"{label}: apns-id", id, json.loads(results[0].value()).get("apns_id") if results else id)
             expected = {n: v.encode() for n, v in case.sent.items()} | {
@@ -398,7 +398,7 @@ class Check:
                 "push-retry-attempt": b"%d" % (number + 1),
                 "push-retry-first-ms": b"%d" % timestamp, "push-retry-sends": b"%d" % wanted.sends,
                 "push-retry-in-doubt": b"%d" % wanted.in_doubt} | {n: v for n, v in case.headers if (n, v) in COPIED}
-            if len(ending.token) < 64:  # else the key says it
+            if len(ending.token) < 64:  # a longer token is in the key
                 expected["push-device-token"] = ending.token.encode()
             if wanted.reason:
                 expected["push-retry-reason"] = wanted.reason.encode()

@@ -37,8 +37,8 @@ class GatewayBook(Findings):
     def __init__(self, bad_every, repeats="crashed", calm=False):
         super().__init__()
         self.bad_every, self.repeats, self.calm = bad_every, repeats, calm
-        self.marks = Marks()  # by number
-        self.is_silent = False  # the gateway reads nothing, but its kernel does
+        self.marks = Marks()  # by a notification's number
+        self.is_silent = False  # the gateway reads nothing, but its kernel accepts bytes
         self.results = self.again = self.lost = self.bad_accepted = 0
         self.repeated = {}  # number -> how often the server accepted it
 
@@ -59,7 +59,7 @@ class GatewayBook(Findings):
             self.found("gateway: more than one result", number)
         found = value["outcome"], value.get("reason"), value.get("status")
         if is_accepted and self.is_bad(number):
-            self.bad_accepted += not old & ACCEPTED and not self.is_silent  # its error came too late
+            self.bad_accepted += not old & ACCEPTED and not self.is_silent  # the gateway's error came too late
         elif found != (("rejected", "BadDeviceToken", 8) if self.is_bad(number) else ("accepted", None, 200)):
             self.found("gateway: result other than expected", value)
 

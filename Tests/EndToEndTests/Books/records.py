@@ -82,8 +82,8 @@ class Record:
     value: bytes | None
     headers: list | None = None
     line: dict = None
-    partition: int = -1  # any
-    timestamp: int = 0  # now
+    partition: int = -1  # chosen by the producer
+    timestamp: int = 0  # the current time
 
 
 def fingerprint(key, value, headers):

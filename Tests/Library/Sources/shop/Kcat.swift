@@ -1,7 +1,7 @@
 import Foundation
 import PushRecords
 
-/// Kafka by kcat, so that the program needs no client of its own.
+/// Produces and consumes records with kcat, so that the program needs no Kafka library.
 struct Kcat {
     var servers: String
 
@@ -11,16 +11,16 @@ struct Kcat {
 
     /// Produces one record.
     func produce(_ record: RequestRecord, to topic: String) throws {
-        // As clients in Java do, so that a device has one partition whoever writes.
+        // The partitioner of Java clients, so that a device has one partition with any client.
         var arguments = ["-P", "-t", topic, "-X", "partitioner=murmur2_random"]
-        // No JSON contains this byte, so that the record stays one whatever white space it has.
+        // JSON never contains this delimiter, so a value with line breaks is one record.
         arguments += ["-D", "\\x1e"]
         if let key = record.key { arguments += ["-k", String(decoding: key, as: UTF8.self)] }
         for header in record.headers { arguments += ["-H", header.description] }
         _ = try run(arguments, input: Data(record.value))
     }
 
-    /// The values of a topic's first `count` records; waits until there are as many.
+    /// Waits until a topic has `count` records, and returns the values of the first ones.
     func consume(_ topic: String, count: Int) throws -> [[UInt8]] {
         try run(["-C", "-q", "-t", topic, "-o", "beginning", "-c", "\(count)", "-f", "%s\\n"])
             .split(separator: UInt8(ascii: "\n")).map { Array($0) }

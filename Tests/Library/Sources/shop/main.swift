@@ -1,9 +1,9 @@
 import Foundation
 import PushRecords
 
-// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way and one that the
-// courier is near, three that there is news, and forgets the device that is gone. Exits 0 when everything came out as
-// it should.
+// shop SERVERS REQUESTS RESULTS UNREGISTERED: sends an order notification to two devices, news to three, and updates a
+// Live Activity and a widget. Then it reads the results, and deletes the device that is unregistered. Exits with 0 if
+// everything is as expected.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 5 else {
@@ -13,17 +13,17 @@ guard arguments.count == 5 else {
 let kafka = Kcat(servers: arguments[1])
 let (requests, results, unregistered) = (arguments[2], arguments[3], arguments[4])
 
-/// The shop's table of devices, and when each was last seen.
+/// The shop's devices, with the time at which each was last seen.
 var devices: [DeviceToken: Int64] = [:]
 let now = Int64(Date().timeIntervalSince1970 * 1_000)
 for (number, prefix) in ["00000001", "00000002", "00000003", "00000004", "fa174101"].enumerated() {
-    // The last has been gone since September 2020.
+    // The last token has been unregistered since September 2020.
     let token = try DeviceToken(hex: prefix + String(repeating: "0", count: 56))
     devices[token] = number < 4 ? now : 1_500_000_000_000
 }
 let tokens = devices.keys.sorted { $0.hex < $1.hex }
 
-// What is too large is known before it is produced, and refused here, with Apple's word for it.
+// A payload that is too large is refused before it is produced, with Apple's reason.
 var essay = AlertPayload(title: "Terms", body: String(repeating: "Long and dull \u{1F4A4} ", count: 400))
 print("too large by \(try essay.size() - essay.sizeLimit) bytes")
 do {
@@ -64,7 +64,7 @@ var news = PushNotification(BackgroundPayload(custom: ["shelf": 7]), topic: .bun
 news.expiration = .nowOrNever
 try kafka.produce(news.envelopeRecord(to: tokens.suffix(3)), to: requests)
 
-// The courier is near: a Live Activity changes, and the widget asks for the news.
+// The courier is near: update a Live Activity, and reload the widget.
 var courier = LiveActivityUpdate(
     contentState: ["minutes": 4, "street": "Römerstraße"], timestamp: UnixTime(secondsSinceEpoch: now / 1_000))
 courier.alert = LiveActivityAlert(title: "Your order", body: "arrives in four minutes", sound: .standard)
@@ -74,7 +74,7 @@ try kafka.produce(update.payloadRecord(to: tokens[0]), to: requests)
 let reload = PushNotification(WidgetsPayload(), topic: .bundleID("com.example.shop"))
 try kafka.produce(reload.payloadRecord(to: tokens[1]), to: requests)
 
-// What became of them.
+// Read the results and the dead tokens.
 var isRight = true
 var topics: [String: Int] = [:]
 for value in try kafka.consume(results, count: 7) {
@@ -97,5 +97,5 @@ for value in try kafka.consume(unregistered, count: 1) {
     devices[token] = nil
 }
 isRight = isRight && devices.count == 4
-print(isRight ? "all is well" : "something is not as it should be")
+print(isRight ? "all is well" : "the results or the devices are not as expected")
 exit(isRight ? 0 : 1)
