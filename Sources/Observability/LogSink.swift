@@ -33,8 +33,8 @@ package final class DescriptorSink: LogSink {
     private static let waitNs: Int64 = 100_000_000
     private static let periodNs: Int64 = 10_000_000_000
 
-    /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if it is blocking. An error
-    /// (such as a closed pipe) drops the line.
+    /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if the descriptor is in blocking
+    /// mode. After an error, such as a closed pipe, drops the rest of the lines.
     @discardableResult package func write(_ lines: [UInt8]) -> Bool {
         state.withLock { state in
             state.isStuck = !write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state)

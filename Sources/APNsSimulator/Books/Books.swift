@@ -17,7 +17,8 @@ package final class Books: Sendable {
         /// The file that preserves the requests after the process ends, if one is set.
         var file: BookFile?
 
-        /// Records the outcome of a request whose arrival was recorded as `index`.
+        /// Records the outcome of a request. `index` is the index of its token, which `NotificationBook.arrive`
+        /// returned.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -204,7 +205,8 @@ package struct Totals: Sendable, Equatable {
     package var tokens = 0
     /// Requests that exceeded the limit of recorded notifications, or that could not be written to the file.
     package var overflow = 0
-    /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
+    /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
+    /// name.
     package var leniencies: [String: Int] = [:]
     /// Rejected requests, indexed by `ReasonCode.rawValue`.
     package var byReason = [Int](repeating: 0, count: 256)
