@@ -96,8 +96,9 @@ package enum JSONScanner {
     ) -> JSONError.Kind? {
         var p = unsafe start
         defer { unsafe start = unsafe p }
-        // The last closing bracket. While `p <= last`, white space, commas, colons and opening brackets need no check
-        // for the end, because a byte follows each of them. Strings, words and numbers check for the end themselves.
+        // The position of the last closing bracket. While `p <= last`, white space, commas, colons and opening brackets
+        // need no check for the end, because a byte follows each of them. Strings, words and numbers check for the end
+        // themselves.
         var last = unsafe end - 1
         while unsafe last > p && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
         guard unsafe last > p else {

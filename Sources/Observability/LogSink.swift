@@ -9,8 +9,9 @@ package protocol LogSink: Sendable {
 
 /// A sink that writes to a file descriptor with write(2). It has no buffer, so that a crash loses no lines.
 ///
-/// A slow or missing reader must not block the threads that log. In each ten seconds, the sink waits for the reader for
-/// up to 100 ms in total. After a failed write, the sink does not wait again until it has written a line completely.
+/// A slow or missing reader must not block the threads that log. In every period of ten seconds, the sink waits for the
+/// reader for at most 100 ms in total. After a failed write, the sink does not wait again until it has written a line
+/// completely.
 package final class DescriptorSink: LogSink {
     private struct State {
         var isStuck = false

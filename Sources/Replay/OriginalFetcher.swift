@@ -37,7 +37,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: The job's state before the items are processed.
+    /// - Parameter job: The job's state before this batch.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]

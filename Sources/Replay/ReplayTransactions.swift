@@ -69,8 +69,8 @@ final class ReplayTransactions {
     /// Produces the records and commits the job's progress in one transaction. Repeats the transaction after an error.
     ///
     /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
-    /// - Returns: The reason why the records cannot be written together, or `nil` if all is committed. With a reason,
-    ///   nothing was written.
+    /// - Returns: `nil` after the commit, or else the reason why the records cannot be written in one transaction. In
+    ///   this case, nothing was committed.
     func write(_ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?) throws -> KafkaCode? {
         let entries = job.entries(since: committed)
         if records.isEmpty, entries.isEmpty { return nil }
@@ -95,8 +95,9 @@ final class ReplayTransactions {
         }
     }
 
-    /// Produces the records and commits the offsets in one transaction. A success with a code means that a broker
-    /// refused the records, so nothing was committed. After a failure, the transaction may have been committed.
+    /// Produces the records and commits the offsets in one transaction. A success with a code (`refusal`) means that
+    /// the records cannot be written together, so nothing was committed. After a failure, the transaction may have been
+    /// committed.
     private func transact(_ records: [ReplayRecord], _ entries: [CommitEntry]) throws -> Result<KafkaCode?, KafkaError>
     {
         let beganNs = LoopTime.read().monotonicNs

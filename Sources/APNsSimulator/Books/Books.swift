@@ -129,7 +129,7 @@ package final class Books: Sendable {
         case tokens
     }
 
-    /// The progress of a dump.
+    /// The position up to which a dump has been written.
     struct Cursor {
         var listing: Listing
         /// The index of the next row among the tokens, or among all notifications (accepted or not).
@@ -180,7 +180,7 @@ func hexText(_ bytes: [UInt8]) -> String {
 
 /// Counts since the start or the last reset.
 package struct Totals: Sendable, Equatable {
-    /// Complete requests that were processed: accepted, rejected, or left unanswered by a fault.
+    /// Complete requests that were accepted, rejected, or left unanswered by a fault.
     package var requests = 0
     /// Requests answered with 200, including those whose answer was cut off with the connection.
     package var accepted = 0
@@ -192,9 +192,9 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the simulator reported to the client as not processed: above a GOAWAY's last stream id, rejected
-    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. `requests` does not include
-    /// them.
+    /// Requests that the simulator reported to the client as not processed: on a stream above a GOAWAY's last stream
+    /// id, rejected with REFUSED_STREAM, or sent after the notification that ended a gateway connection. `requests`
+    /// does not include them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0

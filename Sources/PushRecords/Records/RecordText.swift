@@ -152,7 +152,8 @@ extension ByteWriter {
     }
 }
 
-/// The parts of records that depend only on the app, encoded once. App names are truncated at `RecordLimits.app`.
+/// The parts of records that depend only on the app, encoded once for each app. App names are truncated at
+/// `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]

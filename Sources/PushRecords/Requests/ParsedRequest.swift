@@ -219,7 +219,7 @@ package struct TokenCursor {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether both buffers contain the same token or key. Ignores the case of hex digits.
+    /// Returns whether two tokens or keys are equal, ignoring the case of hex digits.
     func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard let one = baseAddress, let two = other.baseAddress else { return true }
