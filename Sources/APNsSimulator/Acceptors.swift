@@ -12,7 +12,7 @@ protocol AcceptedConnection: ByteChannelDelegate {
 
 /// Accepts connections on one port. Confined to the loop's thread.
 final class Acceptor<Connection: AcceptedConnection> {
-    /// Creates a connection, which must call `onClosed` once its channel is gone.
+    /// Creates the connection with this number. The connection must call `onClosed` once its channel has closed.
     typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
 
     /// The maximum number of open connections on a port. The simulator drops additional connections.

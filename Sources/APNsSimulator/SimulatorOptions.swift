@@ -37,8 +37,8 @@ package struct SimulatorOptions: Sendable {
     package var checksTopicSuffixes = true
     /// Bundle ids without broadcast capability, whose broadcasts the simulator rejects with FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. Users of other clients have observed
-    /// the default, 1, at Apple.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default is 1, which users of
+    /// other clients have observed with Apple's servers.
     package var firstStreams: UInt32 = 1
     /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
     package var streams: UInt32 = 1000

@@ -15,10 +15,10 @@ package struct Base64: Sendable {
         self.isPadded = isPadded
     }
 
-    /// Returns how many bytes a text of this many characters encodes, without padding.
+    /// Returns the number of bytes that this number of characters (without padding) encodes.
     package static func byteCapacity(characters: Int) -> Int { characters / 4 * 3 + max(0, characters % 4 - 1) }
 
-    /// Returns how many characters encode this many bytes, without padding.
+    /// Returns the number of characters (without padding) that encode this number of bytes.
     package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
 
     package func append(_ bytes: [UInt8], to text: inout [UInt8]) {

@@ -53,7 +53,7 @@
         used &+= 1
     }
 
-    /// Appends a fixed text, which the compiler turns into a few stores.
+    /// Appends a static string. The compiler turns the copy of its bytes into a few stores.
     @inlinable @inline(__always) public mutating func append(_ literal: StaticString) {
         let size = literal.utf8CodeUnitCount
         reserve(size)

@@ -1,4 +1,4 @@
-/// The reason why bytes are not the expected JSON, with its position.
+/// The reason why bytes are not the expected JSON, and the position of the error.
 package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package enum Kind: UInt8, Sendable {
         case endOfInput
@@ -24,7 +24,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
             case .badEscape: "bad escape in a string"
             case .badUTF8: "not UTF-8"
             case .wrongKind: "another kind of value was expected"
-            case .notAnInteger: "not an integer of 64 bits"
+            case .notAnInteger: "not a 64-bit integer"
             }
         }
     }

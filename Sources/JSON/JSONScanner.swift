@@ -19,7 +19,7 @@ package struct JSONScan: Sendable {
     /// The number of the object's members, including members that did not fit into the caller's buffer.
     package var memberCount = 0
     /// The offset in bytes of the first escape of a lone surrogate. The grammar allows such an escape, but RFC 8259,
-    /// 8.2, calls its meaning unpredictable.
+    /// 8.2, says that its effect on receivers is unpredictable.
     package var halfSurrogate: Int?
 }
 
@@ -88,7 +88,7 @@ package enum JSONScanner {
         byte <= 0x20 && (byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09)
     }
 
-    // The functions below move their position argument past the value, or to the error that they return.
+    // Each function below moves its position argument past the value, or, if it returns an error, to that error.
 
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,
@@ -96,8 +96,9 @@ package enum JSONScanner {
     ) -> JSONError.Kind? {
         var p = unsafe start
         defer { unsafe start = unsafe p }
-        // The last closing bracket. While `p <= last`, white space, commas, colons and opening brackets need no check
-        // for the end, because a byte follows each of them. Strings, words and numbers check for the end themselves.
+        // The position of the last closing bracket. While `p <= last`, white space, commas, colons and opening brackets
+        // need no check for the end, because a byte follows each of them. Strings, words and numbers check for the end
+        // themselves.
         var last = unsafe end - 1
         while unsafe last > p && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
         guard unsafe last > p else {

@@ -1,7 +1,7 @@
 /// Validates strings and finds their ends, using pointers into borrowed bytes. `end` points one past the last byte.
 enum JSONString {
-    /// Returns a mask with the high bit set in the first byte that is `"`, `\`, a control character or not ASCII.
-    /// Higher bytes may be marked wrongly, because the subtraction borrows.
+    /// Returns a mask whose lowest set bit is the high bit of the first byte that is `"`, `\`, a control character or
+    /// not ASCII. Later bytes may be marked wrongly, because the subtraction borrows.
     @inline(__always)
     static func marks(_ word: UInt64) -> UInt64 {
         let ones: UInt64 = 0x0101_0101_0101_0101

@@ -13,8 +13,8 @@
         let backslash = SIMD16<UInt8>(repeating: 0x5C)
         var index = 0
         repeat {
-            // The last block may overlap the block before it. A lane is 0 only for a backslash, and in validated bytes
-            // every backslash belongs to an escape.
+            // The last block may overlap the block before it. After the XOR, a lane is 0 only for a backslash, and in
+            // validated bytes every backslash belongs to an escape.
             let p = unsafe base + min(index, count &- 16)
             let lanes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self) ^ backslash
             let zero = (lanes &- SIMD16(repeating: 1)) & ~lanes & SIMD16(repeating: 0x80)

@@ -233,7 +233,7 @@
 }
 
 extension UnsafeRawBufferPointer {
-    /// Borrows a fixed text, which is valid for the life of the process.
+    /// Borrows the bytes of a static string, which are valid for the life of the process.
     init(lending text: StaticString) {
         unsafe self.init(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }

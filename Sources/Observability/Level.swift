@@ -63,7 +63,7 @@ package struct LevelTable: Hashable, Sendable {
 /// other members of JSON lines.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
-        /// A text. The log line shows at most 1,000 bytes of it and escapes control characters.
+        /// A string, of which the log line shows at most 1,000 bytes. Control characters are escaped.
         case text(String)
         case integer(Int64)
         /// A count. If the logger omits repetitions of a line, the next written line has the sum of their counts.

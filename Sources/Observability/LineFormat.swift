@@ -70,7 +70,8 @@ extension [UInt8] {
     /// The maximum number of bytes of a value in a line. The logger cuts longer values and appends `…`.
     fileprivate static var quotedLimit: Int { 1_000 }
 
-    /// Appends a quoted JSON string (RFC 8259, section 7). A text that exceeds `quotedLimit` is cut and ends with `…`.
+    /// Appends a quoted JSON string (RFC 8259, section 7). A text of more than `quotedLimit` bytes is cut and ends with
+    /// `…`.
     fileprivate mutating func appendQuoted(_ text: String) {
         append(UInt8(ascii: "\""))
         var room = Self.quotedLimit
@@ -95,7 +96,7 @@ extension [UInt8] {
     }
 }
 
-/// Returns a number padded with leading zeros to a number of digits.
+/// Returns a number with leading zeros, so that it has at least `digits` digits.
 private func padded(_ number: Int32, _ digits: Int, radix: Int = 10) -> String {
     let text = String(number, radix: radix)
     return String(repeating: "0", count: max(0, digits - text.count)) + text
@@ -146,7 +147,7 @@ package func namesOnce(_ message: String) -> String {
 }
 
 extension Substring {
-    /// Returns whether `part` is this whole text, its end, or one of its words.
+    /// Returns whether this text already contains `part`: a single word anywhere, or several words at the end.
     fileprivate func names(_ part: Substring) -> Bool {
         guard !part.isEmpty else { return false }
         if part.contains(" ") { return self == part || hasSuffix(" \(part)") }

@@ -9,8 +9,9 @@ package protocol LogSink: Sendable {
 
 /// A sink that writes to a file descriptor with write(2). It has no buffer, so that a crash loses no lines.
 ///
-/// A slow or missing reader must not block the threads that log. In each ten seconds, the sink waits for the reader for
-/// up to 100 ms in total. After a failed write, the sink does not wait again until it has written a line completely.
+/// A slow or missing reader must not block the threads that log. In every period of ten seconds, the sink waits for the
+/// reader for at most 100 ms in total. After a failed write, the sink does not wait again until it has written a line
+/// completely.
 package final class DescriptorSink: LogSink {
     private struct State {
         var isStuck = false
@@ -33,8 +34,8 @@ package final class DescriptorSink: LogSink {
     private static let waitNs: Int64 = 100_000_000
     private static let periodNs: Int64 = 10_000_000_000
 
-    /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if it is blocking. An error
-    /// (such as a closed pipe) drops the line.
+    /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if the descriptor is in blocking
+    /// mode. After an error, such as a closed pipe, drops the rest of the lines.
     @discardableResult package func write(_ lines: [UInt8]) -> Bool {
         state.withLock { state in
             state.isStuck = !write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state)

@@ -84,7 +84,8 @@ package final class Logger: Sendable {
     }
 
     /// Writes the last omitted line of each kind, with the number of repetitions, if no line of this kind was written
-    /// for ten seconds. With `all`, which is for the end of the process, does not wait. Call it every few seconds.
+    /// for ten seconds. Call this method every few seconds. At the end of the process, call it with `all`, which also
+    /// writes lines of the last ten seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

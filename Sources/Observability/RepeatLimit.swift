@@ -1,6 +1,6 @@
 /// A rate limit that admits one of many equal lines every ten seconds and counts the omitted ones. Lines are equal if
-/// they have the same part, message and subject. The limit distinguishes at most `capacity` kinds of lines. Beyond that
-/// number, all new subjects of a message share one kind.
+/// they have the same part, message and subject. The first `capacity` combinations are limited separately. After that,
+/// all new subjects of a message are limited together.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
@@ -23,7 +23,7 @@ struct RepeatLimit {
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
-        // Each message has at most one shared kind, so the number of kinds stays bounded.
+        // New subjects of a message share one key from here on, so the number of keys stays bounded.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
             let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
@@ -39,7 +39,7 @@ struct RepeatLimit {
         return nil
     }
 
-    /// Returns the last omitted line of each kind of which no line was written for ten seconds, or of every kind if
+    /// Returns the last omitted line of each kind that was last written at least ten seconds ago, or of every kind if
     /// `all` is true. Each line has the count of omitted lines and the current time, because the lines of a log are
     /// ordered by time.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {

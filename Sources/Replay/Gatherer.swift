@@ -18,7 +18,7 @@ extension SourceRecord {
     }
 }
 
-/// A matching result or dead letter, and how the run handles it.
+/// A result or dead letter that matches the conditions, and how the run handles it.
 struct ReplayItem {
     enum Kind {
         /// The notification of a result. Its request must be fetched.
@@ -75,15 +75,16 @@ package struct ReplayKind: Sendable {
     package let first: String
 }
 
-/// The selection of results and dead letters, which finds the request of each. It uses neither clock nor I/O.
+/// Selects the results and dead letters that match the conditions, and determines the request of each. It uses neither
+/// clock nor I/O.
 struct Gatherer {
     private let order: ReplayOrder
     private var found: [[String?]: ReplayKind] = [:]
     /// The selected positions (`--request`) for which a result or dead letter was found.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
-    /// The hashes of the requests found so far, about 16 bytes each. A notification may have several results, mainly
-    /// after a crash, but is requested again only once. The hash includes the request's time, because a recreated topic
-    /// has other requests at the same offsets.
+    /// The hashes of the requests found so far, about 16 bytes of memory for each. A notification may have several
+    /// results, mainly after a crash, but is requested again only once. The hash includes the request's time, because a
+    /// recreated topic has other requests at the same offsets.
     private var taken: Set<Int> = []
 
     init(_ order: ReplayOrder) { self.order = order }
@@ -95,7 +96,7 @@ struct Gatherer {
     mutating func forgetKinds() { found = [:] }
 
     /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
-    /// a skipped item.
+    /// an item of the kind `skipped`.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)

@@ -14,8 +14,8 @@ struct ReplayBatch {
     }
 }
 
-/// A fetcher of the original requests of items, which creates the records that request the notifications again. Use it
-/// on one thread.
+/// Fetches the original requests of selected results and dead letters, and creates the records that request their
+/// notifications again. Use it on one thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -37,7 +37,7 @@ final class OriginalFetcher {
         batch = ReplayBatch(job: ReplayJob(order, [:]))
     }
 
-    /// - Parameter job: The job's state before the items are processed.
+    /// - Parameter job: The job's state before this batch.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws -> ReplayBatch {
         batch = ReplayBatch(job: job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -87,8 +87,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if the topic is still missing after several attempts. The topic is looked up again
-    /// because it may be in the middle of a recreation.
+    /// Returns a reader, or `nil` if the topic is still missing after several attempts. The method looks it up several
+    /// times, because the topic may have been deleted in order to be recreated.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?
@@ -108,7 +108,7 @@ final class OriginalFetcher {
         var wanted = items.keys.sorted()[...]
         func miss(_ count: Int) {
             for offset in wanted.prefix(count) {
-                self.miss(items[offset] ?? [], "the request's offset no longer has a record")
+                self.miss(items[offset] ?? [], "there is no longer a record at the request's offset")
             }
             wanted.removeFirst(count)
         }
@@ -141,7 +141,7 @@ final class OriginalFetcher {
 
     // MARK: Making records
 
-    /// - Parameter items: All items of one record, either results or dead letters.
+    /// - Parameter items: All items whose original request is this record: either results or dead letters.
     private func make(
         _ items: [ReplayItem], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<RecordHeader>, timestampMs: Int64

@@ -1,6 +1,6 @@
 internal import Kafka
 
-/// The counters of a replay job, in their order in the metadata of the job's offset commits.
+/// The counters of a replay job. The metadata of the job's offset commits contains their values in this order.
 package enum ReplayOutcome: CaseIterable, Sendable {
     case matched
     /// An earlier result or dead letter belongs to the same notification.
@@ -22,7 +22,7 @@ extension ReplayCounts {
     package var missed: Int64 { [.gone, .unreadable, .refused].reduce(0) { $0 + self[$1, default: 0] } }
 }
 
-/// The progress of a job in one partition of the topic of results or dead letters.
+/// The progress of a job in one partition of the result topic or the dead-letter topic.
 struct PartitionProgress: Hashable, Sendable {
     /// The log end offset when the job began. Results of the job's new requests are at or above this offset.
     let end: Int64

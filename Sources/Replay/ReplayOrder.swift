@@ -85,7 +85,8 @@ package struct ReplayOrder: Sendable {
     package var ratePerSecond: Int?
     package var isDryRun = false
     package var job = ""
-    /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
+    /// The consumer group whose committed offsets store the job's progress. It is also the producer's
+    /// `transactional.id`.
     package var group = ""
     package var copyHeaders: [String] = []
     /// The hash of the conditions, which distinguishes this job from other jobs (`fingerprint(_:)`).

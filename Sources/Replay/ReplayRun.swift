@@ -30,7 +30,7 @@ package final class ReplayRun {
     private let fetcher: OriginalFetcher
     /// The transactions, or `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    /// The first existing offset of the selection in each partition.
+    /// The first existing offset at or after the start of the selected time range, in each partition.
     private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
@@ -38,8 +38,8 @@ package final class ReplayRun {
     /// The monotonic time in nanoseconds before which the run produces no further requests.
     private var nextNs: Int64 = 0
 
-    /// The tolerance for differences between clocks, in milliseconds. Results are found by their records' timestamps,
-    /// which are slightly later than the times inside the results.
+    /// The tolerance for differences between clocks, in milliseconds. The run searches by the timestamps of the
+    /// records, which are slightly later than the times inside the results.
     private static let clockMs: Int64 = 60_000
     /// The total size of a batch's dead letters, in bytes, at which the batch is full.
     private static let byteLimit = 16 << 20

@@ -39,8 +39,8 @@ final class ReplayTransactions {
         try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
     }
 
-    /// Aborts the transaction of an earlier run, fences that run, and returns the job that the group has committed, if
-    /// any.
+    /// Aborts the transaction of an earlier run and fences that run. Returns the job that is stored in the group's
+    /// committed offsets, or `nil` if there is none.
     func begin(_ partitions: [TopicPartition]) throws -> ReplayJob? {
         while true {
             try wait.check()
@@ -66,11 +66,11 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
-    /// Produces the records and commits the job's progress. Repeats both if a broker fails.
+    /// Produces the records and commits the job's progress in one transaction. Repeats the transaction after an error.
     ///
     /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
-    /// - Returns: The reason why the records cannot be written together, or `nil` if all is committed. With a reason,
-    ///   nothing was written.
+    /// - Returns: `nil` after the commit, or else the reason why the records cannot be written in one transaction. In
+    ///   this case, nothing was committed.
     func write(_ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?) throws -> KafkaCode? {
         let entries = job.entries(since: committed)
         if records.isEmpty, entries.isEmpty { return nil }
@@ -82,7 +82,8 @@ final class ReplayTransactions {
                 wait.say("\(error.text); uncommitted records will be produced again")
                 try wait.pause(ms: 1_000)
             }
-            // A new producer aborts the open transaction. The group's offsets show whether it was committed.
+            // A new producer aborts the transaction if it is still open. The group's offsets show whether it was
+            // committed.
             producer = try Self.producer(order, cluster)
             let found = try begin(Array(job.partitions.keys))
             if found == job { return nil }
@@ -94,7 +95,9 @@ final class ReplayTransactions {
         }
     }
 
-    /// Returns the error if the transaction failed, in which case it may still have been committed.
+    /// Produces the records and commits the offsets in one transaction. A success with a code (`refusal`) means that
+    /// the records cannot be written together, so nothing was committed. After a failure, the transaction may have been
+    /// committed.
     private func transact(_ records: [ReplayRecord], _ entries: [CommitEntry]) throws -> Result<KafkaCode?, KafkaError>
     {
         let beganNs = LoopTime.read().monotonicNs
@@ -127,7 +130,7 @@ final class ReplayTransactions {
     }
 
     /// Produces the records. Returns when Kafka has acknowledged all records, when one was refused, half a second after
-    /// another failure, or at the transaction timeout.
+    /// any other failure, or at the transaction timeout.
     private func produce(_ records: [ReplayRecord]) throws {
         for record in records where refusal == nil && failure == nil {
             let topic = try producer.topic(record.topic)

@@ -58,7 +58,7 @@ import Testing
         (#"{"status":"x"}"#, "status: another kind"),
         (#"{"request":{"partition":3000000000}}"#, "partition: 3000000000 is out of range"),
         ("{}", "outcome is missing"),
-        (#"{"attempts":1.5}"#, "attempts: not an integer"),
+        (#"{"attempts":1.5}"#, "attempts: not a 64-bit integer"),
         (#"{"apns_id":"x"}"#, "apns_id: \"x\" is not a known value"),
     ])
     func `An invalid result is refused with the member's name`(json: String, complaint: String) {

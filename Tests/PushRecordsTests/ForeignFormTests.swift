@@ -151,7 +151,7 @@ import Testing
         let inside = parser.parse(OwnedRecord(opening + payload + "}"))
         guard let place else { return #expect(!found.isInvalid && !inside.isInvalid) }
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
-        #expect(found.detail == "the payload has an unpaired surrogate, as if a text was cut inside an emoji")
+        #expect(found.detail == "the payload has an unpaired surrogate, as if a string was cut inside an emoji")
         #expect(found.subject == "at byte \(place)")
         #expect(inside.isInvalid && inside.detail == found.detail)
         #expect(inside.subject == "at byte \(place + opening.utf8.count)")

@@ -3,9 +3,9 @@ import PushRecords
 
 /// The file of every request in arrival order, from which a restarted simulator restores its `Books`.
 ///
-/// Each entry is written with one system call. It survives a crash of the process but not of the machine. After an
-/// 8-byte header, each entry contains outcome, reason, token length, `apns-id` and token bytes: about 50 bytes. Not
-/// thread-safe.
+/// Each entry is written with one system call. It survives a crash of the process but not of the machine. The file
+/// begins with an 8-byte header. Each entry takes about 50 bytes: outcome, reason, token length, `apns-id` and token
+/// bytes. Not thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
@@ -75,7 +75,7 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Appends a request, whose token has up to 100 bytes, to the file. Returns `false` if the write fails, for example
+    /// Appends a request, whose token must have at most 100 bytes. Returns `false` if the write fails, for example
     /// because the disk is full.
     func append(_ request: Entry) -> Bool {
         let (code, reason) = request.outcome.code
@@ -112,9 +112,9 @@ final class BookFile {
 
 /// The outcome of a request, as `Books` records it.
 enum RequestOutcome: Equatable {
-    /// A request that was not processed. REFUSED_STREAM, a GOAWAY below the stream, or the gateway's answer to an
-    /// earlier frame reports this to the client. The simulator counts these requests, but does not list them under
-    /// their `apns-id`.
+    /// A request that was not processed. The client learns this from REFUSED_STREAM, from a GOAWAY with a lower last
+    /// stream id, or from the gateway's answer to an earlier frame. The simulator counts these requests, but does not
+    /// list them under their `apns-id`.
     case notProcessed
     case accepted
     case refused(ReasonCode)

@@ -17,7 +17,8 @@ package final class Books: Sendable {
         /// The file that preserves the requests after the process ends, if one is set.
         var file: BookFile?
 
-        /// Records the outcome of a request whose arrival was recorded as `index`.
+        /// Records the outcome of a request. `index` is the index of its token, which `NotificationBook.arrive`
+        /// returned.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -128,7 +129,7 @@ package final class Books: Sendable {
         case tokens
     }
 
-    /// The progress of a dump.
+    /// The position up to which a dump has been written.
     struct Cursor {
         var listing: Listing
         /// The index of the next row among the tokens, or among all notifications (accepted or not).
@@ -179,7 +180,7 @@ func hexText(_ bytes: [UInt8]) -> String {
 
 /// Counts since the start or the last reset.
 package struct Totals: Sendable, Equatable {
-    /// Complete requests that were processed: accepted, rejected, or left unanswered by a fault.
+    /// Complete requests that were accepted, rejected, or left unanswered by a fault.
     package var requests = 0
     /// Requests answered with 200, including those whose answer was cut off with the connection.
     package var accepted = 0
@@ -191,9 +192,9 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests left unanswered by a fault.
     package var unanswered = 0
-    /// Requests that the simulator reported to the client as not processed: above a GOAWAY's last stream id, rejected
-    /// with REFUSED_STREAM, or after the notification that ended a gateway connection. `requests` does not include
-    /// them.
+    /// Requests that the simulator reported to the client as not processed: on a stream above a GOAWAY's last stream
+    /// id, rejected with REFUSED_STREAM, or sent after the notification that ended a gateway connection. `requests`
+    /// does not include them.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -204,7 +205,8 @@ package struct Totals: Sendable, Equatable {
     package var tokens = 0
     /// Requests that exceeded the limit of recorded notifications, or that could not be written to the file.
     package var overflow = 0
-    /// Distinct provider tokens in a form that violates the RFCs but that APNs accepts, by form.
+    /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
+    /// name.
     package var leniencies: [String: Int] = [:]
     /// Rejected requests, indexed by `ReasonCode.rawValue`.
     package var byReason = [Int](repeating: 0, count: 256)

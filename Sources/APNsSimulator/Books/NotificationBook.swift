@@ -85,7 +85,7 @@ struct NotificationBook {
         token.flatMap { rowPlaces[Pair(id: id, token: $0)] }.map { rows[$0].received } ?? 0
     }
 
-    /// Returns the counts of a token, given as bytes.
+    /// Returns how many requests for the token with these bytes arrived and how many were accepted.
     func counts(of token: [UInt8]) -> (arrived: Int, accepted: Int) {
         guard let index = tokenPlaces[token] else { return (0, 0) }
         return (Int(tokens[index].arrived), Int(tokens[index].accepted))

@@ -49,7 +49,7 @@ enum Cut: UInt8, CaseIterable, Sendable {
     case inside
     /// Closes the connection right after the answer. The request is processed.
     case after
-    /// Resets the TCP connection instead of answering.
+    /// Resets the TCP connection instead of answering. The request is not processed.
     case reset
 }
 

@@ -62,15 +62,15 @@ enum NamedFault {
 
 /// Faults whose name contains a number, a time or a reason.
 struct FaultFamily: Sendable {
-    /// The common prefix of the names of the family's faults.
+    /// The prefix that all names of the family share, such as `late-`.
     var start: String
     /// The placeholder after the prefix in help texts, such as `TIME`.
     var rest: String
     var help: String
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
-    /// The first of the four digits in device tokens that request these faults, and the help text for these tokens.
-    /// `nil` if no token can request the faults.
+    /// The first of the four digits after `fa17` in device tokens that request these faults, and the help text for
+    /// these tokens. `nil` if no token can request the faults.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [

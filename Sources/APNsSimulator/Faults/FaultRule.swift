@@ -54,7 +54,7 @@ struct FaultSchedule {
     private var left: [Int]
     /// The time at which each time-based rule is due, in monotonic nanoseconds. Unused for count-based rules.
     private var dueNs: [Int64]
-    /// The faults of time-based rules that are due for the next requests, without duplicates.
+    /// The request faults of time-based rules that have become due, without duplicates. The next requests get them.
     private var waiting: [Fault] = []
 
     init(rules: [FaultRule], nowNs: Int64) {
@@ -82,8 +82,8 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Advances the time-based rules that are due, and returns the faults to inject into all connections now. Keeps
-    /// faults of requests for the next requests.
+    /// Reschedules the time-based rules that are due. Returns their connection faults, which the caller must inject
+    /// into all connections now, and keeps their request faults for the next requests.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

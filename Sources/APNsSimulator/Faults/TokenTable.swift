@@ -33,8 +33,8 @@ enum TokenTable {
         return table
     }()
 
-    /// Returns the four digits after `fa17` of a token and the number of requests to which the fault applies (0 means
-    /// all). Returns `nil` if the token does not begin with `fa17`.
+    /// Returns the four digits that follow `fa17` in a token, and the number of requests to which the fault applies (0
+    /// means all). Returns `nil` if the token does not begin with `fa17`.
     @inline(__always)
     static func digits(of token: UnsafeRawBufferPointer) -> (code: UInt16, times: UInt8)? {
         guard token.count >= 4, token.number16(at: 0) == 0xFA17 else { return nil }

@@ -24,7 +24,7 @@ final class GatewayConnection: AcceptedConnection {
     func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
     /// Closes the connection. Sends status 10 first, as Apple's gateway did before maintenance, if the client has sent
-    /// a notification that the answer can name.
+    /// a notification whose identifier the answer can contain.
     func close() {
         guard let channel, channel.state == .open, faults.bytesPerSecond > 0, !isEnding else {
             channel?.abort()
@@ -55,7 +55,7 @@ final class GatewayConnection: AcceptedConnection {
         }
     }
 
-    /// Processes the unread bytes at the rate of a throttled connection.
+    /// Processes the unread bytes at `faults.bytesPerSecond`.
     private func processNext() {
         let pieces = min(faults.bytesPerSecond, 10)
         loop.schedule(afterNs: 1_000_000_000 / Int64(pieces)) { [weak self] in

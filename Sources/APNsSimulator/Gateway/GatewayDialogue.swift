@@ -16,11 +16,11 @@ final class GatewayService {
 
 /// The server side of one gateway connection, which receives bytes and sends at most one answer.
 ///
-/// The dialogue uses neither socket nor clock: the connection passes the received bytes to it and performs the
-/// `ending`. The dialogue discards frames after the one that caused the ending. Not thread-safe.
+/// The dialogue uses neither socket nor clock: the connection passes the received bytes to it and ends as `ending`
+/// says. The dialogue discards frames after the one that caused the ending. Not thread-safe.
 final class GatewayDialogue {
     enum Ending: Hashable {
-        /// Sends the error answer, `answer`.
+        /// Sends `answer` (the error answer with this status), then closes.
         case status(GatewayStatus)
         /// Closes without an answer.
         case close
@@ -100,7 +100,8 @@ final class GatewayDialogue {
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// Returns the `GatewayFate` that the token requests. Discarded frames do not count as requests of the token.
+    /// Returns the outcome and the ending that the token requests, or else the outcome `accepted`. Frames that the
+    /// gateway discarded do not count towards the token's limit of requests.
     @inline(__always)
     private func requestedFate(
         by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
@@ -112,7 +113,7 @@ final class GatewayDialogue {
     }
 }
 
-/// The outcome of a notification at the gateway.
+/// The outcome of a notification at the gateway, and the way in which the connection then ends, if it ends.
 struct GatewayFate {
     var outcome: RequestOutcome
     /// The way in which the connection ends after the notification, or `nil` if the connection continues.
@@ -127,10 +128,11 @@ extension GatewayFate {
 }
 
 extension TokenTable {
-    /// Returns the `GatewayFate` that a token's four digits request.
+    /// Returns the outcome and the ending that the four digits after `fa17` in a token request, or `nil` for other
+    /// digits.
     ///
-    /// The digits have the same meaning as over HTTP/2 if the gateway has a corresponding answer. Notifications with
-    /// other digits are accepted. In addition, `0NNN` requests status NNN (decimal), and `0000` a close.
+    /// The digits have the same meaning as over HTTP/2 if the gateway has a corresponding answer. In addition, `0NNN`
+    /// requests status NNN (decimal), and `0000` closes the connection without an answer.
     @inline(never)
     static func gatewayFate(code: UInt16) -> GatewayFate? {
         if code == 0 { return GatewayFate(outcome: .unanswered, ending: .close) }
@@ -150,7 +152,7 @@ extension TokenTable {
     static let gatewayText = """
         On the binary gateway, the same tokens request the corresponding status: fa174001 is 8, fa174130 is 7,
         fa175000 is 1; fa17f020, fa17f022 and fa17f023 close the connection. Tokens without a corresponding status,
-        such as those of 410, are accepted, as Apple's gateway accepted them. In addition:
+        such as those that request a 410, are accepted, as Apple's gateway accepted them. In addition:
 
           fa170NNN  the gateway answers status NNN, 001 to 255 (fa170008: invalid token)
           fa170010  the gateway accepts the notification, answers 10 (shutdown) and closes

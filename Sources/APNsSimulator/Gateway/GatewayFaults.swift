@@ -1,5 +1,5 @@
-/// The faults of every gateway connection, as set by `--gateway-fault` or the control endpoint. The last fault of a
-/// kind applies.
+/// The faults of every gateway connection, as set by `--gateway-fault` or the control endpoint. If two faults set the
+/// same property, the later one applies.
 package struct GatewayFaults: Sendable {
     /// The faults as given by the user.
     package private(set) var names: [String] = []
@@ -54,7 +54,7 @@ package struct GatewayFaults: Sendable {
             errorDelayNs = ns
         default:
             let known = Self.all.map(\.name).joined(separator: ", ")
-            throw SimulatorError("gateway fault '\(name)': there is no such fault, only \(known)")
+            throw SimulatorError("gateway fault '\(name)': there is no such fault; use one of \(known)")
         }
         names.append(name)
     }

@@ -2,7 +2,7 @@ import PushRecords
 
 /// An APNs answer to a request: a status, and a reason unless the status is 200.
 struct Answer: Hashable, Sendable {
-    /// The body of an answer that is not 200.
+    /// The body of an answer whose status is not 200.
     enum Body: UInt8, Sendable {
         /// The body `{"reason": …}` with Apple's reason.
         case reason

@@ -12,7 +12,8 @@ private enum TokenLimits {
     static let clockSkewMs: Int64 = 5 * 60 * 1000
 }
 
-/// The provider token of one connection. The check of a repeated token costs one comparison of bytes and one of times.
+/// The provider token of one connection. To check the same token again, the simulator compares only its bytes and its
+/// expiration time.
 struct ConnectionCredential {
     /// The last accepted `authorization` value, including `bearer `.
     private var value: [UInt8] = []

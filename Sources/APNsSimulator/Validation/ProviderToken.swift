@@ -20,7 +20,7 @@ struct ProviderToken {
     var issuedAtMs: Int64 = 0
     /// The reason why the token is invalid, or `.none`.
     var refusal = ReasonCode.none
-    /// The token's violations of the RFCs that APNs accepts, by their names in `/totals`.
+    /// The names (as in `/totals`) of the RFC violations in the token that APNs accepts.
     var leniencies: [String] = []
 }
 
@@ -30,7 +30,8 @@ struct ProviderToken {
 struct ProviderTokenReader {
     let keys: [ProviderKey]
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
-    /// The leniencies of distinct valid tokens that `Totals.leniencies` does not include yet.
+    /// The violations (`ProviderToken.leniencies`) of distinct valid tokens that `Totals.leniencies` does not count
+    /// yet.
     var leniencies: [String] = []
 
     /// The number of cached tokens at which the reader clears the cache.

@@ -197,7 +197,8 @@ struct RequestCheck: Sendable {
         return found == type ? nil : .invalidPushType
     }
 
-    /// Returns the push type of the topic's suffix. For a request without a topic, the certificate's topic is used.
+    /// Returns the push type that the topic's suffix belongs to. A request without a topic uses the certificate's
+    /// topic.
     private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
         if topic.baseAddress == nil {
             guard let defaultTopic else { return nil }
@@ -209,7 +210,7 @@ struct RequestCheck: Sendable {
         }?.type
     }
 
-    /// Returns whether a text is a bundle id: letters, digits, hyphens and periods (CFBundleIdentifier), and
+    /// Returns whether the text can be a bundle id: letters, digits, hyphens and periods (CFBundleIdentifier), and
     /// underscores, which occur in practice.
     func isIdentifier(_ text: UnsafeRawBufferPointer) -> Bool {
         text.allSatisfy { byte in
@@ -230,8 +231,8 @@ struct RequestCheck: Sendable {
         PushType.allCases.first { text.spells($0.text) }
     }
 
-    /// Returns whether the priority is valid: "If you omit this header, APNs sets the notification priority to 10".
-    /// "Always use priority 5 [with background]. Using priority 10 is an error."
+    /// Returns whether the priority is valid. Apple: "If you omit this header, APNs sets the notification priority to
+    /// 10". "Always use priority 5 [with background]. Using priority 10 is an error."
     private func priority(_ text: UnsafeRawBufferPointer, of type: PushType) -> Bool {
         if text.baseAddress == nil { return type != .background }
         if text.spells("5") { return true }

@@ -54,7 +54,7 @@ struct RequestFields {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether the buffer's bytes equal an ASCII text.
+    /// Returns whether the buffer's bytes equal an ASCII string.
     @inline(__always) func spells(_ text: StaticString) -> Bool {
         count == text.utf8CodeUnitCount && (count == 0 || memcmp(baseAddress!, text.utf8Start, count) == 0)
     }

@@ -30,7 +30,7 @@ final class Dialogue {
     private(set) var ending = Ending.none
     /// The remaining number of output bytes to send, or `nil` if no fault limits the output.
     private var outputLeft: Int?
-    /// The size of the pending output when the bytes that are being processed arrived.
+    /// The size of the unsent output before the current call of `receive`, or 0 outside a call.
     private var outputAtStart = 0
     /// Whether the connection reads all bytes and sends nothing.
     private(set) var isSilent = false
@@ -41,7 +41,7 @@ final class Dialogue {
     private var isLeaving = false
     /// The way in which the owner must split the output.
     private(set) var pace = Pace.whole
-    /// The reversal of the order of answers, or `nil` if this fault is not active.
+    /// The delays that reverse the order of answers, or `nil` if the fault `outOfOrder` is not active.
     private var reversal: AnswerReversal?
 
     enum Pace: UInt8 {
@@ -111,7 +111,7 @@ final class Dialogue {
             // The client violated the protocol. nghttp2 has queued a GOAWAY if possible.
             ending = .close
         }
-        // nghttp2 has finished, because the client violated the protocol, or left and has received all its answers.
+        // nghttp2 has finished, because the client violated the protocol, or sent GOAWAY and has received all answers.
         if session.isFinished, ending == .none { ending = .close }
     }
 
@@ -258,8 +258,8 @@ final class Dialogue {
 
     // MARK: Channels
 
-    /// Answers a channel management request immediately. Of all faults, only an error answer that the channel id
-    /// requests applies.
+    /// Answers a channel management request immediately. The only fault that applies is an error answer that the
+    /// channel id requests.
     private func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)

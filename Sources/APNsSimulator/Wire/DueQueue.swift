@@ -9,7 +9,7 @@ struct DueAnswer: Sendable {
     var reply: Reply
 }
 
-/// The content of an answer: a plain value, so that the queue can contain a million answers without an object each.
+/// The content of an answer: a plain value, so that a queue of a million answers needs no allocation for each answer.
 struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
@@ -61,10 +61,10 @@ struct DueQueue {
     }
 }
 
-/// The reversal of a connection's answers. Requests that arrive within 20 ms of the first one are answered in reverse
-/// order.
+/// Calculates delays that reverse the order of a connection's answers: requests that arrive within 20 ms of the first
+/// one are answered in reverse order.
 ///
-/// Each answer is delayed such that it is due before the answer to the previous request.
+/// Each delay makes the answer due before the answer to the previous request.
 struct AnswerReversal {
     static let spanNs: Int64 = 20_000_000
     private var startNs: Int64?

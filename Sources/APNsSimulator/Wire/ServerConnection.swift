@@ -16,7 +16,7 @@ final class ServerConnection: AcceptedConnection {
     /// Whether the simulator has paused reading, because the client reads its answers too slowly.
     private var isPaused = false
     private var random: SplitMix64
-    /// Whether the next piece of a slow connection is scheduled.
+    /// Whether the next piece of a slow connection's output is scheduled.
     private var isPacing = false
 
     /// The pause between two pieces of a slow connection's output, in nanoseconds.

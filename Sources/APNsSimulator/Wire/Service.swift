@@ -2,8 +2,8 @@ internal import Bytes
 import EventLoop
 import PushRecords
 
-/// The state that all notification connections share, or all channel management connections: checks, faults, and
-/// recorded requests. Not thread-safe.
+/// The state that all connections of one service share: checks, faults, and recorded requests. Notifications and
+/// channel management are two services. Not thread-safe.
 final class Service {
     /// Whether the service's connections manage channels instead of receiving notifications.
     let managesChannels: Bool

@@ -9,7 +9,7 @@ final class EncodedNode {
         case value(PayloadValue)
         case array([EncodedNode])
         case object([String: EncodedNode])
-        /// The encoded type requested two kinds of containers for one value, which is an error.
+        /// The type encoded one value in two ways, for example as an object and as an array. This is an error.
         case conflicting
     }
 
@@ -90,7 +90,7 @@ final class EncodedNode {
         case let value as Double: set(try Self.number(value, value, path))
         // The shortest text of a `Float` is used, so that 0.1 does not become 0.10000000149.
         case let value as Float: set(try Self.number(value, Double("\(value)") ?? Double(value), path))
-        // An integer beyond `Int64` is written as its digits.
+        // An integer that does not fit into `Int64` is written as its digits.
         case let value as any BinaryInteger:
             set(Int64(exactly: value).map { .integer($0) } ?? .encoded(Array("\(value)".utf8)))
         default:

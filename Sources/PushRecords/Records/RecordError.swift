@@ -1,6 +1,6 @@
 import JSON
 
-/// The reason why bytes are not a record of the expected kind.
+/// An error in the bytes of a record, such as a missing member or a member of the wrong type.
 public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String
 

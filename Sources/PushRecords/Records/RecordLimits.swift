@@ -25,7 +25,7 @@ package enum RecordLimits {
     package static let copiedBytes = 1_024
     /// The longest text of a reason. Apple's longest reason has 26 bytes.
     package static let reason = 64
-    /// The largest count in retry headers. The parser reads larger numbers as this one, so that additions cannot
+    /// The largest count in retry headers. The parser replaces larger counts by this one, so that additions cannot
     /// overflow.
     package static let count: Int32 = 1_000_000
     /// The longest name of a Kafka topic (Kafka's own limit), and the longest group id in a retry record.

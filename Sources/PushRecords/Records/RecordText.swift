@@ -95,7 +95,7 @@ struct HeaderText: ~Copyable {
 
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
-        // A number needs up to 24 bytes.
+        // A number is added with `size` 0 and needs up to 24 bytes.
         precondition(
             size + 32 <= Self.capacity - text.count,
             "The header values of one record must have at most 1024 bytes in total")
@@ -106,8 +106,8 @@ struct HeaderText: ~Copyable {
 }
 
 extension RequestPlace {
-    /// Creates a position from `topic/partition/offset/index`, or returns `nil` for another text. The topic is borrowed
-    /// from `text`.
+    /// Creates a position from `topic/partition/offset/index`, or returns `nil` for any other text. The position
+    /// borrows its topic from `text`.
     package init?(text: UnsafeRawBufferPointer) {
         var end = text.count
         guard let index = Self.number(text, &end), index <= Int32.max,
@@ -152,7 +152,8 @@ extension ByteWriter {
     }
 }
 
-/// The parts of records that depend only on the app, encoded once. App names are truncated at `RecordLimits.app`.
+/// The parts of records that depend only on the app, encoded once for each app. App names are truncated at
+/// `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]

@@ -105,7 +105,8 @@ package enum ReducedRecord {
 
     // MARK: Dead letters
 
-    /// The values of `push-dlq-reason` for output records. `DeadLetterReason` has the values for input records.
+    /// The values of `push-dlq-reason` in dead letters of output records. `DeadLetterReason` has those for request and
+    /// retry records.
     package static let outputReasons = ["output-too-large", "output-refused"]
 
     /// Returns the dead letter of an output record that the broker rejects: as too large in every form

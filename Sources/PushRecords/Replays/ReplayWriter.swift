@@ -30,7 +30,8 @@ package struct ReplayRequest: Hashable, Sendable {
 package enum ReplayVerdict {
     /// The record to produce. It is valid until the closure that received it returns.
     case record(EncodedRecord)
-    /// The record is not the result's request, because the topic was recreated. The text names the difference.
+    /// The record at the request's offset is a different one, because the topic was recreated. The text names the
+    /// difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
@@ -68,7 +69,8 @@ package struct ReplayWriter: ~Copyable {
         case letter
         /// A dead letter of a retry record, whose original request is in `push-retry-request`.
         case retryLetter
-        /// A dead letter of a retry record for another topic, whose `push-retry-…` headers are omitted.
+        /// A dead letter of a retry record that is copied to another topic, so that its `push-retry-…` headers are
+        /// omitted.
         case movedRetryLetter
     }
 

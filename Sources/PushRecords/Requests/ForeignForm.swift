@@ -21,13 +21,13 @@ enum ForeignForm {
     static let quotedHeader: StaticString =
         "a value is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    /// Returns whether a text is hex digits in quotes.
+    /// Returns whether the text consists of hex digits in quotes.
     static func isQuotedHex(_ text: UnsafeRawBufferPointer) -> Bool {
         text.isQuoted && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
     /// Returns whether a key ends with a device token, with or without quotes. A key that begins with a zero byte but
-    /// does not end with a token is a number or an id.
+    /// does not end with a token may be a binary number or id, so the worker does not explain it.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))

@@ -33,8 +33,8 @@ enum HeaderName: UInt8, CaseIterable {
 
     /// Creates the case for a header's exact name, or `nil` for an unknown name.
     ///
-    /// The parser calls this initializer for every header of every record. To be fast, it selects the only candidate by
-    /// the name's length and its last byte but one.
+    /// The parser calls this initializer for every header of every record. To be fast, it selects the only possible
+    /// name by the length and the second to last byte.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {
         let candidate: HeaderName
@@ -75,8 +75,8 @@ enum HeaderName: UInt8, CaseIterable {
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header. These are the headers that the worker sends to Apple,
-    /// except those that name the device or channel.
+    /// Whether an envelope's `headers` may contain the header. These are the headers that the worker sends to APNs,
+    /// without `apns-channel-id`.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
     /// Whether the header's value is a number, which an envelope may write as a JSON number.
@@ -141,7 +141,7 @@ enum HeaderCheck {
         return true
     }
 
-    /// Returns a decimal number of at most 19 digits, without a sign, or `nil` for another text or a number above
+    /// Returns a decimal number of at most 19 digits, without a sign, or `nil` for any other text or a number above
     /// `Int64.max`.
     static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
         // 19 nines are less than 2 to the power of 64, so the multiplication cannot overflow.
@@ -222,7 +222,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether the buffer equals the same number of bytes at `other`.
+    /// Returns whether the `count` bytes at `other` equal the buffer's bytes.
     @inline(__always)
     func isEqual(to other: UnsafeRawPointer) -> Bool {
         guard let base = baseAddress else { return true }

@@ -33,7 +33,7 @@ package struct ParsedRequest {
     package var detail = Detail.none
 
     /// The device token as the producer wrote it. `DeviceToken.normalize` validates it and converts it to lower case.
-    /// The parser truncates a longer text one byte beyond the limit of tokens, so that it remains invalid.
+    /// The parser truncates a token that is too long to one byte more than the limit, so that it remains invalid.
     package var token: UnsafeRawBufferPointer = .nothing
     /// The JSON list of tokens including its brackets. Every element is a string. Read it with a `TokenCursor`.
     package var tokenList: UnsafeRawBufferPointer = .nothing
@@ -73,7 +73,8 @@ package enum RecordRole: UInt8 {
 }
 
 extension ParsedRequest {
-    /// The APNs headers of a notification. The parser creates them, and connections and retry records contain them.
+    /// The APNs headers of a notification. The parser creates them. The worker sends them to APNs, and writes them to
+    /// retry records.
     ///
     /// The texts are borrowed from the request record. In the value that `copied` returns, they are borrowed from the
     /// memory block of the stored record.
@@ -89,8 +90,9 @@ extension ParsedRequest {
         package var pushType: PushType
         /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
         package var priority: UInt8
-        /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
-        /// notification was rejected before it had an id, or that APNs did not respond.
+        /// The `apns-id`. In a parsed request, `.none` means that the producer gave none. In a request to APNs, it
+        /// means that APNs creates one. In a result, `.none` means that the notification was rejected before it had an
+        /// id, or that APNs did not respond.
         package var apnsID: NotificationUUID
 
         @inlinable package init(
@@ -149,7 +151,7 @@ extension ParsedRequest {
         self.detail = detail
     }
 
-    /// Marks the notifications as invalid. Only the first error is reported.
+    /// Marks the notifications as invalid. If the method is called again, the first error is kept.
     ///
     /// - Parameter reason: Apple's reason, or `.none` if Apple has none for this error.
     @inline(never)
@@ -160,8 +162,8 @@ extension ParsedRequest {
         detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 
-    /// Marks the notifications as invalid because of a header's value. For a value in quotes, the detail explains the
-    /// quotes instead of containing `text`.
+    /// Marks the notifications as invalid because of a header's value. The detail is `text`, or an explanation of the
+    /// quotes if the value is in quotes.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
         if value.isQuoted {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
@@ -183,7 +185,7 @@ extension ParsedRequest {
         cutToken()
     }
 
-    /// Truncates the token one byte beyond the limit, so that a text that is too long does not become a valid token.
+    /// Truncates a token that is too long to one byte more than the limit, so that it does not become a valid token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 
@@ -217,7 +219,7 @@ package struct TokenCursor {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns whether both buffers contain the same token or key. Ignores the case of hex digits.
+    /// Returns whether two tokens or keys are equal, ignoring the case of hex digits.
     func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard let one = baseAddress, let two = other.baseAddress else { return true }

@@ -24,7 +24,7 @@ extension RequestParser {
             seen = 0
         }
 
-        /// Adds a value unless the name has occurred before. Returns `false` if the name has occurred.
+        /// Adds a value, or returns `false` and changes nothing if the name has occurred before.
         @inline(__always)
         mutating func add(_ name: Name, _ value: UnsafeRawBufferPointer) -> Bool {
             let bit: UInt32 = 1 &<< UInt32(name.rawValue)
@@ -57,8 +57,8 @@ extension RequestParser {
         private let names: [[UInt8]]
         /// A bit set with the lengths of all names, so that most headers are skipped without a comparison.
         private let lengths: UInt64
-        /// Whether the names include a `HeaderName`. If they do not, a header whose name is a `HeaderName` needs no
-        /// comparison.
+        /// Whether `names` also contains a header that the parser itself reads (`HeaderName`). If not, the parser does
+        /// not compare such headers with `names`.
         let includesKnown: Bool
         private let found: UnsafeMutablePointer<RecordHeader>
         private var count = 0
@@ -242,8 +242,9 @@ extension RequestParser {
         /// Discards the texts of the previous record.
         mutating func removeTexts() { used = 0 }
 
-        /// Returns the text of a JSON string, given its contents. Returns `inside` itself if it has no escapes, or if
-        /// the text does not fit into the scratch memory. A string that does not fit is longer than any valid field.
+        /// Returns the decoded text of a JSON string whose contents are `inside`. Returns `inside` itself if it has no
+        /// escapes, or if the decoded text does not fit into the scratch memory. A string that does not fit is longer
+        /// than any valid field.
         mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
             let string = JSONText(checked: inside)
             guard string.hasEscapes else { return inside }
@@ -253,7 +254,8 @@ extension RequestParser {
             return UnsafeRawBufferPointer(rebasing: free[..<count])
         }
 
-        /// Stores a text until `removeTexts` is called. Returns `nil` if the text does not fit into the scratch memory.
+        /// Copies the text, which stays valid until `removeTexts` is called. Returns `nil` if the text does not fit
+        /// into the scratch memory.
         mutating func add(_ string: String) -> UnsafeRawBufferPointer? {
             let free = UnsafeMutableRawBufferPointer(rebasing: text[used...])
             guard string.utf8.count <= free.count else { return nil }

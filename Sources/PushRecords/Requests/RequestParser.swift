@@ -59,11 +59,11 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// The names of headers that later checks report.
+    /// The names of headers that can make the request invalid. The checks run after all headers are read.
     struct NotableNames {
         /// The first known header name that occurs twice in the record.
         var duplicate: UnsafeRawBufferPointer = .nothing
-        /// The first `apns-` or `push-` header.
+        /// The first `apns-` or `push-` header of the record. The record of an envelope must not have one.
         var instruction: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header that is not allowed in a request. Its name may be misspelled, reserved
         /// for the worker, or one of a newer version.
@@ -184,7 +184,7 @@ package struct RequestParser: ~Copyable {
         }
         if let half {
             request.fail(
-                .badRequestPayload, "the payload has an unpaired surrogate, as if a text was cut inside an emoji",
+                .badRequestPayload, "the payload has an unpaired surrogate, as if a string was cut inside an emoji",
                 scratch.add("at byte \(half)") ?? .nothing)
         }
         if request.target == .channel || request.headers.pushType == .voip {

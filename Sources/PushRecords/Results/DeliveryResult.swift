@@ -50,10 +50,10 @@ public struct DeliveryResult: Hashable, Sendable {
     public var environment: PushEnvironment?
     /// The final outcome.
     public var outcome: Outcome
-    /// The HTTP status of APNs's last answer, or `nil` if APNs did not answer since the last stay in a retry topic.
+    /// The HTTP status of APNs's last answer, or `nil` if APNs has not answered since the last stay in a retry topic.
     public var status: Int?
-    /// The reason in Apple's spelling, or `nil` if there is none. The worker copies unknown reasons from APNs's
-    /// response.
+    /// The reason in Apple's spelling, or `nil` if there is none. A reason that the worker does not know is copied
+    /// unchanged from APNs's response.
     public var reason: Reason?
     /// A human-readable explanation of the outcome.
     public var detail: String?
@@ -72,7 +72,7 @@ public struct DeliveryResult: Hashable, Sendable {
     public var sentAtMs: Int64?
     /// The time at which the worker wrote the result, in milliseconds since 1970 (UTC).
     public var settledAtMs: Int64
-    /// The identity of the notification, by its request record.
+    /// The identity of the notification: the position of its request record, and the index in this record.
     public var request: Request
 
     /// Creates a result with an empty request.

@@ -1,4 +1,5 @@
-/// An app's name and environment in records. `NotificationContent.app` is the app's index in the writers' list.
+/// The name and environment of an app, as the writers put them into records. `NotificationContent.app` is the app's
+/// index in the list that the writers were created with.
 package struct RecordApp: Sendable {
     package var name: String
     package var environment: PushEnvironment
@@ -47,12 +48,12 @@ package struct NotificationContent {
     }
 }
 
-/// The outcome of a notification, with the related members of its result.
+/// The outcome of a notification, and the members of its result that depend on the outcome.
 package struct Ending {
     package var outcome: Outcome
     /// The HTTP status of the last answer, or 0 if APNs did not respond.
     package var status: UInt16
-    /// The reason of the outcome. For `.other`, the text is in `reasonText`.
+    /// The reason for the outcome. For `.other`, `reasonText` contains the text.
     package var reason: ReasonCode
     /// The text of an unknown reason, as APNs wrote it. Borrowed.
     package var reasonText: UnsafeRawBufferPointer

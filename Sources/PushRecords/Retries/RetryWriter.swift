@@ -1,13 +1,13 @@
 import JSON
 
-/// The data of a retry record besides its notification.
+/// The data that a retry record contains in addition to the notification, such as the attempt and the due time.
 package struct RetryOrder {
     /// The number of stays in a retry topic, including the stay that this record begins. Deferrals are not counted.
     package var attempt: Int32
     package var dueMs: Int64
     /// The earliest time to send the notification, in seconds since the epoch, or 0 if it is not scheduled.
     package var notBefore: UInt32
-    /// The reason of the retry: Apple's reason in the last answer, `held`, `scheduled`, or empty if there is none.
+    /// The reason for the retry: Apple's reason in the last answer, `held`, `scheduled`, or empty if there is none.
     /// Borrowed.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
@@ -15,9 +15,9 @@ package struct RetryOrder {
     /// The name of the app in whose environment APNs already rejected the token, or empty. Borrowed.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// The reason of a deferred notification, unless it is deferred because of its scheduled time.
+    /// The value of `reason` for a deferred notification, unless it is deferred until its scheduled time.
     package static let held: StaticString = "held"
-    /// The reason of a notification that is deferred until its scheduled time.
+    /// The value of `reason` for a notification that is deferred until its scheduled time.
     package static let scheduled: StaticString = "scheduled"
 
     package init(
@@ -107,7 +107,7 @@ package struct RetryFields {
     package var dueMs: Int64
     /// The original record's timestamp, which may be `RecordTime.unknown`.
     package var firstMs: Int64
-    /// The text of the retry's reason, or empty if the header is missing. Borrowed.
+    /// The reason for the retry, or empty if the header is missing. Borrowed.
     package var reason: UnsafeRawBufferPointer
     /// The number of sends by all workers so far, of which `inDoubt` are in doubt.
     package var sends: Int32

@@ -48,7 +48,7 @@ enum Hex {
         return marked[0] & marked[1] & high == high
     }
 
-    /// Returns the value of a hex digit, or `nil` for another byte.
+    /// Returns the value of a hex digit, or `nil` for any other byte.
     @inline(__always)
     static func value(_ digit: UInt8) -> UInt8? {
         if digit &- 0x30 < 10 { return digit &- 0x30 }

@@ -21,7 +21,7 @@ extension NotificationUUID: CustomStringConvertible {
     /// The length of an id's text in bytes.
     package static let textCount = 36
 
-    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for another text.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for any other text.
     public init?(text: String) {
         var text = text
         let id = text.withUTF8 { NotificationUUID(text: UnsafeRawBufferPointer($0)) }
@@ -29,7 +29,7 @@ extension NotificationUUID: CustomStringConvertible {
         self = id
     }
 
-    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for another text.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for any other text.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)

@@ -57,13 +57,13 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Creates the code for the text of a known reason, or `nil` for another text. Allocates no memory.
+    /// Creates the code for the text of a known reason, or `nil` for any other text. Allocates no memory.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count > 0, let index = Self.texts.firstIndex(where: { $0.spells(text) }) else { return nil }
         self.init(rawValue: UInt8(index))
     }
 
-    /// Creates the code for the text of a known reason, or `nil` for another text.
+    /// Creates the code for the text of a known reason, or `nil` for any other text.
     package init?(_ text: some StringProtocol) {
         var text = String(text)
         guard let code = text.withUTF8({ ReasonCode(text: UnsafeRawBufferPointer($0)) }) else { return nil }

@@ -8,8 +8,8 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key. If
-    /// `truncatedBytes` is set, a record without a key has its position as the key.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key. For
+    /// a record without a key, a dead letter with `truncatedBytes` has the record's position as its key.
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
     /// tombstone) or was omitted.
@@ -21,7 +21,7 @@ public struct DeadLetter: Hashable, Sendable {
     /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. The dead letter of an output record has
     /// `output-too-large` or `output-refused`. Later versions may add codes.
     public var reason: String
-    /// A human-readable explanation of the outcome.
+    /// A human-readable explanation of the reason.
     public var detail: String?
     /// The original record's topic. For an output record, it is the topic of the request, or the output topic if the
     /// record names no request.

@@ -65,7 +65,8 @@ extension RequestRecord {
                     "the payload has the members of an envelope and no aps; create an envelope record for this payload")
             }
             if request.deadLetter == .notJSON {
-                // The record is in payload form, since `envelope` has already validated the payload of an envelope.
+                // This error only occurs in payload form, because `envelope` has already validated an envelope's
+                // payload.
                 let offset = String(decoding: request.detail.subject, as: UTF8.self)
                 return RequestError(
                     .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
@@ -85,7 +86,7 @@ extension PushNotification {
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker uses a key as device token only if it has at least 64 hex digits.
+        // The worker uses a key as the device token only if the key has at least 64 hex digits.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)

@@ -214,14 +214,15 @@ public struct LiveActivityEnd: BroadcastPayload {
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// A text is either plain or localized, and both kinds use the same JSON member. An `AlertPayload` has separate members
-/// for plain and localized texts. Source: "Starting and updating Live Activities with ActivityKit push notifications".
+/// Title and body are each either plain or localized, and both kinds use the same JSON member. An `AlertPayload` has
+/// separate members for plain and localized texts. Source: "Starting and updating Live Activities with ActivityKit push
+/// notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
     /// A plain or a localized text.
     public enum Text: Hashable, Sendable {
-        /// A plain text.
+        /// Text that is shown as it is.
         case plain(String)
-        /// A localized text of the app (`loc-key`, `loc-args`).
+        /// A string from the app's strings file (`loc-key`, `loc-args`).
         case localized(LocalizedText)
     }
 

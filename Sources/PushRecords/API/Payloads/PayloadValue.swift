@@ -63,7 +63,7 @@ extension PayloadValue {
     /// deep.
     ///
     /// - Parameters:
-    ///   - member: The value's path, for errors.
+    ///   - member: The path of the value in the payload, for error messages.
     ///   - depth: The nesting level if the value is an array or object. The payload itself is level 1.
     func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {

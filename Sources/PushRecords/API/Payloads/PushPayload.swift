@@ -260,7 +260,7 @@ public protocol PriorityChoice: Hashable, Sendable {
 }
 
 extension PushPriority: PriorityChoice {
-    /// This priority.
+    /// The value itself, so that a payload type can allow every `PushPriority`.
     public var priority: PushPriority { self }
 }
 
