@@ -48,7 +48,8 @@ struct MachineHorizonTests {
     }
 
     @Test func `If an inherited map no longer fits, the next commit raises the horizon above all settled records`() {
-        // The settled records form more short runs than a map can hold. They end far above the horizon that is read back.
+        // The settled records form more short runs than a map can hold. They end far above the horizon that is read
+        // back.
         let settled = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
         let end = settled[399].upperBound
         let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: settled)) {

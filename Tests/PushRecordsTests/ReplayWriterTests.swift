@@ -218,8 +218,8 @@ import Testing
         #expect(whole(record, .letter) == .record(nil, "{", of: "t/0/5/0", [("a", "1"), ("b", nil)]))
     }
 
-    /// A retry record names the place of its request. In a request topic this header is ignored, because any producer may
-    /// have written it. A request that is a replay keeps the place of the first request.
+    /// A retry record names the place of its request. In a request topic this header is ignored, because any producer
+    /// may have written it. A request that is a replay keeps the place of the first request.
     @Test(
         arguments: [
             ("r.req/3/17/4", .retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),

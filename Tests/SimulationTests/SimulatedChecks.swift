@@ -187,8 +187,8 @@ extension SimulatedWorld {
         // Each notification has at most two productions. Outdated ones are removed later.
         let productions = worker.machine.settlement.productions.count
         if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
-        // A record whose admission has begun is admitted completely. A list has at most thirty tokens and two kilobytes,
-        // and the tokens count too.
+        // A record whose admission has begun is admitted completely. A list has at most thirty tokens and two
+        // kilobytes, and the tokens count too.
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 

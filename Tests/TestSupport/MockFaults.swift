@@ -5,7 +5,8 @@ package import Kafka
 extension MockCluster {
     /// Makes the broker answer the next requests of this kind with these errors, one each.
     ///
-    /// - Parameter apiKey: The number of the request in the protocol: 0 Produce, 1 Fetch, 8 OffsetCommit, 11 JoinGroup …
+    /// - Parameter apiKey: The number of the request in the protocol: 0 Produce, 1 Fetch, 8 OffsetCommit, 11 JoinGroup
+    ///   …
     package func fail(_ apiKey: Int16, with codes: [KafkaCode]) {
         let list = codes.map { rd_kafka_resp_err_t(rawValue: $0.rawValue) }
         list.withUnsafeBufferPointer {

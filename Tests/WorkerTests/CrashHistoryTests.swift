@@ -17,7 +17,8 @@ struct CrashHistoryTests {
     @Test(
         arguments: [
             ([[7]], []), ([[7], [8]], []), ([[7], []], []), ([[7], [7]], [7]), ([[7], [], [8], [7]], [7]),
-            // A signal does not identify the thread that caused it. The record that both crashes have in common is the cause.
+            // A signal does not identify the thread that caused it. The record that both crashes have in common is the
+            // cause.
             ([[7, 20], [31, 7]], [7]), ([[7, 20], [7, 20]], [7, 20]), ([[7], [7], [8], [8]], [7, 8]),
             // Both threads worked on one record.
             ([[7, 7]], []), ([[7, 7], [7, 7]], [7]),

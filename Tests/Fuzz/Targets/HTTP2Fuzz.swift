@@ -13,8 +13,8 @@ private func submit(_ client: ClientSession, user: UInt32, body: UnsafeRawBuffer
     return try client.submit(headers, body: body, user: user, keep: 3) != .refused
 }
 
-/// Fuzzes the client session. The low seven bits of the first byte are the size of the chunks in which the rest arrives,
-/// where 0 means all at once. If its highest bit is clear, the server's SETTINGS frame arrives first.
+/// Fuzzes the client session. The low seven bits of the first byte are the size of the chunks in which the rest
+/// arrives, where 0 means all at once. If its highest bit is clear, the server's SETTINGS frame arrives first.
 func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
     var reader = FuzzReader(bytes)
     let flags = Int(reader.byte())

@@ -1,8 +1,8 @@
 import Delivery
 import PushRecords
 
-/// Drives a `DeliveryMachine` with events of Kafka, APNs and the clock that the bytes select. The events are adverse but
-/// keep the contract of each call.
+/// Drives a `DeliveryMachine` with events of Kafka, APNs and the clock that the bytes select. The events are adverse
+/// but keep the contract of each call.
 func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
     var driver = MachineDriver(bytes)
     driver.run()

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// Input that is split at each byte 0xFF, which UTF-8 never contains. Each piece is an allocation of exactly its size, so
-/// that the address sanitizer detects a read beyond it. Pieces live as long as this object.
+/// Input that is split at each byte 0xFF, which UTF-8 never contains. Each piece is an allocation of exactly its size,
+/// so that the address sanitizer detects a read beyond it. Pieces live as long as this object.
 final class Pieces {
     private var owned: [UnsafeMutableRawBufferPointer] = []
     private(set) var all: [UnsafeRawBufferPointer] = []
@@ -22,8 +22,8 @@ final class Pieces {
         return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
     }
 
-    /// The pieces as a record: flags, key, value, then the names and values of headers. Flag 1 omits the key, and flag 2
-    /// the value. A last name without a value has a null value.
+    /// The pieces as a record: flags, key, value, then the names and values of headers. Flag 1 omits the key, and flag
+    /// 2 the value. A last name without a value has a null value.
     var record: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: [RecordHeader]) {
         let flags = self[0]?.first ?? 0
         var headers: [RecordHeader] = []
