@@ -27,10 +27,9 @@ extension Loop {
         #expect(results.isEmpty)
         let isRefused = !reading.begin({ 2 }, then: { results.append($0) })
         #expect(isRefused, "one after the other")
-        #expect(reading.underWay?.path == "" && reading.underWay?.sinceNs ?? 0 > 0)
         gate.signal()
         loop.turn(while: reading)
-        #expect(results == [1] && reading.underWay == nil)
+        #expect(results == [1])
         // `then` may begin the next.
         let hasBegunAgain = reading.begin({ 3 }) { result in
             results.append(result)
@@ -42,7 +41,7 @@ extension Loop {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `A watch whose reader hangs goes on once that is over, and says which file it looks at`() throws {
+    func `A watch whose reader hangs goes on once that is over`() throws {
         let scene = try WatchScene()
         try scene.write("one")
         let loop = scene.loop
