@@ -36,7 +36,7 @@ extension EndToEnd {
             try earlyPages.await("/readyz") { $0.0 == 503 && $0.1.contains(scene.configuration.servers) }
             try earlyPages.await("/status", says: #""health":"starting""#)
             try scene.stop(early)
-            try Scene.worker("health --listen \(listen)").expect(1, "\(listen): Connection refused")
+            try Scene.worker("health --listen \(listen)").expect(1, "http://\(listen)/livez does not answer")
 
             // One worker has the only partition, the other has none. Both are ready.
             scene.configuration.servers = servers
