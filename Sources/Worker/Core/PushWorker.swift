@@ -42,6 +42,8 @@ package final class PushWorker: @unchecked Sendable {
     var pages: StatusPages
     private let board: StatusBoard
     private let shutdown = Shutdown()
+    /// The files of the Kafka clients, with the hashes of their contents before the first client was created.
+    private let kafkaFiles: [(path: String, hash: UInt64?)]
     /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
     /// these threads still use memory that destructors would free.
     package private(set) var hasEndedWhole = true
@@ -51,6 +53,7 @@ package final class PushWorker: @unchecked Sendable {
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
+        kafkaFiles = configuration.kafka.files.map { ($0, FileWatch.hash($0)) }
         cluster = try configuration.cluster()
         let loaded = try LoadedApp.load(configuration.apps) { _ in true }
         guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
@@ -195,9 +198,10 @@ package final class PushWorker: @unchecked Sendable {
         parts = WorkerParts(
             readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
             alarm: Alarm(loop: loop) {},
-            requestsAtLatestNs: loop.now.monotonicNs + WorkerParts.retryGroupNs)
+            requestsAtLatestNs: LoopTime.read().monotonicNs + WorkerParts.retryGroupNs)
         removed.search()
         files.watch()
+        files.watchKafka(kafkaFiles)
         readFeedback()
         health.startedNs = loop.now.monotonicNs
         maintain()
