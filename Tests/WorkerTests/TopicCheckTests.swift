@@ -119,6 +119,14 @@ struct TopicCheckTests {
         #expect(check.unsafeLines(some).isEmpty)
     }
 
+    @Test func `A request topic whose records may be too large to be fetched is warned of`() {
+        var some = told()
+        some["apns.requests"]?.maxMessageBytes = 150_000_000
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(
+            lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("max.message.bytes=150000000"))
+    }
+
     @Test func `A retry topic that is too small for some requests is warned of`() {
         var some = told()
         some["apns.requests"]?.maxMessageBytes = 2_000_000
