@@ -9,6 +9,25 @@ extension EndToEnd {
         private static let refreshes = "librdkafka: {topic.metadata.refresh.interval.ms: 1000}"
 
         /// APNs is slow while the topic is recreated. Requests in flight then belong to records that no longer exist.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `Requests of partitions and topics that are added later are not in doubt`() throws {
+            let scene = try Scene("added", partitions: 1)
+            let more = "\(scene.name).more"
+            scene.configuration.requestTopics = #"\#(scene.configuration.requests), "^\#(scene.name)[.]more""#
+            let worker = try scene.startWorker()
+            try scene.send(5)
+            try scene.awaitResults(5, of: worker)
+            try scene.settleRequests(worker)
+            try scene.broker.setPartitions(of: scene.configuration.requests, to: 4)
+            try scene.create(more)
+            try scene.send(40)
+            try scene.send(to: deviceTokens(20), in: more)
+            try scene.awaitResults(65, of: worker)
+            let doubtful = try scene.resultObjects().filter { $0["in_doubt"] as? Int != 0 }
+            #expect(doubtful.isEmpty, "\(doubtful)")
+            try scene.stop(worker)
+        }
+
         @Test(.needs(.worker, .broker, .python))
         func `The unread records of a retry topic that is deleted are reported with their number`() throws {
             let scene = try Scene("deleted", partitions: 1)

@@ -125,9 +125,9 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
-        guard let (requestPartitions, startingAtEnd) = try waitForCluster() else { return .stopped }
+        guard let (requestPartitions, startingAtEnd, topics) = try waitForCluster() else { return .stopped }
         do {
-            try start(requestPartitions: requestPartitions, startingAtEnd)
+            try start(requestPartitions: requestPartitions, startingAtEnd, topics)
         } catch {
             throw StartFailure(of: error)
         }
@@ -141,15 +141,15 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
     /// from their end, or `nil` if `stop` is called during the wait.
-    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
+    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>, Set<String>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problem: Problem
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
+            case .ready(let requestPartitions, let startingAtEnd, let topics, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
-                return (requestPartitions, startingAtEnd)
+                return (requestPartitions, startingAtEnd, topics)
             case .unreachable(let reason, let advice):
                 problem = Problem(
                     .kafka, .kafkaUnreachable,
@@ -167,7 +167,9 @@ package final class PushWorker: @unchecked Sendable {
         return nil
     }
 
-    private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
+    private func start(
+        requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>, _ topics: Set<String>
+    ) throws {
         let doorbell = try Doorbell(loop: loop) { [unowned self] in deliveryTurn.hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
@@ -175,6 +177,7 @@ package final class PushWorker: @unchecked Sendable {
             logger: logger)
         let readers = try makeReaders(doorbell, requestPartitions: requestPartitions)
         readers[0].startingAtEnd = startingAtEnd
+        for reader in readers { reader.topicsAtStart = topics }
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,

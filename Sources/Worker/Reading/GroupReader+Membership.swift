@@ -111,11 +111,17 @@ extension GroupReader {
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
+            // The group commits the start offset of each partition before it sends any of its records. Without one, no
+            // worker has sent records of a partition or topic that was created later.
+            let isNew =
+                start.committed.offset == nil
+                && (answers.added.contains(partition) || topicsAtStart?.contains(partition.topic) == false)
             let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
                     committedOffset: start.committed.offset, metadata: metadata,
-                    logStart: start.isAtEnd ? start.logEnd : start.logStart, logEnd: start.logEnd)
+                    logStart: start.isAtEnd ? start.logEnd : start.logStart,
+                    logEnd: isNew ? start.logStart : start.logEnd)
             }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))

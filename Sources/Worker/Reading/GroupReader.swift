@@ -40,6 +40,8 @@ final class GroupReader {
     private var byID: [PartitionID: PartitionReader] = [:]
     /// The partitions to read from their log end if they have no committed offset at their first assignment.
     var startingAtEnd: Set<TopicPartition> = []
+    /// The topics that existed before the worker started, or `nil` if unknown.
+    var topicsAtStart: Set<String>?
     /// The topic ids of the assigned partitions, as far as librdkafka reports them. The reader compares them with the
     /// ids at the next assignment, because a topic may be recreated between two assignments.
     var topicIDs: [TopicPartition: TopicID] = [:]
