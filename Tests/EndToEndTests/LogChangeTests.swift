@@ -18,7 +18,7 @@ extension EndToEnd {
             try scene.send(5)
             try scene.awaitResults(5, of: worker)
             try scene.settleRequests(worker)
-            try scene.broker.setPartitions(of: scene.configuration.requests, to: 4)
+            try scene.setPartitions(of: scene.configuration.requests, to: 4)
             try scene.create(more)
             try scene.send(40)
             try scene.send(to: deviceTokens(20), in: more)
