@@ -21,7 +21,7 @@ private let healthTable = OptionTable<HealthOptions>(
             }
             options.address = address
         },
-        .init("ready", "Ask whether the worker has joined its consumer groups (/readyz).") { $0.page = "/readyz" },
+        .init("ready", nil, "Ask whether the worker has joined its consumer groups (/readyz).") { $0.page = "/readyz" },
     ],
     notes: "Exit codes: 0 the worker answers 200, 1 it answers otherwise or not at all, 64 wrong usage.")
 
