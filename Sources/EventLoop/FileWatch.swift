@@ -74,8 +74,7 @@ package final class FileWatch {
     }
 
     /// Returns the hash of a file, `nil` if it cannot be opened, or 0 if it cannot be read (such as a folder).
-    private static func hash(_ path: String) -> UInt64? {
-        unsafe linux_tell_path(path)
+    package static func hash(_ path: String) -> UInt64? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
@@ -98,55 +97,28 @@ package final class FileWatch {
 /// file system may block forever. While a closure is blocked, no other one can run. Use it on the loop's thread only.
 package final class FileReading {
     private let loop: Loop
-    private var work: Work?
-    private var startedNs: Int64 = 0
-
-    /// The state shared by the thread and the loop.
-    private final class Work: Sendable {
-        let path = Guarded("")
-        let body: @Sendable () -> Void
-
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-
-        func run() {
-            linux_read_regular_files_only(1)
-            unsafe linux_tell_paths({ unsafe Work.note($0, $1) }, Unmanaged.passUnretained(self).toOpaque())
-            body()
-        }
-
-        private static func note(_ work: UnsafeMutableRawPointer?, _ path: UnsafePointer<CChar>?) {
-            guard let work = unsafe work, let path = unsafe path else { return }
-            let name = unsafe String(cString: path)
-            unsafe Unmanaged<Work>.fromOpaque(work).takeUnretainedValue().path.withLock { $0 = name }
-        }
-    }
+    package private(set) var isBusy = false
 
     package init(loop: Loop) { self.loop = loop }
-
-    package var isBusy: Bool { work != nil }
-
-    /// The path of the file that the running closure is reading (empty before its first file) and the closure's
-    /// monotonic start time, or `nil` if no closure is running.
-    package var underWay: (path: String, sinceNs: Int64)? {
-        work.map { ($0.path.withLock { $0 }, startedNs) }
-    }
 
     /// Runs `body` on the separate thread, and passes its result to `then` on the loop's thread. Returns `false`, and
     /// calls neither, if another closure is running or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {
-        guard work == nil else { return false }
+        guard !isBusy else { return false }
         let results = Mailbox<Value>(loop: loop) { [weak self] values in
             guard let self else { return }
-            work = nil
+            isBusy = false
             for value in values { then(value) }
         }
-        let begun = Work { results.post(body()) }
-        guard let thread = try? startThread("files", { begun.run() }) else { return false }
+        let run: @Sendable () -> Void = {
+            linux_read_regular_files_only(1)
+            results.post(body())
+        }
+        guard let thread = try? startThread("files", run) else { return false }
         pthread_detach(thread)
-        work = begun
-        startedNs = loop.now.monotonicNs
+        isBusy = true
         return true
     }
 }

@@ -13,6 +13,7 @@ struct Command: Sendable {
         Command(name: "run", summary: "run the worker", run: runWorker),
         Command(
             name: "check", summary: "check the configuration, the credentials, Kafka and APNs", run: checkConfiguration),
+        Command(name: "health", summary: "ask a running worker whether it is alive", run: askHealth),
         Command(name: "send", summary: "send one notification and print its result", run: send),
         Command(name: "channels", summary: "create, list, read and delete broadcast channels", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),

@@ -30,9 +30,13 @@ extension EndToEnd {
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             let (early, earlyPages) = try scene.startWorkerWithPages()
             #expect(try earlyPages.get("/livez") == (200, "alive\n"))
+            let listen = earlyPages.address.replacing("http://", with: "")
+            try Scene.worker("health --listen \(listen)").expect(0)
+            try Scene.worker("health --ready --listen \(listen)").expect(1, "\(listen)/readyz answers HTTP/1.", " 503 ")
             try earlyPages.await("/readyz") { $0.0 == 503 && $0.1.contains(scene.configuration.servers) }
             try earlyPages.await("/status", says: #""health":"starting""#)
             try scene.stop(early)
+            try Scene.worker("health --listen \(listen)").expect(1, "http://\(listen)/livez does not answer")
 
             // One worker has the only partition, the other has none. Both are ready.
             scene.configuration.servers = servers

@@ -81,7 +81,7 @@ extension EndToEnd {
             64 | simulate --listen [::1] | an IPv6 address in brackets: [::1]:2197
             64 | simulate --listen ::1:0 | an IPv6 address in brackets: [::1]:2197
             64 | versoin | there is no command "versoin"
-            64 |  | apns-worker: needs a command, one of run, check, send, channels, tail, replay
+            64 |  | apns-worker: needs a command, one of run, check, health, send, channels, tail, replay
             64 | rum | there is no command "rum"; did you mean run? (see apns-worker --help)
             64 | help chek | there is no command "chek"; did you mean check?
             64 | run --confg x | apns-worker run: unknown option "--confg"; did you mean --config?

@@ -48,11 +48,10 @@ extension EndToEnd {
             let scene = try Scene("listener", partitions: 1)
             let simulator = try scene.startSimulator()
             let http = simulator.control.replacing("http://", with: "")
-            let noTLS = "the port does not answer with TLS"
             for (servers, security, cause, advice) in [
-                (http, "ssl", noTLS, "set kafka.bootstrap_servers to a listener with TLS"),
-                ("127.0.0.1:\(simulator.port)", "plaintext", "the port ", "kafka.librdkafka to ssl"),
-                (scene.servers, "ssl", noTLS, "kafka.librdkafka to plaintext"),
+                (http, "ssl", "the port ", "kafka.librdkafka to plaintext"),
+                ("127.0.0.1:\(simulator.port)", "plaintext", "", "kafka.librdkafka to ssl"),
+                (scene.servers, "ssl", "the port ends the TLS handshake", "kafka.librdkafka to plaintext"),
             ] {
                 scene.configuration.servers = servers
                 scene.configuration.kafka = "librdkafka: {security.protocol: \(security)}"

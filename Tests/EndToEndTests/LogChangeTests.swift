@@ -9,6 +9,45 @@ extension EndToEnd {
         private static let refreshes = "librdkafka: {topic.metadata.refresh.interval.ms: 1000}"
 
         /// APNs is slow while the topic is recreated. Requests in flight then belong to records that no longer exist.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `Requests of partitions and topics that are added later are not in doubt`() throws {
+            let scene = try Scene("added", partitions: 1)
+            let more = "\(scene.name).more"
+            scene.configuration.requestTopics = #"\#(scene.configuration.requests), "^\#(scene.name)[.]more""#
+            let worker = try scene.startWorker()
+            try scene.send(5)
+            try scene.awaitResults(5, of: worker)
+            try scene.settleRequests(worker)
+            try scene.setPartitions(of: scene.configuration.requests, to: 4)
+            try scene.create(more)
+            try scene.send(40)
+            try scene.send(to: deviceTokens(20), in: more)
+            try scene.awaitResults(65, of: worker)
+            let doubtful = try scene.resultObjects().filter { $0["in_doubt"] as? Int != 0 }
+            #expect(doubtful.isEmpty, "\(doubtful)")
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python))
+        func `The unread records of a retry topic that is deleted are reported with their number`() throws {
+            let scene = try Scene("deleted", partitions: 1)
+            let tier = "\(scene.name).retry.1h"
+            try scene.create(tier)
+            scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 1h: \(tier)}, max_attempts: 1"
+            let (worker, pages) = try scene.startWorkerWithPages()
+            for number in 0..<3 {
+                try scene.command("send -t \(String(repeating: "0\(number)", count: 32)) -a Hi --not-before 2h").expect(
+                    0)
+            }
+            try scene.await(tier, holds: 3, of: worker)
+            try pages.await("/status") { $0.1.contains(tier) }
+            try scene.delete(tier)
+            try scene.create(tier)
+            try worker.waitFor("topic was deleted with unread records, which are lost partition=\(tier)/0 records=3")
+            try pages.await("/status", says: "the topic was deleted with 3 unread records, which are lost")
+            try scene.stop(worker)
+        }
+
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A topic that is recreated while requests are in flight is read from its beginning`() throws {
             let scene = try Scene("inflight", partitions: 1)

@@ -106,6 +106,8 @@ final class Scene {
 
     func delete(_ topic: String) throws { try broker.delete([topic]) }
 
+    func setPartitions(of topic: String, to count: Int) throws { try broker.setPartitions(of: topic, to: count) }
+
     func file(_ name: String) -> String { folder.appending(path: name).path }
 
     func write(_ text: String, to name: String) throws {

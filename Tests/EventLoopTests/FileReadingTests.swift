@@ -28,10 +28,9 @@ extension Loop {
         #expect(results.isEmpty)
         let isRefused = !reading.begin({ 2 }, then: { results.append($0) })
         #expect(isRefused, "only one read may be in progress")
-        #expect(reading.underWay?.path == "" && reading.underWay?.sinceNs ?? 0 > 0)
         gate.signal()
         loop.turn(while: reading)
-        #expect(results == [1] && reading.underWay == nil)
+        #expect(results == [1])
         // `then` may begin the next read.
         let hasBegunAgain = reading.begin({ 3 }) { result in
             results.append(result)

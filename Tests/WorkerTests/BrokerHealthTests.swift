@@ -37,6 +37,20 @@ struct BrokerHealthTests {
             attempts: attempts)
     }
 
+    @Test func `An idle broker that was just sent a request is not silent, and a silent one stays so`() {
+        var health = BrokerHealth()
+        var asked = Self.broker(inFlight: 1, silentMs: 10_000)
+        asked.unsentMs = 20
+        health.take(ClientStatistics(brokers: [asked]))
+        #expect(health.silences.isEmpty)
+        asked.unsentMs = 4_020
+        health.take(ClientStatistics(brokers: [asked]))
+        #expect(health.silences == [asked.name: .unanswered])
+        asked.unsentMs = 20
+        health.take(ClientStatistics(brokers: [asked]))
+        #expect(health.silences == [asked.name: .unanswered])
+    }
+
     private static func coordinator(inFlight: Int64 = 0, silentMs: Int64 = 100) -> ClientStatistics.Broker {
         ClientStatistics.Broker(
             name: "GroupCoordinator", isCoordinator: true, isConnected: true, inFlight: inFlight, silentMs: silentMs)

@@ -121,6 +121,14 @@ struct TopicCheckTests {
         #expect(check.unsafeLines(some).isEmpty)
     }
 
+    @Test func `A request topic with records too large to fetch causes a warning`() {
+        var some = told()
+        some["apns.requests"]?.maxMessageBytes = 150_000_000
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(
+            lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("max.message.bytes=150000000"))
+    }
+
     @Test func `A retry topic with a smaller message limit than a request topic causes a warning`() {
         var some = told()
         some["apns.requests"]?.maxMessageBytes = 2_000_000

@@ -24,22 +24,10 @@ void linux_name_thread(const char *name) {
 }
 
 static _Thread_local int regular_files_only;
-static _Thread_local void (*path_listener)(void *, const char *);
-static _Thread_local void *path_context;
 
 void linux_read_regular_files_only(int only) { regular_files_only = only; }
 
-void linux_tell_paths(void (*listener)(void *, const char *), void *context) {
-    path_listener = listener;
-    path_context = context;
-}
-
-void linux_tell_path(const char *path) {
-    if (path_listener) path_listener(path_context, path);
-}
-
 int linux_open_to_read(const char *path) {
-    linux_tell_path(path);
     if (!regular_files_only) return open(path, O_RDONLY | O_CLOEXEC);
     // O_NONBLOCK has no effect on a regular file.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -30,6 +30,9 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
+    /// The files that librdkafka or the configuration reads for the clients: certificates, keys and secrets.
+    package var files: [String] { (properties + consumerProperties + producerProperties).compactMap(\.file) }
+
     /// Returns the position where the user last set a property, as the prefix of an error.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
@@ -42,11 +45,14 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var value: String
     /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
+    /// The file that contains the value, or that the value names.
+    package var file: String?
 
-    package init(name: String, value: String, place: String) {
+    package init(name: String, value: String, place: String, file: String? = nil) {
         self.name = name
         self.value = value
         self.place = place
+        self.file = file
     }
 
     package var description: String { name }
@@ -122,12 +128,14 @@ extension UserProperty {
             let place = value.reading.place(value.path)
             guard name.hasSuffix("_file") else {
                 return value.textOrEmpty().map { text in
-                    UserProperty(
-                        name: name, value: isPath(text, of: name) ? value.reading.absolute(text) : text, place: place)
+                    guard isPath(text, of: name) else { return UserProperty(name: name, value: text, place: place) }
+                    let path = value.reading.absolute(text)
+                    return UserProperty(name: name, value: path, place: place, file: path)
                 }
             }
             return value.fileText().map {
-                UserProperty(name: String(name.dropLast("_file".count)), value: $0, place: place)
+                UserProperty(
+                    name: String(name.dropLast("_file".count)), value: $0, place: place, file: value.filePath())
             }
         }
     }

@@ -72,7 +72,7 @@ package struct ConfigurationCheck {
         }
         do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
-            case .ready(_, _, let denied, let warnings, let toBeMade):
+            case .ready(_, _, _, let denied, let warnings, let toBeMade):
                 for line in warnings { report(.warning, "kafka: \(line)") }
                 for line in denied { report(.notFine, "kafka: \(line)") }
                 let topics =

@@ -22,6 +22,9 @@ final class ConfigurationFiles {
     private var refusedReload: [String] = []
     /// The errors of changed credential files that cannot be used, by app index.
     private var refusedFiles: [Int: [String]] = [:]
+    private var kafkaWatch: FileWatch?
+    /// The files of the Kafka clients that have changed since the start.
+    private var changedKafkaFiles: Set<String> = []
     private var isStopped = false
 
     init(_ worker: PushWorker) {
@@ -34,7 +37,9 @@ final class ConfigurationFiles {
 
     func stop() { isStopped = true }
 
-    var isReading: Bool { configuration.isBusy || credential.isBusy || !appsToRead.isEmpty }
+    var isReading: Bool {
+        configuration.isBusy || credential.isBusy || !appsToRead.isEmpty || kafkaWatch?.reading.isBusy == true
+    }
 
     // MARK: The configuration
 
@@ -113,7 +118,25 @@ final class ConfigurationFiles {
         }
     }
 
-    func checkCredentials() { credentialWatch?.check() }
+    func checkCredentials() {
+        credentialWatch?.check()
+        kafkaWatch?.check()
+    }
+
+    /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
+    /// client, so a change is reported until a restart.
+    ///
+    /// - Parameter files: The files with the hashes of their contents before the clients were created.
+    func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
+        guard !files.isEmpty else { return }
+        kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
+            guard let self else { return }
+            changedKafkaFiles.formUnion(changed)
+            logger.warning(
+                .kafka, "file of the Kafka clients changed, restart needed",
+                ["files": .text(changed.joined(separator: ","))])
+        }
+    }
 
     /// Reads the credential of the next app with a changed file, unless a read is in progress. Call it also once a
     /// second, to try again after the system could not start a thread.
@@ -172,6 +195,13 @@ final class ConfigurationFiles {
                     .configuration, .refused,
                     "the changed configuration was rejected, and the previous one stays in use: \(first)\(more)",
                     "correct the configuration and send SIGHUP again"))
+        }
+        if !changedKafkaFiles.isEmpty {
+            let names = changedKafkaFiles.sorted().joined(separator: ", ")
+            faults.append(
+                Problem(
+                    .kafka, .restartNeeded, "the Kafka clients still use the previous version of \(names)",
+                    "restart the worker before the previous version expires"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty

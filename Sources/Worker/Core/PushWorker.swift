@@ -42,6 +42,8 @@ package final class PushWorker: @unchecked Sendable {
     var pages: StatusPages
     private let board: StatusBoard
     private let shutdown = Shutdown()
+    /// The files of the Kafka clients, with the hashes of their contents before the first client was created.
+    private let kafkaFiles: [(path: String, hash: UInt64?)]
     /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
     /// these threads still use memory that destructors would free.
     package private(set) var hasEndedWhole = true
@@ -51,6 +53,7 @@ package final class PushWorker: @unchecked Sendable {
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
+        kafkaFiles = configuration.kafka.files.map { ($0, FileWatch.hash($0)) }
         cluster = try configuration.cluster()
         let loaded = try LoadedApp.load(configuration.apps) { _ in true }
         guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
@@ -122,9 +125,9 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
-        guard let (requestPartitions, startingAtEnd) = try waitForCluster() else { return .stopped }
+        guard let (requestPartitions, startingAtEnd, topics) = try waitForCluster() else { return .stopped }
         do {
-            try start(requestPartitions: requestPartitions, startingAtEnd)
+            try start(requestPartitions: requestPartitions, startingAtEnd, topics)
         } catch {
             throw StartFailure(of: error)
         }
@@ -138,15 +141,15 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
     /// from their end, or `nil` if `stop` is called during the wait.
-    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
+    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>, Set<String>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problem: Problem
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
+            case .ready(let requestPartitions, let startingAtEnd, let topics, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
-                return (requestPartitions, startingAtEnd)
+                return (requestPartitions, startingAtEnd, topics)
             case .unreachable(let reason, let advice):
                 problem = Problem(
                     .kafka, .kafkaUnreachable,
@@ -164,7 +167,9 @@ package final class PushWorker: @unchecked Sendable {
         return nil
     }
 
-    private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
+    private func start(
+        requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>, _ topics: Set<String>
+    ) throws {
         let doorbell = try Doorbell(loop: loop) { [unowned self] in deliveryTurn.hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
@@ -172,6 +177,7 @@ package final class PushWorker: @unchecked Sendable {
             logger: logger)
         let readers = try makeReaders(doorbell, requestPartitions: requestPartitions)
         readers[0].startingAtEnd = startingAtEnd
+        for reader in readers { reader.topicsAtStart = topics }
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
@@ -195,9 +201,10 @@ package final class PushWorker: @unchecked Sendable {
         parts = WorkerParts(
             readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed,
             alarm: Alarm(loop: loop) {},
-            requestsAtLatestNs: loop.now.monotonicNs + WorkerParts.retryGroupNs)
+            requestsAtLatestNs: LoopTime.read().monotonicNs + WorkerParts.retryGroupNs)
         removed.search()
         files.watch()
+        files.watchKafka(kafkaFiles)
         readFeedback()
         health.startedNs = loop.now.monotonicNs
         maintain()

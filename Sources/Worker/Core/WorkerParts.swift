@@ -42,7 +42,8 @@ extension WorkerParts: RequestSource, OffsetSink {
         var hasMore = false
         // In a retry topic without a committed offset, records below the log end count as possibly sent by an earlier
         // worker. The retry group must therefore look up the log end before this worker produces retry records.
-        let readsRequests = readers[1].hasStarted || now.ns >= requestsAtLatestNs
+        let readsRequests =
+            readers.allSatisfy { $0.group == .requests || $0.hasStarted } || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {
             guard reader.group == .retries || readsRequests else { continue }
             if reader.read(into: &machine, now: now, deadLetters: publisher) { hasMore = true }

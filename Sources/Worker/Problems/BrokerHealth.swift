@@ -30,6 +30,9 @@ struct BrokerHealth: Equatable {
     /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
     /// s.
     static let silentMs: Int64 = 4_000
+    /// The time after a request in which its answer may be under way. On an idle connection, this request may be the
+    /// first after a long time.
+    static let answerMs: Int64 = 1_000
     /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
     /// needs.
     private static let attemptLimit: Int64 = 2
@@ -43,7 +46,7 @@ struct BrokerHealth: Equatable {
         guard let brokers = statistics.brokers else { return }
         // The coordinator does not answer a joining member until the other members have joined.
         isMemberSteady = statistics.isSteady
-        let waiting = brokers.filter { $0.isSilent && (statistics.isSteady || !$0.isCoordinator) }
+        let waiting = brokers.filter { isSilent($0) && (statistics.isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
         } else if !brokers.contains(where: \.isConnected) {
@@ -61,10 +64,18 @@ struct BrokerHealth: Equatable {
         missedCoordinator = !statistics.hasCoordinator
     }
 
+    /// Returns whether a request has been unanswered for a while. A silent broker stays silent when the client sends it
+    /// another request.
+    private func isSilent(_ broker: ClientStatistics.Broker) -> Bool {
+        broker.isConnected && broker.inFlight > 0 && broker.silentMs >= Self.silentMs
+            && (broker.unsentMs >= Self.answerMs || silences[broker.name] == .unanswered
+                || broker.isCoordinator && isCoordinatorSilent)
+    }
+
     private mutating func silence(of broker: ClientStatistics.Broker) -> Silence? {
         guard !broker.isConnected else {
             attempts[broker.name] = broker.attempts
-            return broker.isSilent ? .unanswered : nil
+            return isSilent(broker) ? .unanswered : nil
         }
         // A broker still counts as silent after librdkafka has closed its connection (`socket.timeout.ms`).
         if let before = silences[broker.name] { return before }
@@ -73,8 +84,6 @@ struct BrokerHealth: Equatable {
 }
 
 extension ClientStatistics.Broker {
-    fileprivate var isSilent: Bool { isConnected && inFlight > 0 && silentMs >= BrokerHealth.silentMs }
-
     fileprivate var hasAnswered: Bool { isConnected && (0..<BrokerHealth.silentMs).contains(silentMs) }
 }
 

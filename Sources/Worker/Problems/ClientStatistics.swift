@@ -15,6 +15,8 @@ struct ClientStatistics: Equatable {
         var inFlight: Int64 = 0
         /// The time since the client received anything on the connection, or -1 if it never did.
         var silentMs: Int64 = -1
+        /// The time since the client sent anything on the connection.
+        var unsentMs = Int64.max
         var attempts: Int64 = 0
     }
 
@@ -79,6 +81,9 @@ extension ClientStatistics.Broker {
             case "rxidle":
                 let microseconds = try reader.integer()
                 silentMs = microseconds < 0 ? -1 : microseconds / 1_000
+            case "txidle":
+                let microseconds = try reader.integer()
+                if microseconds >= 0 { unsentMs = microseconds / 1_000 }
             case "connects": attempts = try reader.integer()
             default: _ = reader.skip()
             }

@@ -24,28 +24,32 @@ enum Advice {
     /// of the answer as the size of a response.
     private static func otherProtocol(_ text: String) -> (cause: String, advice: String)? {
         let usesTLS = "if the listener uses TLS, set security.protocol in kafka.librdkafka to ssl or sasl_ssl"
+        let server = text.firstRange(of: "Receive failed").map { text[..<$0.lowerBound] } ?? ""
         let number = text.firstRange(of: "Invalid response size ").map {
             text[$0.upperBound...].prefix(while: \.isNumber)
         }
         switch number.flatMap({ UInt32($0) }) {
         case 0x4854_5450?:  // "HTTP"
             return (
-                "the port answers with HTTP", "set kafka.bootstrap_servers to a Kafka listener (by default port 9092)"
+                "\(server)the port answers with HTTP",
+                "set kafka.bootstrap_servers to a Kafka listener (by default port 9092)"
             )
-        case let size? where size >> 16 == 0x1503: return ("the port answers with a TLS alert", usesTLS)
+        case let size? where size >> 16 == 0x1503: return ("\(server)the port answers with a TLS alert", usesTLS)
         default: break
         }
         if text.contains("connecting to a SSL listener") {
-            return (
-                "the port closes each connection without an answer", "check kafka.bootstrap_servers; \(usesTLS)"
-            )
+            return (text, "check kafka.bootstrap_servers; \(usesTLS)")
         }
-        let failures = ["Disconnected", "wrong version number", "unexpected eof"]
-        guard text.contains("SSL_HANDSHAKE"), failures.contains(where: text.contains) else { return nil }
-        return (
-            "the port does not answer with TLS",
+        guard text.contains("SSL_HANDSHAKE") else { return nil }
+        let noTLS =
             "set kafka.bootstrap_servers to a listener with TLS, or security.protocol in kafka.librdkafka to plaintext "
-                + "or sasl_plaintext"
+            + "or sasl_plaintext"
+        if text.contains("wrong version number") { return ("the port does not answer with TLS: \(text)", noTLS) }
+        let ends = ["Disconnected", "unexpected eof"]
+        guard ends.contains(where: text.contains) else { return nil }
+        return (
+            "the port ends the TLS handshake: \(text)",
+            "check the brokers' logs, the client certificate, and whether the listener uses TLS; if it does not, \(noTLS)"
         )
     }
 
@@ -68,7 +72,6 @@ enum Advice {
         case .badCompression, .badMessage, .notImplemented:
             "check which records the producer wrote to topic \(topic); to continue, delete the partition's records up to "
                 + "and including the unreadable batch (kafka-delete-records.sh)"
-        case .offsetMetadataTooLarge: "set offset.metadata.max.bytes of the brokers to 4096, which is Kafka's default"
         case _ where code.isUnknownTopic: "create topic \(topic), or remove it from the configuration"
         default: self.group(group, code)
         }
@@ -78,6 +81,7 @@ enum Advice {
         switch code {
         case .noResources: KafkaCode.roomForThreads
         case .groupAuthorizationFailed: "grant READ on group \(name)"
+        case .offsetMetadataTooLarge: "set offset.metadata.max.bytes of the brokers to 4096, which is Kafka's default"
         case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
             "check the broker that coordinates group \(name)"
         default: "check group \(name) and the brokers' logs"

@@ -24,6 +24,9 @@ struct CommittedOffsetLookup {
     private var committed: [CommittedOffset] = []
     /// The partitions whose committed offset is unknown because of an error of their topic.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
+    /// The partitions without a committed offset in a topic whose first partition has one: they were added to the topic
+    /// later.
+    private(set) var added: Set<TopicPartition> = []
     private var logStarts: [TopicPartition: Int64] = [:]
     private var logEnds: [TopicPartition: Int64] = [:]
 
@@ -41,6 +44,7 @@ struct CommittedOffsetLookup {
         topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
         try askCommitted(partitions, consumer)
         guard !committed.isEmpty else { return }
+        findAdded(consumer)
         logStarts = offsets(Consumer.logStart, consumer)
         logEnds = offsets(Consumer.logEnd, consumer)
     }
@@ -48,6 +52,16 @@ struct CommittedOffsetLookup {
     private func offsets(_ place: Int64, _ consumer: Consumer) -> [TopicPartition: Int64] {
         let partitions = committed.map(\.partition)
         return (try? consumer.offsets(of: partitions, fromMs: place, timeoutMs: Self.timeoutMs)) ?? [:]
+    }
+
+    private mutating func findAdded(_ consumer: Consumer) {
+        let unset = committed.filter { $0.offset == nil && $0.partition.partition > 0 }.map(\.partition)
+        let firsts = Set(unset.map { TopicPartition($0.topic, 0) })
+        guard !firsts.isEmpty, let answers = try? consumer.committed(Array(firsts), timeoutMs: Self.timeoutMs) else {
+            return
+        }
+        let read = Set(answers.filter { $0.offset != nil }.map(\.partition.topic))
+        added = Set(unset.filter { read.contains($0.topic) })
     }
 
     private mutating func askCommitted(_ batch: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {

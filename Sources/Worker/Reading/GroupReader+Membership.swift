@@ -106,15 +106,22 @@ extension GroupReader {
         _ answers: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) {
         let starts = answers.starts(knownIDs: topicIDs, startingAtEnd: startingAtEnd)
+        for start in starts { noteDeletion(start, now) }
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
+            // The group commits the start offset of each partition before it sends any of its records. Without one, no
+            // worker has sent records of a partition or topic that was created later.
+            let isNew =
+                start.committed.offset == nil
+                && (answers.added.contains(partition) || topicsAtStart?.contains(partition.topic) == false)
             let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
                     committedOffset: start.committed.offset, metadata: metadata,
-                    logStart: start.isAtEnd ? start.logEnd : start.logStart, logEnd: start.logEnd)
+                    logStart: start.isAtEnd ? start.logEnd : start.logStart,
+                    logEnd: isNew ? start.logStart : start.logEnd)
             }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))
@@ -149,6 +156,19 @@ extension GroupReader {
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
+    }
+
+    /// Reports the unread records of a topic that was deleted and created again. Kafka deletes the committed offsets of a
+    /// deleted topic, and the new log is shorter than the old one.
+    private func noteDeletion(_ start: CommittedOffsetLookup.Start, _ now: DeliveryTime) {
+        let partition = start.committed.partition
+        guard let unread = unread.removeValue(forKey: partition), start.committed.offset == nil || start.isRecreated,
+            let end = start.logEnd, end < unread.upperBound
+        else { return }
+        deleted[partition] = (Int64(unread.count), now.ns)
+        logger.error(
+            .kafka, "topic was deleted with unread records, which are lost", about: "\(partition)",
+            ["partition": "\(partition)", "records": .sum(Int64(unread.count))])
     }
 
     /// Looks up the offsets of unreadable partitions again. If at least one offset is known now, rejoins the group,
@@ -310,6 +330,10 @@ extension GroupReader {
     private func giveUp(
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
+        for one in partitions where ids.contains(one.id) {
+            let (next, end) = (machine.status(of: one.id)?.watermark, consumer.logEnd(of: one.partition))
+            unread[one.partition] = next.flatMap { next in end.flatMap { next < $0 ? next..<$0 : nil } }
+        }
         if isLost {
             // The known ids may be outdated: another member may have read a lost partition after its topic was
             // recreated.

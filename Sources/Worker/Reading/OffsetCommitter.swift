@@ -75,7 +75,7 @@ final class OffsetCommitter {
             return .acknowledged
         }
         if code == .offsetMetadataTooLarge {
-            note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
+            note(.group(name), code, Advice.group(name, code), now)
             return .metadataTooLarge
         }
         if code.isRebalance {

@@ -39,8 +39,8 @@ package struct ClusterReadiness {
         /// - `warnings`: lines about settings that may lose records later.
         /// - `toBeMade`: missing topics that `run` would create, if `makesTopics` is false.
         case ready(
-            requestPartitions: Int, startingAtEnd: Set<TopicPartition>, denied: [String], warnings: [String],
-            toBeMade: [String])
+            requestPartitions: Int, startingAtEnd: Set<TopicPartition>, topics: Set<String>, denied: [String],
+            warnings: [String], toBeMade: [String])
         case unreachable(String, advice: String)
         /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
         case uncreated([String])
@@ -68,6 +68,7 @@ package struct ClusterReadiness {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
         }
+        let topicsAtStart = Set(found.keys)
         var toBeMade: [String] = []
         var doubts: [String] = []
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
@@ -119,7 +120,7 @@ package struct ClusterReadiness {
             ])
         }
         return .ready(
-            requestPartitions: partitions, startingAtEnd: startingAtEnd,
+            requestPartitions: partitions, startingAtEnd: startingAtEnd, topics: topicsAtStart,
             denied: missingRights(to: readable, found, timeoutMs: timeoutMs),
             warnings: doubts + warnings, toBeMade: toBeMade)
     }

@@ -5,6 +5,9 @@ internal import Kafka
 struct TopicCheck {
     private let configuration: WorkerConfiguration
 
+    /// The default of `receive.message.max.bytes`, without the overhead of a response.
+    private static let fetchedBytes: Int64 = 99_000_000
+
     init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
 
     /// The topics named in the configuration, without patterns, and the configuration key of each topic.
@@ -118,6 +121,11 @@ struct TopicCheck {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "
                         + "to -1")
+            }
+            if topic.path == "requests.topics", let bytes = found.maxMessageBytes, bytes > Self.fetchedBytes {
+                lines.append(
+                    "\(name) max.message.bytes=\(bytes), but librdkafka fetches at most \(Self.fetchedBytes) bytes at once, "
+                        + "and a larger record stops its partition: set it to at most that")
             }
             if delay(of: topic.name) != nil, let bytes = found.maxMessageBytes, bytes < requestBytes {
                 lines.append(

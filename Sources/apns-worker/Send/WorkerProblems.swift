@@ -8,7 +8,7 @@ func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
         "app \($0.name) is paused in this configuration: none of its notifications are sent until you remove paused: true"
     }
     guard let listen = configuration.admin.listen, listen.port > 0 else { return paused }
-    guard let answer = page("/status", of: listen), let start = answer.firstRange(of: Array("\r\n\r\n".utf8)),
+    guard let answer = adminPage("/status", of: listen), let start = answer.firstRange(of: Array("\r\n\r\n".utf8)),
         let problems = try? Array(answer[start.upperBound...]).withUnsafeBytes({ try problems(JSONReader($0)) })
     else {
         return paused + ["no worker answers at \(listen) (admin.listen); check /status of the running workers"]
@@ -39,16 +39,26 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
     return lines
 }
 
-/// Requests a status page. Returns the whole response, or `nil` on an error or after two seconds without data.
-private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
+/// Requests a page of a worker's admin endpoint. Returns the whole response, or `nil` on an error or after two seconds
+/// without data.
+func adminPage(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     var found: UnsafeMutablePointer<addrinfo>?
     // A server that listens on all addresses is reachable on the loopback address.
     let host = listen.host == "0.0.0.0" ? "127.0.0.1" : listen.host == "::" ? "::1" : listen.host
-    guard getaddrinfo(host, "\(listen.port)", &hints, &found) == 0, let address = found else { return nil }
+    guard getaddrinfo(host, "\(listen.port)", &hints, &found) == 0 else { return nil }
     defer { freeaddrinfo(found) }
-    let descriptor = socket(address.pointee.ai_family, hints.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var next = found
+    while let address = next?.pointee {
+        if let answer = page(path, of: listen, at: address) { return answer }
+        next = address.ai_next
+    }
+    return nil
+}
+
+private func page(_ path: String, of listen: NetworkAddress, at address: addrinfo) -> [UInt8]? {
+    let descriptor = socket(address.ai_family, address.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
     defer { close(descriptor) }
     // The timeouts also limit connect(2), see socket(7).
     var limit = timeval(tv_sec: 2, tv_usec: 0)
@@ -56,7 +66,7 @@ private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
         setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
     let request = Array("GET \(path) HTTP/1.1\r\nHost: \(listen)\r\nConnection: close\r\n\r\n".utf8)
-    guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0,
+    guard connect(descriptor, address.ai_addr, address.ai_addrlen) == 0,
         Glibc.send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count
     else { return nil }
     var answer: [UInt8] = []

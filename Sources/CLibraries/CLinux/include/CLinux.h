@@ -35,17 +35,9 @@ int64_t linux_raise_descriptor_limit(void);
 /// Makes `linux_open_to_read` on the calling thread reject non-regular files (1) or accept all files again (0).
 void linux_read_regular_files_only(int only);
 
-/// Sets the calling thread's listener, or removes it with NULL. The listener is called with the path of each file
-/// before the file is opened.
-void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
-
-/// Calls the calling thread's listener, if it has one, with the path of the file that the thread opens next.
-void linux_tell_path(const char *path);
-
 /// Opens a file for reading with O_CLOEXEC. Returns -1 with errno on failure. Opening a pipe waits for a writer, and
 /// reading it waits for data. If the calling thread accepts regular files only, the result for other files is -2,
 /// without a wait. Symbolic links are followed. A network file system that does not answer can still block the call.
-/// Before opening the file, calls the listener of `linux_tell_paths` with the path.
 int linux_open_to_read(const char *path);
 
 /// Calls memfd_create(2) with MFD_CLOEXEC. Swift's Glibc module lacks this function.

@@ -1,0 +1,36 @@
+import Configuration
+
+private struct HealthOptions {
+    var address = NetworkAddress(host: "127.0.0.1", port: 9464)
+    var page = "/livez"
+}
+
+private let healthTable = OptionTable<HealthOptions>(
+    command: "apns-worker health", usage: ["[OPTIONS]"],
+    about: [
+        "Asks the admin endpoint of a running worker whether the worker is alive, as the health check of a container that has no shell.",
+        "Example: apns-worker health --listen 127.0.0.1:9464",
+    ],
+    options: [
+        .init(
+            "listen", value: "HOST:PORT", "The admin endpoint, as in admin.listen (default 127.0.0.1:9464)."
+        ) {
+            options, text throws(UsageError) in
+            guard let address = NetworkAddress(text) else {
+                throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:9464)")
+            }
+            options.address = address
+        },
+        .init("ready", nil, "Ask whether the worker has joined its consumer groups (/readyz).") { $0.page = "/readyz" },
+    ],
+    notes: "Exit codes: 0 the worker answers 200, 1 it answers otherwise or not at all, 64 wrong usage.")
+
+func askHealth(_ arguments: [String]) throws -> ExitCode {
+    let options = try parsed(healthTable, arguments, HealthOptions())
+    let answer = adminPage(options.page, of: options.address) ?? []
+    let line = String(decoding: answer.prefix { $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    guard line.split(separator: " ").dropFirst().first != "200" else { return .fine }
+    let place = "http://\(options.address)\(options.page)"
+    complain("apns-worker health: \(place) \(line.isEmpty ? "does not answer" : "answers \(line)")")
+    return .failed
+}
