@@ -207,7 +207,8 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // If the peer does not read, leave acknowledgements in nghttp2's queue, which is limited to 1,000.
+        // If the peer does not read, leave the acknowledgements of its PINGs and SETTINGS in nghttp2's queue. nghttp2
+        // ends the session if the queue exceeds 1,000 acknowledgements.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
     }
 
@@ -268,7 +269,7 @@ package final class ClientSession {
             guard count > 0, let bytes = unsafe bytes else {
                 throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(count)))
             }
-            // Only a frame that contains the credential as a literal can be that long.
+            // A shorter frame cannot contain the credential as a literal, so it need not be searched.
             if unsafe count > state.pointee.credentialFrameMinimum {
                 unsafe AuthorizationIndexing.append(bytes, count, to: &state.pointee.output)
             } else {

@@ -3,8 +3,9 @@
 /// A broker thread that finds the queues of all its partitions full sleeps for up to a second, even if the application
 /// reads the queues sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
 struct FetchWaker {
-    /// The number of bytes taken between two wake-ups. It is smaller than all queues together, so they never run empty.
-    /// It is large enough that the wake-ups cost little: a few hundred a second for each thread at full load.
+    /// The number of bytes taken between two wake-ups. It is smaller than the capacity of all queues together, so the
+    /// queues never run empty. It is large enough that the wake-ups cost little: a few hundred a second for each thread
+    /// at full load.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle
