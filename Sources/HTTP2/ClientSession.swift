@@ -195,7 +195,8 @@ package final class ClientSession {
     // MARK: Bytes and events
 
     /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. After a protocol
-    /// violation by the peer it usually does not throw: the output contains a GOAWAY, and `isFinished` becomes true.
+    /// violation by the peer, `receive` usually does not throw: the output contains a GOAWAY, and `isFinished` becomes
+    /// true.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)

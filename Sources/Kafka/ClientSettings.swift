@@ -49,7 +49,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
-    /// The number of partitions of all request topics. They share `readAheadKilobytes`.
+    /// The number of partitions of all request topics together. The partitions share `readAheadKilobytes`.
     package var partitions: Int
     /// Topics to which the consumer never subscribes, neither by a pattern nor by name.
     package var ignoredTopics: [String] = []

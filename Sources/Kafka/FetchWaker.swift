@@ -12,8 +12,8 @@ struct FetchWaker {
     private let portionBytes: Int
     private var takenBytes = 0
 
-    /// Returns `nil` if this librdkafka needs no wake-ups. `properties` are the properties with which the client was
-    /// created.
+    /// Creates a waker, or returns `nil` if this librdkafka needs none. `properties` are the properties with which the
+    /// client was created.
     init?(_ client: ClientHandle, _ properties: [KafkaProperty]) {
         guard !KafkaLibrary.hasFetchQueueBackOff else { return nil }
         self.client = client

@@ -132,7 +132,8 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(text) (\(code.name))" }
 }
 
-/// Throws if `code`, the return value of a librdkafka function, is an error.
+/// Throws if `code`, the return value of a librdkafka function, is an error. `text`, unless empty, replaces
+/// librdkafka's error text.
 func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") throws(KafkaError) {
     guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
 }
