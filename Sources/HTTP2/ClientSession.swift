@@ -361,13 +361,13 @@ extension ClientSession {
             unsafe output.free()
         }
 
-        /// Returns the number of body bytes until the peer has received half of its window since its last
-        /// WINDOW_UPDATE. `window` is the remaining window.
+        /// Returns how many body bytes remain until the next half of the peer's window is used up. `window` is the
+        /// remaining window.
         ///
-        /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this at the end of a DATA frame
-        /// (nghttp2 does, and Apple's observed updates of 32,822 bytes suggest the same). A frame that crosses the half
-        /// would leave less than half of the window, too little to trigger the next WINDOW_UPDATE. Only half of the
-        /// window would then be used per round trip. Frames therefore end exactly at each half.
+        /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this only at the end of a DATA frame
+        /// (nghttp2 does, and Apple's observed updates of 32,822 bytes suggest the same). If a frame crossed the half,
+        /// less than half of the window would remain. That is too little to trigger the next WINDOW_UPDATE, so only
+        /// half of the window could be used per round trip. Therefore end a frame exactly at each half.
         func untilHalf(window: Int) -> Int {
             let half = unsafe wholeWindow / 2
             return unsafe half - (wholeWindow - window) % half
