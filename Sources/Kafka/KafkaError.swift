@@ -102,8 +102,8 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's text for this error. Never empty.
     package let text: String
-    /// Whether the failed call may be repeated after a pause. No data is lost, and the operation may continue in the
-    /// background.
+    /// Whether the error is temporary, so that the failed call may be repeated after a pause. No data is lost, and the
+    /// operation may continue in the background.
     package let isPassing: Bool
 
     package init(_ code: KafkaCode, _ text: String = "", isPassing: Bool = false) {
