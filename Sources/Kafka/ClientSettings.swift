@@ -108,8 +108,8 @@ package struct ConsumerSettings: Sendable, Equatable {
 
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
-    /// Whether each record is sent immediately in a separate batch. A broker that rejects a batch as too large rejects
-    /// all records in it.
+    /// Whether each record is sent immediately in a separate batch. Use it for records that a broker has rejected: if
+    /// one record of a batch is too large, the broker rejects all records in the batch.
     package var sendsSingly: Bool
     /// The transactional id. Brokers fence a producer when another one starts with this id.
     package var transactionalID: String?
