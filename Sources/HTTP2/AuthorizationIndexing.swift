@@ -1,12 +1,13 @@
 import Glibc
 
-// nghttp2 never indexes `authorization`, whatever the flags, which would cost 170 bytes in every request. The client
-// therefore submits the field under a placeholder name of the same length, which nghttp2 does index. In a HEADERS frame
-// with this name as a literal, the client replaces the literal by a reference to `authorization` in the static table.
-// The dynamic tables of both sides then contain an entry of the same size at the same index, so every later reference
-// is valid on both sides. Where nghttp2 reuses the placeholder's entry as the name of a renewed value, the peer reads
-// `authorization`. Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2
-// (literals).
+// nghttp2 never adds `authorization` to the dynamic table, whatever the flags, so the header would cost 170 bytes in
+// every request. To index it anyway:
+// - The client submits the field under a placeholder name of the same length, which nghttp2 does index.
+// - If a HEADERS frame contains the placeholder name as a literal, the client replaces the literal with a reference to
+//   `authorization` in the static table. The dynamic tables of both sides then contain entries of the same size at the
+//   same index, so every later reference is valid on both sides.
+// - If the value changes, nghttp2 refers to the name of the placeholder's entry. The peer reads `authorization` there.
+// Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
 
 enum AuthorizationIndexing {
     static let name: StaticString = "authorization"
@@ -16,8 +17,8 @@ enum AuthorizationIndexing {
     /// appendix B).
     static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
 
-    /// Appends a whole frame to `output`. Replaces the placeholder name in a HEADERS frame that contains it as a
-    /// literal.
+    /// Appends a whole frame to `output`. If a HEADERS frame contains the placeholder name as a literal, replaces the
+    /// literal with a reference to `authorization` in the static table.
     static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
         guard let found = unsafe find(frame, size) else { return unsafe output.append(frame, size) }
         let first = unsafe frame.load(fromByteOffset: found.offset, as: UInt8.self)
@@ -34,12 +35,12 @@ enum AuthorizationIndexing {
     struct Found: Equatable {
         /// The offset of the literal's first byte in the frame.
         var offset: Int
-        /// Whether the literal has a 6-bit index (incremental indexing), in which 23 fits. The other two kinds of
-        /// literals have a 4-bit index.
+        /// Whether the field's name index has 6 bits (incremental indexing), in which the index 23 of `authorization`
+        /// fits. The other two kinds of literal fields have a 4-bit index.
         var usesShortPrefix: Bool
     }
 
-    /// Searches the block of a HEADERS frame (RFC 7541, section 6) for the placeholder's literal name.
+    /// Searches the header block of a HEADERS frame (RFC 7541, section 6) for the placeholder name as a literal.
     static func find(_ frame: UnsafeRawPointer, _ size: Int) -> Found? {
         let bytes = unsafe UnsafeRawBufferPointer(start: frame, count: size)
         let headersType: UInt8 = 1

@@ -154,7 +154,7 @@ extension ClientSession {
     }
 
     /// Parses `:status`, the only pseudo-header of a response (RFC 9113, 8.3.2). An invalid value leaves the status at
-    /// 0, which means no answer.
+    /// 0, so the request has no answer.
     private static func setStatus(
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
         _ value: OpaquePointer?, _ state: StatePointer
@@ -205,7 +205,7 @@ extension ClientSession {
             if status >= 200 {
                 unsafe state.pointee.settle(slot, .response(user: user, status: status))
             } else {
-                // The stream ended without a final status, which is no answer.
+                // The stream ended without a final status, so the request has no answer.
                 unsafe state.pointee.settle(slot, .ended(user: user, code: .protocolError, status: 0))
             }
             if !bodyIsOut { unsafe state.pointee.early.append(head.stream_id) }
@@ -265,7 +265,7 @@ extension ClientSession {
         return 0
     }
 
-    /// The range of a header's value or of the body in a slot's stored bytes.
+    /// The position of a stored header value, or of the stored body, in `StreamSlot.kept`.
     struct KeptRange {
         var start: UInt32 = 0
         var count: UInt32 = 0
@@ -314,7 +314,7 @@ extension ClientSession {
 
         var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
 
-        /// Discards the response so far, which was an interim one (1xx).
+        /// Discards what is stored of an interim response (1xx).
         mutating func forgetResponse() {
             unsafe status = 0
             unsafe flags.remove(.bodyBegan)

@@ -195,7 +195,8 @@ package final class ClientSession {
     // MARK: Bytes and events
 
     /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. After a protocol
-    /// violation by the peer it usually does not throw: the output contains a GOAWAY, and `isFinished` becomes true.
+    /// violation by the peer, `receive` usually does not throw: the output contains a GOAWAY, and `isFinished` becomes
+    /// true.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -207,7 +208,8 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // If the peer does not read, leave acknowledgements in nghttp2's queue, which is limited to 1,000.
+        // If the peer does not read, leave the acknowledgements of its PINGs and SETTINGS in nghttp2's queue. nghttp2
+        // ends the session if the queue exceeds 1,000 acknowledgements.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
     }
 
@@ -268,7 +270,7 @@ package final class ClientSession {
             guard count > 0, let bytes = unsafe bytes else {
                 throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(count)))
             }
-            // Only a frame that contains the credential as a literal can be that long.
+            // A shorter frame cannot contain the credential as a literal, so it need not be searched.
             if unsafe count > state.pointee.credentialFrameMinimum {
                 unsafe AuthorizationIndexing.append(bytes, count, to: &state.pointee.output)
             } else {
@@ -359,13 +361,13 @@ extension ClientSession {
             unsafe output.free()
         }
 
-        /// Returns the number of body bytes until the peer has received half of its window since its last
-        /// WINDOW_UPDATE. `window` is the remaining window.
+        /// Returns how many body bytes remain until the next half of the peer's window is used up. `window` is the
+        /// remaining window.
         ///
-        /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this at the end of a DATA frame
-        /// (nghttp2 does, and Apple's observed updates of 32,822 bytes suggest the same). A frame that crosses the half
-        /// would leave less than half of the window, too little to trigger the next WINDOW_UPDATE. Only half of the
-        /// window would then be used per round trip. Frames therefore end exactly at each half.
+        /// A peer sends WINDOW_UPDATE once half of the window is used, and checks this only at the end of a DATA frame
+        /// (nghttp2 does, and Apple's observed updates of 32,822 bytes suggest the same). If a frame crossed the half,
+        /// less than half of the window would remain. That is too little to trigger the next WINDOW_UPDATE, so only
+        /// half of the window could be used per round trip. Therefore end a frame exactly at each half.
         func untilHalf(window: Int) -> Int {
             let half = unsafe wholeWindow / 2
             return unsafe half - (wholeWindow - window) % half

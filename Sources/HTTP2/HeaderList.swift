@@ -80,7 +80,8 @@ package struct HeaderList: ~Copyable {
         if credential >= length { credential = -1 }
     }
 
-    /// Marks the names of `nameOnly` fields for indexing, unless the connection has already indexed them (`known`).
+    /// Marks the names of `nameOnly` fields for indexing, unless the connection has already indexed them. Bit n of
+    /// `known` is set if the name in slot n is indexed.
     func indexNames(_ known: inout UInt8) {
         let noIndex = UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         for index in 0..<count {

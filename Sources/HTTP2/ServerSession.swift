@@ -68,7 +68,8 @@ package final class ServerSession {
 
     package var headerCount: Int { unsafe state.pointee.current.map { unsafe $0.pointee.headers.count } ?? 0 }
 
-    /// Returns a header of the request in the order received, valid until the next `nextEvent`.
+    /// Returns one header of the current request. `index` counts the headers in the order received. Valid until the
+    /// next `nextEvent`.
     package func header(_ index: Int) -> (name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
         precondition(index >= 0 && index < headerCount, "the index must be below headerCount")
         let slot = unsafe state.pointee.current!

@@ -49,7 +49,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
-    /// The number of partitions of all request topics. They share `readAheadKilobytes`.
+    /// The number of partitions of all request topics together. The partitions share `readAheadKilobytes`.
     package var partitions: Int
     /// Topics to which the consumer never subscribes, neither by a pattern nor by name.
     package var ignoredTopics: [String] = []
@@ -108,8 +108,8 @@ package struct ConsumerSettings: Sendable, Equatable {
 
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
-    /// Whether each record is sent immediately in a separate batch. A broker that rejects a batch as too large rejects
-    /// all records in it.
+    /// Whether each record is sent immediately in a separate batch. Use it for records that a broker has rejected: if
+    /// one record of a batch is too large, the broker rejects all records in the batch.
     package var sendsSingly: Bool
     /// The transactional id. Brokers fence a producer when another one starts with this id.
     package var transactionalID: String?
@@ -128,7 +128,7 @@ package struct ProducerSettings: Sendable, Equatable {
     package var all: [KafkaProperty] {
         let ours = KafkaProperty.list([
             "linger.ms": "10", "compression.type": "lz4",
-            // The partitioner of the Java client. librdkafka's default, CRC-32, took 4 % of the core thread.
+            // The partitioner of the Java client. librdkafka's default, CRC-32, used 4 % of the core thread's CPU time.
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": "1000000",
             // librdkafka's default is a gigabyte. When the producer's queue is full, the worker stops reading requests.
@@ -140,8 +140,9 @@ package struct ProducerSettings: Sendable, Equatable {
             "delivery.report.only.error": "false",
         ])
         if sendsSingly {
-            // After a retriable error of one request, a broker could accept a second request in flight as the first one
-            // of a new producer. librdkafka would then count the earlier records as written (KafkaFacts, Producing).
+            // Allow only one request in flight. Otherwise a broker could reject one request with a retriable error, and
+            // accept the next one as the first request of a new producer. librdkafka would then report the rejected
+            // records as written (KafkaFacts, Producing).
             fixed += KafkaProperty.list([
                 "batch.num.messages": "1", "linger.ms": "0", "max.in.flight.requests.per.connection": "1",
             ])

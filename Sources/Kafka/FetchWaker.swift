@@ -3,16 +3,17 @@
 /// A broker thread that finds the queues of all its partitions full sleeps for up to a second, even if the application
 /// reads the queues sooner. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Used on the consumer's thread only.
 struct FetchWaker {
-    /// The number of bytes taken between two wake-ups. It is smaller than all queues together, so they never run empty.
-    /// It is large enough that the wake-ups cost little: a few hundred a second for each thread at full load.
+    /// The number of bytes taken between two wake-ups. It is smaller than the capacity of all queues together, so the
+    /// queues never run empty. It is large enough that the wake-ups cost little: a few hundred a second for each thread
+    /// at full load.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle
     private let portionBytes: Int
     private var takenBytes = 0
 
-    /// Returns `nil` if this librdkafka needs no wake-ups. `properties` are the properties with which the client was
-    /// created.
+    /// Creates a waker, or returns `nil` if this librdkafka needs none. `properties` are the properties with which the
+    /// client was created.
     init?(_ client: ClientHandle, _ properties: [KafkaProperty]) {
         guard !KafkaLibrary.hasFetchQueueBackOff else { return nil }
         self.client = client

@@ -102,8 +102,8 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's text for this error. Never empty.
     package let text: String
-    /// Whether the failed call may be repeated after a pause. No data is lost, and the operation may continue in the
-    /// background.
+    /// Whether the error is temporary, so that the failed call may be repeated after a pause. No data is lost, and the
+    /// operation may continue in the background.
     package let isPassing: Bool
 
     package init(_ code: KafkaCode, _ text: String = "", isPassing: Bool = false) {
@@ -120,8 +120,8 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// Copies and frees an error object (rdkafka.h: the caller owns it).
     ///
-    /// An error that requires rd_kafka_abort_transaction counts as not passing. After an abort, brokers rejected the
-    /// producer's next requests because of missing sequence numbers (<doc:KafkaFacts>, Producing).
+    /// An error that requires rd_kafka_abort_transaction does not count as temporary (`isPassing`). After an abort,
+    /// brokers rejected the producer's next requests because of missing sequence numbers (<doc:KafkaFacts>, Producing).
     init(adopting error: OpaquePointer) {
         self.init(
             KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
@@ -132,17 +132,19 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(text) (\(code.name))" }
 }
 
-/// Throws if the code that a function returned is an error.
+/// Throws if `code`, the return value of a librdkafka function, is an error. `text`, unless empty, replaces
+/// librdkafka's error text.
 func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") throws(KafkaError) {
     guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
 }
 
-/// Throws if a function returned an error object, and frees that object.
+/// Throws if `error`, the return value of a librdkafka function, is not NULL, and frees the error object.
 func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Messages that tell the user of a command which permission is missing. The functions return `nil` for other codes.
+/// Messages that tell the user of a command which permission is missing. Each function returns `nil` if the error does
+/// not mean a missing permission.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

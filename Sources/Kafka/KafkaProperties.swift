@@ -43,8 +43,8 @@ package struct KafkaProperties: Sendable, Equatable {
 
     package static let none = try! KafkaProperties()
 
-    /// Throws for the first property that users may not set. `validate()` checks the names and values of all other
-    /// properties.
+    /// Checks the user's properties, and throws for the first one that users may not set. `validate()` checks the names
+    /// and values of all other properties.
     package init(
         common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
     ) throws(RefusedProperty) {

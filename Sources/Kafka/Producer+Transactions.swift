@@ -6,11 +6,11 @@ import CRdkafka
 /// Call `initializeTransactions` once. Then repeat `beginTransaction`, `produce`, `serve` until nothing is outstanding,
 /// `addOffsets`, and `commitTransaction`. Use the producer's thread. Calls that send requests wait for the answers.
 /// Brokers abort an open transaction when another producer starts with the same transactional id, or at the transaction
-/// timeout. After an error that does not pass (`KafkaError.isPassing`), this producer cannot be used any more. The
+/// timeout. After an error that is not temporary (`KafkaError.isPassing`), this producer cannot be used any more. The
 /// group's offsets then show whether its last transaction was committed.
 extension Producer {
     /// Aborts the open transaction of an earlier producer with the same id and fences that producer. Waits up to
-    /// `timeoutMs`. After a passing error, the next call continues the initialization.
+    /// `timeoutMs`. After a temporary error, the next call continues the initialization.
     ///
     /// The earlier producer's commits are complete when this returns. Read the group's offsets after this call, not
     /// before.
@@ -40,7 +40,7 @@ extension Producer {
     ///
     /// No report may be outstanding, because librdkafka would wait for reports that nothing serves during the call
     /// (rdkafka.h, rd_kafka_commit_transaction). The call waits until the transaction timeout, as rdkafka.h recommends.
-    /// After an error that does not pass, it is unknown whether the transaction was committed.
+    /// After an error that is not temporary, it is unknown whether the transaction was committed.
     package func commitTransaction() throws(KafkaError) {
         precondition(outstanding == 0, "all delivery reports must arrive before the transaction is committed")
         try again { () throws(KafkaError) in
@@ -55,7 +55,7 @@ extension Producer {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }
 
-    /// Makes a call, and repeats it once after a passing error. The transaction cannot continue until the call
+    /// Makes a call, and repeats it once after a temporary error. The transaction cannot continue until the call
     /// succeeds.
     private func again(_ call: () throws(KafkaError) -> Void) throws(KafkaError) {
         do throws(KafkaError) {

@@ -115,7 +115,7 @@ package struct BrokerWait {
     ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
         let topics = Set(partitions.map(\.topic)).sorted()
         return try answer(about: topics.joined(separator: ", "), from: client) { timeoutMs throws(KafkaError) in
-            // Requesting the topics' metadata first finds the new leader after an election.
+            // Request the topics' metadata first, so that the client finds a newly elected leader.
             _ = try client.topics(named: topics, timeoutMs: timeoutMs)
             let found = try client.bounds(of: partitions, timeoutMs: timeoutMs)
             guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }

@@ -28,8 +28,8 @@ package final class Listener {
 
     deinit { close() }
 
-    /// Stops accepting connections. The kernel refuses connections only after the listener has been deallocated, which
-    /// also calls this method.
+    /// Stops accepting connections. The listener also does so when it is deallocated, and only then does the kernel
+    /// refuse connections.
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil

@@ -4,7 +4,7 @@ internal import Glibc
 /// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
 /// separate thread, so that a slow lookup delays no other. Thread-safe.
 ///
-/// If name servers do not answer, the resolver returns the addresses that it found for the name before, if any.
+/// If name servers do not answer, the resolver returns the addresses of the last successful lookup of the name, if any.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 

@@ -17,8 +17,8 @@ extension SecureChannel {
         private(set) var writtenBytes: Int64 = 0
         /// The total number of ciphertext bytes written.
         private var ciphertextWritten: Int64 = 0
-        /// For each encryption that is not completely written: the positions at which its plaintext and its ciphertext
-        /// end.
+        /// One entry for each encrypted block that is not completely written: the positions at which its plaintext and
+        /// its ciphertext end.
         private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
         init(limit: Int) {
@@ -62,7 +62,7 @@ extension SecureChannel {
             try unsafe encrypt(plaintext, session)
         }
 
-        /// Encrypts plaintext that ends at the position `sentBytes` of the output.
+        /// Encrypts the latest plaintext of the output, which ends at the position `sentBytes`.
         private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
             try unsafe session.write(plaintext)
             pending = unsafe session.pendingOutput.count

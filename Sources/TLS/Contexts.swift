@@ -3,7 +3,8 @@ internal import Glibc
 internal import Synchronization
 
 package enum Trust: Hashable, Sendable {
-    /// The system's CA certificates (package `ca-certificates`), or those of SSL_CERT_FILE and SSL_CERT_DIR.
+    /// The system's CA certificates (package `ca-certificates`), or those that the environment variables SSL_CERT_FILE
+    /// and SSL_CERT_DIR name.
     case system
     /// At least one CA certificate in PEM, used instead of the system's. Errors begin with `name`.
     case pem(String, name: String = "CA certificate")
@@ -176,7 +177,7 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
 /// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
 /// Thread-safe.
 package enum SystemTrust {
-    /// The path of the system's CA bundle. OpenSSL also searches a directory (`isEmpty`).
+    /// The path of the system's CA bundle. OpenSSL also searches a certificate directory.
     package static var file: String {
         unsafe path(X509_get_default_cert_file_env(), X509_get_default_cert_file())
     }
@@ -203,8 +204,9 @@ package enum SystemTrust {
 
     private static let current = Mutex(Store())
 
-    /// Returns a reference that the caller owns, or `nil` if memory is exhausted. SSL_CTX_set_cert_store(3) takes
-    /// ownership of the reference.
+    /// Returns the current certificates as an `X509_STORE`, read again if the CA bundle has changed, or `nil` if memory
+    /// is exhausted. The caller owns the returned reference, and passes it on to SSL_CTX_set_cert_store(3), which takes
+    /// ownership.
     static func store() -> OpaquePointer? {
         var status = stat()
         let isThere = unsafe stat(file, &status) == 0

@@ -1,7 +1,8 @@
 internal import COpenSSL
 internal import Glibc
 
-/// A TLS connection without a socket: ciphertext is passed as memory. Not thread-safe.
+/// A TLS connection without a socket: the caller passes received ciphertext in, and writes the ciphertext that comes
+/// out. Not thread-safe.
 @safe package final class Session {
     private let raw: OpaquePointer
     /// The client or server context, retained because OpenSSL's callbacks use its members.
@@ -79,7 +80,7 @@ internal import Glibc
 
     /// Removes the first `count` bytes of `pendingOutput`, which the caller has written to the peer.
     package func consumeOutput(_ count: Int) {
-        // BIO_reset(3) would clear the whole buffer instead.
+        // Read the bytes to remove them, because BIO_reset(3) would clear the whole buffer.
         unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 16) { buffer in
             var left = count
             while left > 0 {

@@ -3,7 +3,8 @@ internal import COpenSSL
 /// An error of a credential, a handshake or a session, with a text for operators.
 package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
-        /// A certificate, key or CA file cannot be used: missing, not PEM, of the wrong type, encrypted, not matching.
+        /// A certificate, key or CA file cannot be used: it is missing, encrypted, not PEM or of the wrong type, or the
+        /// key does not belong to the certificate.
         case credential
         /// The peer's certificate is not trusted or is for another host. The text names the host.
         case verification

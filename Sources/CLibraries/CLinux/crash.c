@@ -11,7 +11,7 @@
 
 _Thread_local struct crash_place *crash_current __attribute__((tls_model("initial-exec")));
 
-// A topic's name has at most 249 bytes.
+// Kafka limits a topic's name to 249 bytes.
 enum { name_size = 256 };
 
 struct page {

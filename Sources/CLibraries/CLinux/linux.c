@@ -29,7 +29,7 @@ void linux_read_regular_files_only(int only) { regular_files_only = only; }
 
 int linux_open_to_read(const char *path) {
     if (!regular_files_only) return open(path, O_RDONLY | O_CLOEXEC);
-    // O_NONBLOCK has no effect on a regular file.
+    // With O_NONBLOCK, opening a pipe does not wait for a writer. For a regular file the flag has no effect.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status;
     if (descriptor < 0) return -1;
@@ -52,7 +52,7 @@ void linux_tune_malloc(int heaps) {
     mallopt(M_MXFAST, 0);
     // The threshold is larger than a fetch response, whose buffer is allocated and freed frequently.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
-    // glibc also sets the trim threshold to twice the mmap threshold when it adjusts both dynamically.
+    // Twice the mmap threshold, as glibc itself chooses when it adjusts both thresholds dynamically.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 

@@ -26,8 +26,8 @@ static inline int mhd_epoll(struct MHD_Daemon *daemon)
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-/// Returns the size to pass for a body of unknown length. Such a body has chunked encoding, and its content reader ends
-/// it.
+/// Returns the size to pass for a body of unknown length. libmicrohttpd sends such a body in chunks until the content
+/// reader reports its end.
 static inline uint64_t mhd_size_unknown(void) { return MHD_SIZE_UNKNOWN; }
 
 static inline ssize_t mhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }

@@ -24,7 +24,7 @@ static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
 }
 
 /// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Never calls `tell` if this build's
-/// librdkafka headers are older than 2.3.0, which lacks this request.
+/// librdkafka headers are older than 2.3.0, the first version with this request.
 static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,
                                       void (*tell)(void *context, const char *name, int64_t high, int64_t low)) {
 #if RD_KAFKA_VERSION >= 0x020300ff

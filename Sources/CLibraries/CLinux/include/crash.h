@@ -46,8 +46,8 @@ static inline void crash_nowhere(void) {
 void crash_enter_thread(int thread);
 
 /// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
-/// and after `CRASH_TOPIC_LIMIT` other topics. If a worker dies while it works on a record of a topic with the number
-/// 0, the death is stored without the record.
+/// or if `CRASH_TOPIC_LIMIT` other topics already have numbers. If a worker dies while it works on a record of a topic
+/// with the number 0, the death is stored without the record.
 int32_t crash_topic(const void *bytes, int32_t count);
 
 /// Returns the name of a topic, or NULL for 0.
@@ -58,10 +58,10 @@ const char *crash_topic_name(int32_t topic);
 /// Creates the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
 int crash_page_make(void);
 
-/// Stores a death with the records that the dead worker's threads were working on.
+/// Stores the death of a worker by `signal`, with the records that its threads were working on.
 void crash_add_death(int signal);
 
-/// Returns whether the worker requested to run without a supervisor (`crash_run_alone`).
+/// Returns whether a worker has called `crash_run_alone`, so that the next worker must run without a supervisor.
 int crash_is_alone(void);
 
 // MARK: Worker
@@ -79,5 +79,6 @@ int64_t crash_death_count(void);
 /// Returns a death by its number, counted from 0. Only the last `CRASH_DEATH_LIMIT` deaths are stored.
 struct crash_death crash_death(int64_t number);
 
-/// Removes the records of a partition from all deaths, because its offsets now belong to other records.
+/// Removes a partition's records from all stored deaths. Call it if the topic was recreated, because the offsets then
+/// belong to other records.
 void crash_forget(const void *topic, int32_t count, int32_t partition);
