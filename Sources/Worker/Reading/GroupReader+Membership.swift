@@ -158,8 +158,8 @@ extension GroupReader {
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Reports the unread records of a topic that was deleted and created again. Kafka deletes the committed offsets of a
-    /// deleted topic, and the new log is shorter than the old one.
+    /// Reports the unread records of a topic that was deleted and created again. Kafka deletes the committed offsets of
+    /// a deleted topic, and the new log is shorter than the old one.
     private func noteDeletion(_ start: CommittedOffsetLookup.Start, _ now: DeliveryTime) {
         let partition = start.committed.partition
         guard let unread = unread.removeValue(forKey: partition), start.committed.offset == nil || start.isRecreated,
