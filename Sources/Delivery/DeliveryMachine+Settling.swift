@@ -187,7 +187,7 @@ extension DeliveryMachine {
         if settlement.produced(id, to: target, in: &store) { store.releaseBytes(id.slot) }
     }
 
-    /// Stores the publisher's report whether a topic is writable.
+    /// Stores whether a topic is writable, as the publisher reports it.
     ///
     /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
     ///   to a writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.

@@ -97,7 +97,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     case held(app: AppIndex, DeferralReason)
 }
 
-/// The name of a circuit breaker.
+/// Identifies a circuit breaker: that of an app's host, of its credential, or of one of its topics.
 package enum CircuitName: Sendable, Hashable {
     /// The credential of an app, for all topics.
     case credential(of: AppIndex)

@@ -13,8 +13,8 @@ package struct DeliveryTime: Sendable, Equatable {
     }
 }
 
-/// The configuration of the machine: the sections `delivery` and `retry`, and parts of `results`, `unregistered` and
-/// `kafka.session_timeout`.
+/// The configuration of the machine: the sections `delivery` and `retry`, parts of `results` and `unregistered`, and
+/// times derived from `kafka.session_timeout`.
 package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }

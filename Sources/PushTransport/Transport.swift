@@ -90,9 +90,9 @@ package struct Completion: Sendable {
         /// stream. The notification may be the cause of repeated refusals, so the machine counts them and finally
         /// moves the notification to a retry tier.
         case refusedByPeer
-        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
-        /// graceful GOAWAY refused the request after one on a lower stream. The machine resends the request
-        /// immediately.
+        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2:
+        /// the request was above the last stream id of a graceful GOAWAY, and was not the first such request. The
+        /// machine resends the request immediately.
         case discarded
         /// The gateway discarded the request, and the app is configured not to resend discarded notifications.
         case discardedForGood
@@ -169,8 +169,8 @@ package enum TransportCommand: Sendable {
     /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
     /// capacity.
     case send([OutgoingRequest])
-    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition was revoked
-    /// or suspended.
+    /// Complete as `notProcessed` all requests of this list that are not on a connection yet, because their partition
+    /// was revoked or suspended.
     case recall([NotificationID])
     /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
     /// `TransportEvent.closed` follows.
@@ -186,10 +186,10 @@ package enum TransportEvent: Sendable {
     /// Each completion frees one request. Suspects do not count. If the capacity falls below the number of unanswered
     /// requests, the core sends nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
-    /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
-    /// connection allows streams. True if a ready connection allows streams. After connections that ended without an
-    /// answer, true only after an answer.
+    /// Whether APNs can be reached, reported at each change and not before the first dial has ended.
+    /// - False: a dial failed and no connection is ready, several connections in a row ended without an answer, or no
+    ///   ready connection allows streams.
+    /// - True: a ready connection allows streams. After several connections without an answer, only an answer counts.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and

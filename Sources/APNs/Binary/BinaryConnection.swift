@@ -62,8 +62,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Takes requests from the front of the queue until `most` requests or `bytes` of frames are open, or the channel
-    /// is full.
+    /// Takes requests from the front of the queue until `most` requests are open, their frames have `bytes` bytes, or
+    /// the channel is full.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }

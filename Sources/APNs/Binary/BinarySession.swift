@@ -1,21 +1,21 @@
 package import PushTransport
 
-/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock.
+/// Decides the outcome of each notification on one binary connection, without I/O and without a clock.
 /// `BinaryConnection` adds the texts and the credential's state to the completions.
 package struct BinarySession: Sendable {
     /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
     /// discarded.
     package enum Meaning: Sendable, Equatable {
-        /// The answer named the fence, an open notification or the last processed one. It showed that `settled` open
-        /// notifications were processed, and that `discarded` were not.
+        /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
+        /// were processed, and `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
         /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
-        /// `lostAtMost` notifications had been presumed accepted, although the answer says that they were not
-        /// processed.
+        /// If the gateway reports that it processed nothing, `lostAtMost` is the number of notifications that had been
+        /// presumed accepted, otherwise 0.
         case unmatched(lostAtMost: Int)
     }
 
@@ -109,8 +109,8 @@ package struct BinarySession: Sendable {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs`. Then
-    /// no further requests may be handed over.
+    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs` to be
+    /// acknowledged. Then no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing

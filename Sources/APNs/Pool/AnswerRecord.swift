@@ -1,4 +1,4 @@
-/// The answers of APNs on one connection so far. A value type.
+/// The answers of APNs on one connection so far.
 struct AnswerRecord {
     /// Whether any response arrived that did not require a new connection.
     private(set) var isAnswered = false

@@ -108,7 +108,7 @@ package class PooledConnection {
     /// Writes the turn's output in a few large blocks.
     func flush() { preconditionFailure("A subclass must override this") }
 
-    /// Updates the host's reachability with how the connection ended.
+    /// Records in the host's reachability how the connection ended.
     func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override this") }
 
     /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.

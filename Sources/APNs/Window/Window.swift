@@ -2,7 +2,7 @@ package import PushTransport
 
 /// The resend window of one HTTP/2 connection: the notifications in flight, and how each one completes.
 ///
-/// A value type without I/O and clock. An entry opens when a request is handed to the connection, and closes exactly
+/// The window uses no I/O and no clock. An entry opens when a request is handed to the connection, and closes exactly
 /// once. <doc:ResendWindow> lists the events that close it. Positions are offsets in the connection's plaintext. A
 /// request whose END_STREAM the kernel has not accepted cannot have been processed. A `ticket` identifies an open
 /// entry.

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// An open circuit breaker of a credential, a topic or a host. A value type.
+/// An open circuit breaker of a credential, a topic or a host.
 ///
 /// A fault opens the circuit. While the circuit is open, one notification at a time may be sent as the probe, at
 /// growing intervals. The answer to the probe closes the circuit, unless it is the same fault again.

@@ -51,8 +51,8 @@ struct Settlement: ~Copyable {
     }
 
     /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
-    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the token is dead
-    /// since the send.
+    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, this is the time of
+    /// the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:
