@@ -180,8 +180,8 @@ package enum TransportCommand: Sendable {
 /// A report of a transport to the core.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open,
-    /// and none will be dialed for the first request.
+    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open
+    /// and a request would not cause a dial.
     ///
     /// Each completion frees one request. Suspects do not count. If the capacity falls below the number of unanswered
     /// requests, the core sends nothing until enough of them are completed.

@@ -10,9 +10,11 @@ package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// The reason for `notProcessed`: the peer refused the request (REFUSED_STREAM, a lower stream id in a GOAWAY,
-        /// or a reset or a closed flow-control window before the body's end), the peer discarded the request after
-        /// refusing another one, or this process has not sent the request completely, through no fault of the peer.
+        /// The reason for `notProcessed`:
+        /// - refused by the peer: REFUSED_STREAM, a lower stream id in a GOAWAY, or a reset or a closed flow-control
+        ///   window before the body's end,
+        /// - discarded by the peer, which refused another request in the same GOAWAY,
+        /// - never sent: this process has not sent the request completely, through no fault of the peer.
         package var unprocessed = Completion.Unprocessed.neverSent
         package var sentAtMs: Int64
         /// The generation of the provider token that the request carried.

@@ -273,7 +273,8 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open.
+    /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open,
+    /// and the delay before the next probe doubles.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
         apps[app.value].host?.probeFailed(nowNs: nowNs)
