@@ -1,8 +1,8 @@
 package import CLinux
 package import PushRecords
 
-// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions.
-// Transports run on another thread than the machine, so the batches pass through mailboxes.
+// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions. The
+// machine and the transports run on different threads, so the batches pass through mailboxes.
 
 /// The identity of a notification, the same for each of its sends. The generation changes when the number is reused.
 /// The machine ignores completions with an older generation.
@@ -117,8 +117,8 @@ package struct Completion: Sendable {
     package var sentAtMs: Int64
     /// Whether the connection was lost during this send, which counts towards quarantine unless `connectionWasSilent`.
     package var connectionDied: Bool
-    /// Whether the connection was closed because the app's connections received nothing for too long. The network is at
-    /// fault, not the notification.
+    /// Whether the connection was closed because nothing arrived on any connection of the app for too long. The network
+    /// is at fault, not the notification.
     package var connectionWasSilent: Bool
     /// Whether a resend would use a newer provider token or a newer connection than this send. Not set for a 200.
     package var carriedOlderToken: Bool

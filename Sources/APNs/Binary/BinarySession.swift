@@ -115,11 +115,11 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Completes as presumed accepted the notifications that were acknowledged at least one window ago, and returns
+    /// Completes the notifications that were acknowledged at least one window ago as presumed accepted, and returns
     /// their number. Call this at most once a turn.
     ///
-    /// The peer is known to have been silent only until the previous call, because only the bytes that arrived before
-    /// it have been read. After a pause of the process, an error may still wait in the socket. If the peer does not
+    /// The peer is known to have been silent only until the previous call of this method, because later bytes may not
+    /// have been read yet. After a pause of the process, an error may still wait in the socket. If the peer does not
     /// read, no notification is presumed accepted, because its kernel took bytes that its program may never read.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs

@@ -29,7 +29,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Whether the connection was given up because nothing arrived on it or on other connections. The cause is then the
+    /// Whether the connection was given up because nothing arrived on any connection of the app. The cause is then the
     /// network.
     private var isSilent = false
 

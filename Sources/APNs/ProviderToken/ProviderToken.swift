@@ -131,8 +131,8 @@ struct TokenAge {
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
-    /// Returns whether APNs would accept a new token now without TooManyProviderTokenUpdates, or refuses the current
-    /// one in any case.
+    /// Returns whether a new token may be created now: APNs would accept the new token without
+    /// TooManyProviderTokenUpdates, or would refuse the current one anyway.
     func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.earliestNs { return true }
         let ageNs = ageNs(wallMs)

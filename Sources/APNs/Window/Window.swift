@@ -158,11 +158,11 @@ package struct Window: Sendable {
         return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 
-    /// Closes the entries above stream `last` after a GOAWAY as not processed. The others stay open. A second GOAWAY
-    /// can only lower `last`.
+    /// Closes as not processed the entries whose stream is above `last`, after a GOAWAY. The others stay open. A second
+    /// GOAWAY can only lower `last`.
     ///
-    /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the first
-    ///   stream above `last` can have caused the GOAWAY, and the peer discarded the others.
+    /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the request
+    ///   on the first stream above `last` can have caused the GOAWAY, and the peer discarded the other ones.
     package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
         let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
         let first = isGraceful ? above.map(\.stream).min() : nil
@@ -174,7 +174,7 @@ package struct Window: Sendable {
 
     /// Closes all entries of a lost connection. The kernel had accepted `position` bytes of the output.
     ///
-    /// - Parameter isSilent: whether the connection was given up because nothing arrived on it or on other connections.
+    /// - Parameter isSilent: whether the connection was given up because nothing arrived on any connection of the app.
     package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written

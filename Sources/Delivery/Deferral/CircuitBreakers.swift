@@ -360,6 +360,6 @@ struct CircuitBreakers: ~Copyable {
         return (noted.forNs, noted.before)
     }
 
-    /// Notes that notifications of this app are no longer deferred for this reason.
+    /// Records that notifications of this app are no longer deferred for this reason.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
 }
