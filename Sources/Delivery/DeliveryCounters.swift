@@ -48,7 +48,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     package var commitsAcknowledged = 0
     /// Partition entries in commits that the broker refused.
     package var commitsRefused = 0
-    /// Commits with a truncated map.
+    /// Commits whose commit map was truncated.
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0

@@ -181,7 +181,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // The core hands discarded notifications to this transport again, where they wait for the next connection.
+        // Report room for discarded notifications: the core sends them again, and they wait here for the next
+        // connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

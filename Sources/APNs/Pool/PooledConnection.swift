@@ -15,7 +15,7 @@ package class PooledConnection {
         var isQuarantine: Bool
         /// The number of times that all connections had been replaced before this dial.
         var replacements: Int
-        /// How long the connection may be open before another one takes its place, or `Int64.max`.
+        /// How long the connection may be open before another one takes its place, or `Int64.max` for no limit.
         var lifetimeNs: Int64
     }
 
@@ -34,7 +34,7 @@ package class PooledConnection {
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
-    /// The time at which another connection will replace this one.
+    /// The time at which the connection reaches its age limit, and its replacement is dialed.
     private(set) final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?

@@ -75,7 +75,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         preconditionFailure("A subclass must override this")
     }
     func dispatch() { preconditionFailure("A subclass must override this") }
-    /// Handles a recall of requests, after those that waited for a connection were completed as not processed.
+    /// Handles a recall. The recalled requests that waited for a connection are already completed as not processed.
     func didRecall(_ ids: Set<NotificationID>) {}
     /// Called by `close`, before all connections drain and close.
     func willClose() {}

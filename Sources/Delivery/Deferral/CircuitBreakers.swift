@@ -181,7 +181,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
-        // Another open circuit may now block the former probe.
+        // Another open circuit may now block the former probe, so it must be checked again.
         if apps[app][name]?.probe != nil { mustCheck = true }
         apps[app][name] = nil
         if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }

@@ -23,7 +23,7 @@ struct Dispatch: ~Copyable {
         var ready = ReadyQueues()
         /// The latest capacity that the app's transport reported.
         var capacity = 0
-        /// The latest capacity above 0.
+        /// The latest capacity above 0 that the app's transport reported.
         var lastCapacity = 1
         var throttle = Throttle()
         var environmentGuard: EnvironmentGuard
