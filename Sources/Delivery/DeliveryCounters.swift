@@ -14,7 +14,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     package struct App: Sendable, Equatable {
         /// Sends handed to a transport.
         package var handed: Int
-        /// Concluded notifications, in the order of `Outcome.allCases`.
+        /// The numbers of concluded notifications by outcome, in the order of `Outcome.allCases`.
         package var outcomes: [Int]
         /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
         package var reasons: [Int]

@@ -101,7 +101,7 @@ package enum DeliveryEvent: Sendable, Equatable {
 package enum CircuitName: Sendable, Hashable {
     /// The credential of an app, for all topics.
     case credential(of: AppIndex)
-    /// One topic of an app, for which Apple does not accept the app's key.
+    /// One topic of an app, for which Apple refuses the app's credential.
     case topic(String, of: AppIndex)
     /// The host of an app. If the host does not answer, the app's notifications must not use the budget of other apps.
     case connection(of: AppIndex)

@@ -128,7 +128,7 @@ package struct AppRoute: Sendable {
     }
 }
 
-/// The indexes of apps after `DeliveryMachine.replaceApps`.
+/// The result of `DeliveryMachine.replaceApps`: the index of each app.
 package struct AppMapping: Sendable, Equatable {
     /// The index of each given route, in order.
     package var indexes: [AppIndex]

@@ -169,7 +169,7 @@ package struct BinarySession: Sendable {
             let named = answer.isOfTheLastProcessed ? 0 : 1
             return .tooLate(lostAtMost: after + named, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
         case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
-            // The gateway has processed nothing.
+            // A shutdown with identifier 0: the gateway has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
         case .unknown:
             let hasProcessedNone = answer.isOfTheLastProcessed && answer.identifier == 0

@@ -18,7 +18,7 @@ struct CircuitBreakers: ~Copyable {
         var isGated = false
         var isRemoved = false
         var isPaused: Bool
-        // The open circuits.
+        // The open circuits of the app's host, credential and topics.
         var host: Circuit?
         var credential: Circuit?
         var topics: [String: Circuit] = [:]

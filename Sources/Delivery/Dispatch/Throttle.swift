@@ -48,7 +48,7 @@ struct Throttle {
 struct RateLimit {
     /// The maximum burst: as many notifications as the rate allows in this duration.
     static let burstNs: Int64 = 50_000_000
-    /// The shortest time between two wake-ups for a high rate.
+    /// The minimum wait for the next allowance, so that a high rate does not cause a wake-up for each notification.
     static let pauseNs: Int64 = 5_000_000
 
     private(set) var perSecond: Int

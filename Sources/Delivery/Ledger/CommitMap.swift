@@ -18,7 +18,7 @@ internal import Bytes
 /// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
 /// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
 package struct CommitMap: Equatable {
-    /// A fan-out of which some notifications are settled, with their indexes.
+    /// A fan-out with settled and open notifications, and the indexes of the settled ones.
     package struct Partial: Equatable {
         package var offset: Int64
         package var indexes: [Range<Int64>]

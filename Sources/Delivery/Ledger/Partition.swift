@@ -335,7 +335,7 @@ extension Partition {
         @inline(__always)
         package func allows(_ offset: Int64) -> Bool { offset < allowed }
 
-        /// Counts the notifications of a received record.
+        /// Updates the mean number of notifications per record with the `count` of a received record.
         @inline(__always)
         package mutating func received(count: Int32) { countTimes16 += Int64(count) - (countTimes16 + 15) / 16 }
 

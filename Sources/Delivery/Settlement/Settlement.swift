@@ -8,7 +8,7 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The texts of unusual answers (`AnswerTexts`), by notification.
+    /// For each notification, the unknown reason and the `apns-unique-id` of its last answer, if the answer has any.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
@@ -44,7 +44,7 @@ struct Settlement: ~Copyable {
         return row
     }
 
-    /// Removes the texts of a notification that is freed.
+    /// Removes the texts of a notification's last answer.
     @inline(__always)
     mutating func forget(_ slot: NotificationSlot) {
         if !texts.isEmpty { texts[slot] = nil }

@@ -16,7 +16,7 @@ package enum Verdict: String, CaseIterable, Sendable {
     case credentialFault = "credential_fault"
 }
 
-/// A row of the verdict table.
+/// The verdict on one kind of answer, and the conditions and the delay that apply to this verdict.
 package struct VerdictRow: Equatable, Sendable {
     package var verdict: Verdict
     /// For `resend`, the verdict if the next send gets the same answer.

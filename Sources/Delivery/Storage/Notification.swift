@@ -248,7 +248,7 @@ extension Record {
         var place: CrashPlace
         var blockSize: Int
         var payload: UnsafeRawBufferPointer
-        /// The producer's headers, with the app's topic if the producer gave none.
+        /// The producer's headers, with the app's topic if the producer set none.
         var headers: ParsedRequest.Headers
         var key: UnsafeRawBufferPointer
         /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
