@@ -14,8 +14,8 @@ package enum Receipt {
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
-    /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above those that
-    /// were received or committed (librdkafka has read it again), or its assignment has ended or is draining.
+    /// There is nothing to do for the record: the commit map lists it as settled, a record at this or a higher offset
+    /// was already received or committed (librdkafka has read it again), or the assignment has ended or is draining.
     case ignored
 }
 

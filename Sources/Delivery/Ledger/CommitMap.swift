@@ -67,7 +67,7 @@ package struct CommitMap: Equatable {
     var isEmpty: Bool { settled.isEmpty && partials.isEmpty }
 
     /// Removes all settled offsets, and raises the horizon above them. Call this for a log that was truncated at an
-    /// unknown offset, because other records may have these offsets, and may have been sent.
+    /// unknown offset, because different records may now have these offsets, and may have been sent.
     package mutating func doubt() {
         horizon = max(horizon, end)
         settled = []

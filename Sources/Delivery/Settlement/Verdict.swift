@@ -99,9 +99,9 @@ package struct VerdictTable: Sendable {
             .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
             VerdictRow(.reject)
         case .topicDisallowed:
-            // Apple accepts a new bundle id only on new connections. Unless it just did so, the transport opens new
-            // connections before it reports the completion. If the answer repeats, the credential does not belong to
-            // this bundle id.
+            // Apple accepts a new bundle id only on new connections. The transport therefore replaces its connections
+            // before it reports the completion, unless it has just replaced them. If the answer repeats, the credential
+            // does not belong to this bundle id.
             VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)
