@@ -13,7 +13,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// The generation of the token in `headers`, or 0 before the first token.
     private var seenToken: UInt32 = 0
     private var topicRenewalNs: Int64?
-    /// Whether APNs answers requests on some connections only with server errors (5xx, or without a reason).
+    /// Whether some connections return only server errors (5xx, or answers that are probably not from APNs).
     var hasErring = false
     /// The time at which a connection was last replaced because of server errors.
     private var errorReplacementNs: Int64?
@@ -49,7 +49,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     // MARK: Replacement
 
     /// Replaces all connections with new ones that use this configuration and token. The old connections finish their
-    /// requests. Waiting requests are sent on the first new connection. The limits of the backoff do not change.
+    /// requests. Waiting requests are sent on the first new connection. The backoff limits of the first configuration
+    /// stay.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -72,9 +73,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
     }
 
-    /// Replaces all connections if the answering one is at least `topicAgeNs` old, at most once per `topicPauseNs`.
-    /// APNs accepts a newly created bundle id on new connections only. If new connections get TopicDisallowed too,
-    /// further connections would not help.
+    /// Handles a TopicDisallowed answer: replaces all connections if the connection that returned the answer is at
+    /// least `topicAgeNs` old, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
+    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -121,7 +122,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Reports of connections
 
-    /// Records responses with a status. Any status shows that the host answers.
+    /// Records that a response with a status arrived. Any status shows that the host answers.
     func hostAnswered() { answers.answered() }
 
     func hostEnded(_ code: ErrorCode) { answers.ended(code, nowNs: loop.now.monotonicNs) }
@@ -140,7 +141,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     }
 
     /// Moves connections that return only server errors to the end of the order, so that other connections get requests
-    /// first. Replaces one that has returned only errors for `errorSpanNs`, with a pause between replacements.
+    /// first. Replaces one of them if it has returned only errors for `errorSpanNs` and the pause since the last
+    /// replacement is over.
     private func replaceErring() {
         let erring = connections.filter { $0.isReady && $0.answers.isErring }
         hasErring = !erring.isEmpty
@@ -323,8 +325,9 @@ package struct RequestHeaders: ~Copyable {
         }
     }
 
-    /// Returns which of `wantedHeaders` to store from the response, as a bit mask: `apns-id` (`apns-request-id` of a
-    /// broadcast) only if Apple creates the id, and `apns-unique-id` always, which APNs sends only in development.
+    /// Returns which of `wantedHeaders` to store from the response, as a bit mask. `apns-unique-id`, which APNs sends
+    /// only in development, is always stored. `apns-id` (`apns-request-id` for a broadcast) is stored only if Apple
+    /// creates the id.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
         request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }

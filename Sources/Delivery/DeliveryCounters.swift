@@ -14,7 +14,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     package struct App: Sendable, Equatable {
         /// Sends handed to a transport.
         package var handed: Int
-        /// Concluded notifications, in the order of `Outcome.allCases`.
+        /// The numbers of concluded notifications by outcome, in the order of `Outcome.allCases`.
         package var outcomes: [Int]
         /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
         package var reasons: [Int]
@@ -48,7 +48,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     package var commitsAcknowledged = 0
     /// Partition entries in commits that the broker refused.
     package var commitsRefused = 0
-    /// Commits with a truncated map.
+    /// Commits whose commit map was truncated.
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0

@@ -95,7 +95,8 @@ extension DeliveryMachine {
         if ledger[partition].offsets.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Handles an assignment without partitions. Suspended partitions of the group are released within ten seconds.
+    /// Handles an assignment that adds no partition. Suspended partitions of the group are released within ten seconds,
+    /// because the group may have assigned them to another worker.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }

@@ -16,9 +16,9 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        // If no commit succeeds, only records below the send horizon and a limited number above the horizon are read.
-        // While commits succeed, one record is always allowed, because a record that waits for admission raises the
-        // horizon.
+        // The number of records above the send horizon is limited, because no commit may succeed to raise the horizon.
+        // While commits succeed, one record is always allowed, because the horizon rises only when a record waits for
+        // admission.
         let next = ledger[partition].nextOffset
         let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0

@@ -219,15 +219,16 @@ extension DeliveryMachine {
         }
     }
 
-    /// Handles a send that APNs certainly did not process. If the send did not reach APNs, the network is at fault, and
-    /// the notification is resent without a limit.
+    /// Handles a send that APNs certainly did not process.
     ///
-    /// If APNs refuses to process it, the notification is resent three times immediately and then once a second. After
-    /// six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred. This
-    /// delays the partition's watermark by at most six pauses and ten sends, plus the dial of the quarantine connection
-    /// (up to a minute). A deferral uses up no attempt, because an outage of an hour must not make notifications
-    /// `abandoned`. The notification ends at its expiration or `maxAgeMs`. If `maxAgeMs` is 0, each deferral counts as
-    /// an attempt.
+    /// - The send did not reach APNs: the network is at fault, and the notification is resent without a limit.
+    /// - APNs refused to process it: the notification is resent three times immediately and then once a second. After
+    ///   six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred.
+    ///
+    /// The refusals delay the partition's watermark by at most six pauses and ten sends, plus the dial of the
+    /// quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of an hour must not
+    /// make notifications `abandoned`. The notification ends at its expiration or `maxAgeMs`. If `maxAgeMs` is 0, each
+    /// deferral counts as an attempt.
     private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
         switch completion.unprocessed {
         case .neverSent: break

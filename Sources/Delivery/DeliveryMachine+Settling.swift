@@ -42,8 +42,8 @@ extension DeliveryMachine {
         if asAttempt, Int(store[bodyOf: record].attempt) >= settlement.settings.maxAttempts {
             return conclude(slot, .abandoned)
         }
-        // The record's block is freed when the producer has copied it. The copy in the producer is counted until the
-        // acknowledgement.
+        // The record's block is freed when the producer has copied the retry record. The budget counts the producer's
+        // copy until the acknowledgement.
         store.takeBytes(store[bodyOf: record].payload.count, for: slot)
         if asAttempt { journal.counters.apps[Int(store[slot].app)].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
@@ -187,7 +187,7 @@ extension DeliveryMachine {
         if settlement.produced(id, to: target, in: &store) { store.releaseBytes(id.slot) }
     }
 
-    /// Stores the publisher's report whether a topic is writable.
+    /// Stores whether a topic is writable, as the publisher reports it.
     ///
     /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
     ///   to a writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.

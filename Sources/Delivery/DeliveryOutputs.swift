@@ -14,8 +14,8 @@ package enum Receipt {
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
-    /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above those that
-    /// were received or committed (librdkafka has read it again), or its assignment has ended or is draining.
+    /// There is nothing to do for the record: the commit map lists it as settled, a record at this or a higher offset
+    /// was already received or committed (librdkafka has read it again), or the assignment has ended or is draining.
     case ignored
 }
 
@@ -97,11 +97,11 @@ package enum DeliveryEvent: Sendable, Equatable {
     case held(app: AppIndex, DeferralReason)
 }
 
-/// The name of a circuit breaker.
+/// Identifies a circuit breaker: that of an app's host, of its credential, or of one of its topics.
 package enum CircuitName: Sendable, Hashable {
     /// The credential of an app, for all topics.
     case credential(of: AppIndex)
-    /// One topic of an app, for which Apple does not accept the app's key.
+    /// One topic of an app, for which Apple refuses the app's credential.
     case topic(String, of: AppIndex)
     /// The host of an app. If the host does not answer, the app's notifications must not use the budget of other apps.
     case connection(of: AppIndex)

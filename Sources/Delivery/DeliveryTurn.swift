@@ -24,7 +24,7 @@ package protocol Transports {
     /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Recalls from the transports the requests that must not be sent any more.
+    /// Requests back from the transports all notifications that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 

@@ -13,8 +13,8 @@ package struct DeliveryTime: Sendable, Equatable {
     }
 }
 
-/// The configuration of the machine: the sections `delivery` and `retry`, and parts of `results`, `unregistered` and
-/// `kafka.session_timeout`.
+/// The configuration of the machine: the sections `delivery` and `retry`, parts of `results` and `unregistered`, and
+/// times derived from `kafka.session_timeout`.
 package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }
@@ -72,17 +72,18 @@ package struct MachineSettings: Sendable {
 
     package init() {}
 
-    /// The limit of open notifications while there are no streams. It lets deferred notifications move to retry topics.
+    /// The limit of open notifications while there are no streams. It is above 0, because notifications that must be
+    /// deferred can then still move to retry topics.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
     /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
-    /// each stream, one notification is on the stream, one follows, and one waits for Kafka's acknowledgement. Those
-    /// not on a stream are limited to 4,000, since they only bridge the milliseconds of a turn and of Kafka. With a
-    /// higher limit, eight connections of 1,000 streams sent fewer notifications per second and used more memory
-    /// ("What it costs", in the documentation of `Worker`).
+    /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. Those that
+    /// are not in flight are limited to 4,000, since they only bridge the milliseconds until the next turn or
+    /// acknowledgement. With a higher limit, eight connections of 1,000 streams sent fewer notifications per second and
+    /// used more memory ("What it costs", in the documentation of `Worker`).
     package func mostOpen(streams: Int) -> Int {
         min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
     }
@@ -127,7 +128,7 @@ package struct AppRoute: Sendable {
     }
 }
 
-/// The indexes of apps after `DeliveryMachine.replaceApps`.
+/// The result of `DeliveryMachine.replaceApps`: the index of each app.
 package struct AppMapping: Sendable, Equatable {
     /// The index of each given route, in order.
     package var indexes: [AppIndex]

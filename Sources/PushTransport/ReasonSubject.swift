@@ -1,6 +1,7 @@
 package import PushRecords
 
-/// What an error reason of APNs applies to, besides the notification that was answered.
+/// What an APNs error reason blames if it concerns more than the answered notification: the device token, the topic,
+/// the credential, or how often the worker renews its tokens.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken

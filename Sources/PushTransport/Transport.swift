@@ -1,8 +1,8 @@
 package import CLinux
 package import PushRecords
 
-// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions.
-// Transports run on another thread than the machine, so the batches pass through mailboxes.
+// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions. The
+// machine and the transports run on different threads, so the batches pass through mailboxes.
 
 /// The identity of a notification, the same for each of its sends. The generation changes when the number is reused.
 /// The machine ignores completions with an older generation.
@@ -90,9 +90,9 @@ package struct Completion: Sendable {
         /// stream. The notification may be the cause of repeated refusals, so the machine counts them and finally
         /// moves the notification to a retry tier.
         case refusedByPeer
-        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2: a
-        /// graceful GOAWAY refused the request after one on a lower stream. The machine resends the request
-        /// immediately.
+        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2:
+        /// the request was above the last stream id of a graceful GOAWAY, and was not the first such request. The
+        /// machine resends the request immediately.
         case discarded
         /// The gateway discarded the request, and the app is configured not to resend discarded notifications.
         case discardedForGood
@@ -117,8 +117,8 @@ package struct Completion: Sendable {
     package var sentAtMs: Int64
     /// Whether the connection was lost during this send, which counts towards quarantine unless `connectionWasSilent`.
     package var connectionDied: Bool
-    /// Whether the connection was closed because the app's connections received nothing for too long. The network is at
-    /// fault, not the notification.
+    /// Whether the connection was closed because nothing arrived on any connection of the app for too long. The network
+    /// is at fault, not the notification.
     package var connectionWasSilent: Bool
     /// Whether a resend would use a newer provider token or a newer connection than this send. Not set for a 200.
     package var carriedOlderToken: Bool
@@ -169,8 +169,8 @@ package enum TransportCommand: Sendable {
     /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
     /// capacity.
     case send([OutgoingRequest])
-    /// Complete those of these requests as `notProcessed` that are not on a connection yet. Their partition was revoked
-    /// or suspended.
+    /// Complete as `notProcessed` all requests of this list that are not on a connection yet, because their partition
+    /// was revoked or suspended.
     case recall([NotificationID])
     /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
     /// `TransportEvent.closed` follows.
@@ -180,16 +180,16 @@ package enum TransportCommand: Sendable {
 /// A report of a transport to the core.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open,
-    /// and none will be dialed for the first request.
+    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open
+    /// and a request would not cause a dial.
     ///
     /// Each completion frees one request. Suspects do not count. If the capacity falls below the number of unanswered
     /// requests, the core sends nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, reported at each change and not before the first dial has ended. False if a dial
-    /// failed and no connection is ready, if one connection after another ended without an answer, or if no ready
-    /// connection allows streams. True if a ready connection allows streams. After connections that ended without an
-    /// answer, true only after an answer.
+    /// Whether APNs can be reached, reported at each change and not before the first dial has ended.
+    /// - False: a dial failed and no connection is ready, several connections in a row ended without an answer, or no
+    ///   ready connection allows streams.
+    /// - True: a ready connection allows streams. After several connections without an answer, only an answer counts.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and

@@ -1,10 +1,13 @@
-/// The number of notifications that may be open at once on a connection, adapted to how connections end. A value type.
+/// The number of notifications that may be open at once on a connection (`limit`), adapted to how connections end.
 ///
-/// If a gateway closes without an error answer, every open notification is in doubt and is sent again. The limit then
-/// drops to a quarter of the notifications that were processed on the connection, but not below 100. It doubles each
-/// time that as many notifications as the limit were processed. If none was processed on the connection, the limit is
-/// halved, and the same notifications are sent first on the next connection. The notification that ends the connections
-/// is finally sent alone, and only then does the end count against that notification.
+/// - A connection ends without an answer, and `count` of its notifications were processed: the limit falls to a quarter
+///   of `count`, but not below 100. The open notifications are in doubt and are sent again.
+/// - A connection ends without an answer, and none of its notifications was processed: the limit falls to
+///   `min(limit, open, 200) / 2`, but not below 1. The notification that causes such ends is finally sent alone, and
+///   only then does the end count against it.
+/// - The peer stops reading: the limit falls to 100.
+/// - An error discards more notifications than it confirms: the limit is halved, but not below 2,000.
+/// - As many notifications as the limit were processed: the limit doubles.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int
@@ -13,7 +16,7 @@ package struct BinaryAdmission: Sendable, Equatable {
 
     /// The lower bound of the limit after a connection ended without an answer, if notifications were processed on it.
     package static let leastAfterEnd = 100
-    /// The lower bound of the limit after errors that discarded most of the open notifications.
+    /// The lower bound of the limit after errors that discarded more notifications than they confirmed.
     package static let leastAfterError = 2_000
 
     package init(most: Int) {
@@ -46,8 +49,8 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
-    /// Records an error answer after which more notifications were discarded than processed. With fewer open
-    /// notifications, an error causes fewer resends.
+    /// Halves the limit after an error that discarded more notifications than it confirmed. With fewer open
+    /// notifications, the next error causes fewer resends.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }
         limit = max(Self.leastAfterError, limit / 2)

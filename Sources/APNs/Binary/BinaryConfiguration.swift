@@ -32,7 +32,8 @@ package struct BinaryConfiguration: Sendable {
     package var window = WindowLimits()
     /// Whether notifications that a gateway discarded after an error are sent again. If not, they are abandoned.
     package var resendsDiscarded = true
-    /// Whether the gateway rejects a token of zeros. It sends an error or, with `simple`, closes the connection.
+    /// Whether the gateway rejects a notification for a token of zeros, which the worker sends as a fence. To reject
+    /// it, the gateway sends an error or, with `simple`, closes the connection.
     package var answersFence = true
     /// The maximum payload size in bytes. The worker rejects a longer payload itself, with the gateway's status 7.
     package var payloadLimit = 2_048

@@ -6,11 +6,11 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the connection reports its end to the transport. A completion has one of
-/// three causes. An error answer of the gateway determines the outcome of the notification that it names and of all
-/// before it, and the gateway discards all after it. Without an error during the resend window, a notification counts
-/// as accepted. If the connection closes without an answer, all open notifications that were at least partly written
-/// are in doubt.
+/// Every request gets one completion before the connection reports its end to the transport. The causes are:
+/// - An error answer names a notification: it determines the outcome of this notification and of all before it, and the
+///   gateway discards all after it.
+/// - No error arrives during the resend window: the notification counts as accepted.
+/// - The connection closes without an answer: all open notifications that were at least partly written are in doubt.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
@@ -62,8 +62,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Takes requests from the front of the queue until `most` requests or `bytes` of frames are open, or the channel
-    /// is full.
+    /// Takes requests from the front of the queue until `most` requests are open, their frames have `bytes` bytes, or
+    /// the channel is full.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }

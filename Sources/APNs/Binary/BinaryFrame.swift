@@ -108,8 +108,8 @@ struct BinaryFrames: ~Copyable {
         tail += bytes.count
     }
 
-    /// Appends the bytes of an even number of valid hex digits. Eight digits at a time take 400 instructions a frame
-    /// less than one byte at a time.
+    /// Appends the bytes of an even number of valid hex digits. Converting eight digits at a time saves 400
+    /// instructions a frame, compared to one byte at a time.
     private mutating func putHex(_ digits: UnsafeRawBufferPointer) {
         var place = 0
         while place + 8 <= digits.count {

@@ -1,21 +1,21 @@
 package import PushTransport
 
-/// Decides the outcome of each notification on one binary connection. A value type without I/O and clock.
+/// Decides the outcome of each notification on one binary connection, without I/O and without a clock.
 /// `BinaryConnection` adds the texts and the credential's state to the completions.
 package struct BinarySession: Sendable {
     /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
     /// discarded.
     package enum Meaning: Sendable, Equatable {
-        /// The answer named the fence, an open notification or the last processed one. It showed that `settled` open
-        /// notifications were processed, and that `discarded` were not.
+        /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
+        /// were processed, and `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
         /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
-        /// `lostAtMost` notifications had been presumed accepted, although the answer says that they were not
-        /// processed.
+        /// If the gateway reports that it processed nothing, `lostAtMost` is the number of notifications that had been
+        /// presumed accepted, otherwise 0.
         case unmatched(lostAtMost: Int)
     }
 
@@ -109,17 +109,17 @@ package struct BinarySession: Sendable {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs`. Then
-    /// no further requests may be handed over.
+    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs` to be
+    /// acknowledged. Then no further requests may be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
 
-    /// Completes as presumed accepted the notifications that were acknowledged at least one window ago, and returns
+    /// Completes the notifications that were acknowledged at least one window ago as presumed accepted, and returns
     /// their number. Call this at most once a turn.
     ///
-    /// The peer is known to have been silent only until the previous call, because only the bytes that arrived before
-    /// it have been read. After a pause of the process, an error may still wait in the socket. If the peer does not
+    /// The peer is known to have been silent only until the previous call of this method, because later bytes may not
+    /// have been read yet. After a pause of the process, an error may still wait in the socket. If the peer does not
     /// read, no notification is presumed accepted, because its kernel took bytes that its program may never read.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs
@@ -169,7 +169,7 @@ package struct BinarySession: Sendable {
             let named = answer.isOfTheLastProcessed ? 0 : 1
             return .tooLate(lostAtMost: after + named, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
         case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
-            // The gateway has processed nothing.
+            // A shutdown with identifier 0: the gateway has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
         case .unknown:
             let hasProcessedNone = answer.isOfTheLastProcessed && answer.identifier == 0

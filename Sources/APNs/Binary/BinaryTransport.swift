@@ -46,7 +46,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     override func willClose() { for connection in allConnections { connection.fence() } }
 
     /// Replaces all connections with new ones that use this configuration. The old connections finish their requests.
-    /// The limits of the backoff do not change.
+    /// The backoff limits of the first configuration stay.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -118,8 +118,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         works(connection)
     }
 
-    /// Records an answer of the gateway. It showed that `settled` notifications were processed, and that `discarded`
-    /// were not. `isProof` is whether it shows that the gateway's program reads.
+    /// Records an answer of the gateway: `settled` notifications were processed, and `discarded` were not. `isProof` is
+    /// whether the answer shows that the gateway's program reads.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }
@@ -181,7 +181,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // The core hands discarded notifications to this transport again, where they wait for the next connection.
+        // Report room for discarded notifications: the core sends them again, and they wait here for the next
+        // connection.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

@@ -2,9 +2,9 @@ package import PushTransport
 
 /// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
 ///
-/// A value type without I/O and clock. The gateway sends an answer only for an error, so an entry counts as accepted if
-/// no error arrives within the window's duration after the peer's kernel acknowledged the frame. An error answer names
-/// one entry. The entries before it were accepted, and those after it were discarded.
+/// The window uses no I/O and no clock. The gateway sends an answer only for an error, so an entry counts as accepted
+/// if no error arrives within the window's duration after the peer's kernel acknowledged the frame. An error answer
+/// names one entry. The entries before it were accepted, and those after it were discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID
@@ -37,7 +37,7 @@ package struct BinaryWindow: Sendable {
     private var leftCount = 0
     /// The identifier of the first open entry. Identifiers count from 1 on each connection.
     private var firstIdentifier: UInt32 = 1
-    /// The number of closed entries, up to `Int32.max`, because identifiers distinguish no more.
+    /// The number of closed entries, capped at `Int32.max`, because the 32-bit identifiers cannot distinguish more.
     package private(set) var closedCount = 0
 
     package var isEmpty: Bool { count == 0 }

@@ -102,7 +102,7 @@ package struct FeedbackParser {
 
     /// The received part of an incomplete item: the head, and the first bytes of the token.
     private var begun: [UInt8] = []
-    /// The remaining bytes of a skipped token.
+    /// The number of bytes that remain of a skipped token.
     private var bytesToSkip = 0
     package private(set) var skipped = 0
 

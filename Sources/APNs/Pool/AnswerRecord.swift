@@ -1,4 +1,4 @@
-/// The answers of APNs on one connection so far. A value type.
+/// The answers of APNs on one connection so far.
 struct AnswerRecord {
     /// Whether any response arrived that did not require a new connection.
     private(set) var isAnswered = false
@@ -19,7 +19,8 @@ struct AnswerRecord {
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
-    /// The number of consecutive server errors at which the connection is replaced.
+    /// The number of consecutive server errors at which the connection counts as returning only server errors
+    /// (`isErring`).
     private static let errorsLimit = 5
 
     mutating func wasGood() { hasGood = true }

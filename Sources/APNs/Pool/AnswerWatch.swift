@@ -1,14 +1,14 @@
 internal import HTTP2
 
-/// Detects a host that does not answer, whatever the state of its connections. A value type.
+/// Detects a host that does not answer, whatever the state of its connections. An answer is a response with a status.
 ///
-/// An answer is a response with a status. A host is unanswering if a request has been in flight for `limitNs` without
-/// an answer (the host is silent). A host is also unanswering if it ended three streams in a row without an answer, the
-/// first of them at least `limitNs` ago (it resets them, or sends no status). The next answer ends both states. An idle
-/// host is not unanswering, except for 20 minutes after it ended such streams, because their notifications may wait in
-/// a retry tier.
+/// A host counts as not answering in these two cases, until the next answer:
+/// - It is silent: a request has been in flight for `limitNs` without an answer. If no request is in flight, this
+///   state lasts for `pauseNs`.
+/// - It resets streams or ends them without a status: three in a row, the first at least `limitNs` ago. If no request
+///   is in flight, this state lasts for `endsPauseNs`, because the notifications may wait in a retry tier.
 struct AnswerWatch: Sendable, Equatable {
-    /// The number of consecutive streams ended by the peer without an answer.
+    /// The number of consecutive streams without an answer after which a host that ends them counts as not answering.
     static let endsLimit = 3
     /// The idle time after which the wait for an answer starts over. Resends are sent sooner, so they continue the
     /// wait.

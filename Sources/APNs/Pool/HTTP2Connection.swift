@@ -29,7 +29,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Whether the connection was given up because nothing arrived on it or on other connections. The cause is then the
+    /// Whether the connection was given up because nothing arrived on any connection of the app. The cause is then the
     /// network.
     private var isSilent = false
 
@@ -352,8 +352,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
-            // The answer is neither a fault nor a sign that the host works. The next connection is dialed immediately
-            // if other requests on this connection were answered.
+            // The answer shows neither a fault nor that the host works. If other requests on this connection were
+            // answered, the next connection is dialed immediately.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
@@ -398,8 +398,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: !isGraceful)
     }
 
-    /// Reports that the credential was refused, unless a newer token than that of the last requests exists or can be
-    /// created.
+    /// Reports that the credential was refused. Does nothing if a newer token than that of the last requests exists or
+    /// can be created.
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {

@@ -1,4 +1,4 @@
-/// Decides when to send a PING on a connection, and when the connection is dead. A value type.
+/// Decides when to send a PING on a connection, and when the connection is dead.
 ///
 /// A PING is sent 60 s after the last received byte. While a request is unanswered, a PING is sent 5 s after the last
 /// received byte or after the request, whichever is later. The connection is dead if nothing arrives within 10 s after

@@ -1,6 +1,6 @@
 internal import PushTransport
 
-/// Decides when to dial a connection and when to retire one. A value type. The transport performs the actions.
+/// Decides when to dial a connection and when to retire one. The transport performs the actions.
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
 /// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool
@@ -280,8 +280,8 @@ package struct BackOff: Sendable {
     }
 }
 
-/// Detects that the thread waited while every stream was in use. A value type. More connections then raise the
-/// throughput. They would not if the thread were busy.
+/// Detects that the thread waited while every stream was in use. More connections then raise the throughput.
+/// They would not if the thread were busy.
 struct Saturation: Sendable {
     private static let periodNs: Int64 = 100_000_000
 

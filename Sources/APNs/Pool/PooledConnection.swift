@@ -15,7 +15,7 @@ package class PooledConnection {
         var isQuarantine: Bool
         /// The number of times that all connections had been replaced before this dial.
         var replacements: Int
-        /// How long the connection may be open before another one takes its place, or `Int64.max`.
+        /// How long the connection may be open before another one takes its place, or `Int64.max` for no limit.
         var lifetimeNs: Int64
     }
 
@@ -34,7 +34,7 @@ package class PooledConnection {
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
-    /// The time at which another connection will replace this one.
+    /// The time at which the connection reaches its age limit, and its replacement is dialed.
     private(set) final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?
@@ -108,7 +108,7 @@ package class PooledConnection {
     /// Writes the turn's output in a few large blocks.
     func flush() { preconditionFailure("A subclass must override this") }
 
-    /// Updates the host's reachability with how the connection ended.
+    /// Records in the host's reachability how the connection ended.
     func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override this") }
 
     /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.

@@ -37,8 +37,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
-    /// The longest pause after the quarantine connection was lost while the host answers other connections. In this
-    /// case the suspects cause the loss, and each suspect has only a few attempts.
+    /// The longest pause before the quarantine connection is dialed again after a loss, while the host answers other
+    /// connections. The suspects then cause the losses, and each suspect is sent only a few times.
     private static var deathWaitNs: Int64 { 4_000_000_000 }
 
     /// The number of requests that may wait in the transport beyond the available streams. They are sent while
@@ -75,7 +75,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         preconditionFailure("A subclass must override this")
     }
     func dispatch() { preconditionFailure("A subclass must override this") }
-    /// Handles a recall of requests, after those that waited for a connection were completed as not processed.
+    /// Handles a recall. The recalled requests that waited for a connection are already completed as not processed.
     func didRecall(_ ids: Set<NotificationID>) {}
     /// Called by `close`, before all connections drain and close.
     func willClose() {}

@@ -1,10 +1,9 @@
-/// Whether an app's host works, judged by how its connections end. A value type.
+/// Whether an app's host works, judged by how its connections end.
 ///
-/// A host is unreachable immediately if a connection attempt fails while no other connection is ready, or if the host
-/// stops reading from a connection. It is also unreachable if three connections in a row end without an answer. After
-/// three such ends, or after the host has stopped reading, the pool hands over at most one request at a time, and only
-/// an answer makes the host reachable again. A host whose connections allow no streams is unreachable until one of them
-/// allows some.
+/// - A connection attempt fails while no other connection is ready: the host is unreachable until one is ready.
+/// - Three connections in a row end without an answer, or the host stops reading from a connection: the host is
+///   unreachable and on probation. The pool hands over at most one request at a time until an answer arrives.
+/// - The connections allow no streams: the host is unreachable until one of them allows some.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3
     /// The number of refused streams before any answer at which a connection is given up.

@@ -22,7 +22,7 @@ package final class ProviderToken {
 
     deinit { text.deallocate() }
 
-    /// The number of the current token, counting all tokens taken into use.
+    /// The sequence number of the current token. Each new token increases it.
     package var generation: UInt32 { age.generation }
 
     package var issuedMs: Int64 { age.issuedMs }
@@ -73,7 +73,7 @@ package final class ProviderToken {
     }
 }
 
-/// Decides when a provider token must or may be renewed, and its `iat`. A value type.
+/// Decides when a provider token must or may be renewed, and its `iat`.
 ///
 /// Apple accepts at most one new token in 20 minutes on a connection, and refuses a token that is older than an hour.
 /// The `iat` is therefore a multiple of 40 minutes since the epoch, which all workers with the key compute
@@ -103,11 +103,11 @@ struct TokenAge {
     private(set) var issuedMs: Int64 = 0
     private(set) var generation: UInt32 = 0
 
-    /// Returns the multiple of 40 minutes that is in force at `wallMs`, in milliseconds.
+    /// Returns the latest multiple of 40 minutes that is at least a minute before `wallMs`, in milliseconds.
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
-    /// Returns the `iat`, in milliseconds, for a token created now: the multiple in force, or now if the current token
-    /// already has it.
+    /// Returns the `iat`, in milliseconds, for a token created now: the result of `gridTime`, or the current time if
+    /// the current token already has that `iat`.
     func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
@@ -131,8 +131,8 @@ struct TokenAge {
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
-    /// Returns whether APNs would accept a new token now without TooManyProviderTokenUpdates, or refuses the current
-    /// one in any case.
+    /// Returns whether a new token may be created now: APNs would accept the new token without
+    /// TooManyProviderTokenUpdates, or would refuse the current one anyway.
     func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
         if generation == 0 || nowNs - issuedNs >= Self.earliestNs { return true }
         let ageNs = ageNs(wallMs)

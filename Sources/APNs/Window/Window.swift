@@ -2,7 +2,7 @@ package import PushTransport
 
 /// The resend window of one HTTP/2 connection: the notifications in flight, and how each one completes.
 ///
-/// A value type without I/O and clock. An entry opens when a request is handed to the connection, and closes exactly
+/// The window uses no I/O and no clock. An entry opens when a request is handed to the connection, and closes exactly
 /// once. <doc:ResendWindow> lists the events that close it. Positions are offsets in the connection's plaintext. A
 /// request whose END_STREAM the kernel has not accepted cannot have been processed. A `ticket` identifies an open
 /// entry.
@@ -10,9 +10,11 @@ package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// The reason for `notProcessed`: the peer refused the request (REFUSED_STREAM, a lower stream id in a GOAWAY,
-        /// or a reset or a closed flow-control window before the body's end), the peer discarded the request after
-        /// refusing another one, or this process has not sent the request completely, through no fault of the peer.
+        /// The reason for `notProcessed`:
+        /// - refused by the peer: REFUSED_STREAM, a lower stream id in a GOAWAY, or a reset or a closed flow-control
+        ///   window before the body's end,
+        /// - discarded by the peer, which refused another request in the same GOAWAY,
+        /// - never sent: this process has not sent the request completely, through no fault of the peer.
         package var unprocessed = Completion.Unprocessed.neverSent
         package var sentAtMs: Int64
         /// The generation of the provider token that the request carried.
@@ -156,11 +158,11 @@ package struct Window: Sendable {
         return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 
-    /// Closes the entries above stream `last` after a GOAWAY as not processed. The others stay open. A second GOAWAY
-    /// can only lower `last`.
+    /// Closes as not processed the entries whose stream is above `last`, after a GOAWAY. The others stay open. A second
+    /// GOAWAY can only lower `last`.
     ///
-    /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the first
-    ///   stream above `last` can have caused the GOAWAY, and the peer discarded the others.
+    /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the request
+    ///   on the first stream above `last` can have caused the GOAWAY, and the peer discarded the other ones.
     package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
         let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
         let first = isGraceful ? above.map(\.stream).min() : nil
@@ -172,7 +174,7 @@ package struct Window: Sendable {
 
     /// Closes all entries of a lost connection. The kernel had accepted `position` bytes of the output.
     ///
-    /// - Parameter isSilent: whether the connection was given up because nothing arrived on it or on other connections.
+    /// - Parameter isSilent: whether the connection was given up because nothing arrived on any connection of the app.
     package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written

@@ -11,8 +11,7 @@ package struct AdmissionBudget {
         /// The number of the app's open notifications, and the number of bytes that they use.
         var open = 0
         var bytes = 0
-        /// The time since which records have waited for the app's share and none was admitted, or `nil` if no record
-        /// waits.
+        /// When the first record began to wait for the app's share, or `nil` if no record waits.
         var fullSinceNs: Int64?
     }
 
@@ -117,7 +116,7 @@ package struct AdmissionBudget {
         return nowNs - (oldestNs ?? sinceNs) >= Self.shareWaitNs
     }
 
-    /// Notes that no record waits for the app's share.
+    /// Records that the app's share is not full, so that no record waits for it.
     mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
 
     /// Returns when records that wait for the app's share will be deferred, or `nil` if no record waits for the share.

@@ -176,7 +176,8 @@ package struct AppDirectory: ~Copyable {
         guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
         if firstApp(name: name, environment: environment, topic: topic) != nil {
             return .failure(
-                .topicDisallowed, Detail("a broadcast's topic is the bundle id, without a push type's suffix", topic))
+                .topicDisallowed,
+                Detail("a broadcast's topic must be the bundle id without a push type's suffix", topic))
         }
         return Self.unknownTopic(topic)
     }

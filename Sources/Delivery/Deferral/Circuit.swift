@@ -1,6 +1,6 @@
 import PushRecords
 
-/// An open circuit breaker of a credential, a topic or a host. A value type.
+/// An open circuit breaker of a credential, a topic or a host.
 ///
 /// A fault opens the circuit. While the circuit is open, one notification at a time may be sent as the probe, at
 /// growing intervals. The answer to the probe closes the circuit, unless it is the same fault again.
@@ -30,9 +30,9 @@ struct Circuit {
         return true
     }
 
-    /// Returns whether a successful answer closes the circuit: its send must have been handed out no earlier than the
-    /// latest send that met the fault, with a tolerance of a millisecond. A single refusal among many successes
-    /// therefore defers only the notifications that are waiting at that moment, to the shortest tier.
+    /// Returns whether a successful answer closes the circuit. It does if the answered send was handed out after the
+    /// latest send that met the fault, or at most a millisecond before. A single refusal among many successes therefore
+    /// defers only the notifications that are waiting at that moment, to the shortest tier.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
     /// Ends a probe that met the same fault, and doubles the delay before the next probe.

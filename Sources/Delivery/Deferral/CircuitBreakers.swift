@@ -18,7 +18,7 @@ struct CircuitBreakers: ~Copyable {
         var isGated = false
         var isRemoved = false
         var isPaused: Bool
-        // The open circuits.
+        // The open circuits of the app's host, credential and topics.
         var host: Circuit?
         var credential: Circuit?
         var topics: [String: Circuit] = [:]
@@ -181,7 +181,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
-        // Another open circuit may now block the former probe.
+        // Another open circuit may now block the former probe, so it must be checked again.
         if apps[app][name]?.probe != nil { mustCheck = true }
         apps[app][name] = nil
         if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
@@ -273,7 +273,8 @@ struct CircuitBreakers: ~Copyable {
         }
     }
 
-    /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open.
+    /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open,
+    /// and the delay before the next probe doubles.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
         apps[app.value].host?.probeFailed(nowNs: nowNs)
@@ -359,6 +360,6 @@ struct CircuitBreakers: ~Copyable {
         return (noted.forNs, noted.before)
     }
 
-    /// Notes that notifications of this app are no longer deferred for this reason.
+    /// Records that notifications of this app are no longer deferred for this reason.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
 }

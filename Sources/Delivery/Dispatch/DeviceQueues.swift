@@ -18,8 +18,8 @@ struct DeviceQueues: ~Copyable {
     }
 
     private(set) var heads = Table()
-    /// For each app, the app whose queues it uses: the first app with the same name and environment. If an app was
-    /// removed and added again, its notifications therefore wait for those still in flight.
+    /// For each app, the app whose device queues it uses: the first app with the same name and environment. If an app
+    /// is removed and added again, its new notifications therefore wait for the old ones that are still in flight.
     private var queueApps: [Int32] = []
     private let seed: UInt64
     private let limit: Int
@@ -97,7 +97,7 @@ struct DeviceQueues: ~Copyable {
     }
 
     /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when
-    /// waiting notifications are deferred, a partition is given up, or its send horizon falls.
+    /// waiting notifications are deferred, or a partition is given up or gets a lower send horizon.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {

@@ -23,7 +23,7 @@ struct Dispatch: ~Copyable {
         var ready = ReadyQueues()
         /// The latest capacity that the app's transport reported.
         var capacity = 0
-        /// The latest capacity above 0.
+        /// The latest capacity above 0 that the app's transport reported.
         var lastCapacity = 1
         var throttle = Throttle()
         var environmentGuard: EnvironmentGuard
@@ -204,9 +204,9 @@ struct Dispatch: ~Copyable {
 
     // MARK: Sending
 
-    /// Returns how many notifications may be sent on the app's free streams now (`free`), and how many including
-    /// suspects (`most`), which use the quarantine connection. A rate limit limits both. Without one, `most` is
-    /// unlimited. Returns `nil` if the app can send nothing.
+    /// Returns how many notifications the app may send now: `free` on its free streams, and `most` in total. The total
+    /// includes suspects, which use the quarantine connection. A rate limit limits both numbers, and without one `most`
+    /// is unlimited. Returns `nil` if the app can send nothing.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding

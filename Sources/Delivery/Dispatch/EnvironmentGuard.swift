@@ -1,6 +1,6 @@
 /// Detects that an app is probably configured for the wrong environment: Apple rejects more than half of its last 1,000
 /// device tokens, or all of its first 20. The app is then slowed down, because Apple disconnects providers that send
-/// many bad tokens. Full speed resumes when fewer than half of the last 100 tokens were bad. A value type.
+/// many bad tokens. Full speed resumes when fewer than half of the last 100 tokens were bad.
 struct EnvironmentGuard {
     /// The maximum number of requests in flight before the app's first 200 or 410.
     static let unprovenLimit = 20

@@ -1,9 +1,9 @@
-/// Additive increase and multiplicative decrease of an app's concurrency, to avoid overloading APNs. A value type.
+/// Additive increase and multiplicative decrease of an app's concurrency, to avoid overloading APNs.
 ///
-/// The throttle evaluates rounds of about as many answers as there are requests in flight. A round with failures
-/// reduces the limit by half of the failed fraction (by half if all failed, by a twentieth if one in ten failed). A
-/// round without failures raises the limit by a sixty-fourth of the transport's capacity. Less than one failure in 64
-/// answers counts as none.
+/// The throttle evaluates rounds of about as many answers as there are requests in flight.
+/// - A round with failures reduces the limit by half of the failed fraction: by half if all failed, by a twentieth if
+///   one in ten failed. Less than one failure in 64 answers counts as none.
+/// - A round without failures raises the limit by a sixty-fourth of the transport's capacity.
 struct Throttle {
     /// The minimum number of answers per round, unless fewer requests may be in flight.
     private static let leastRound = 16
@@ -44,11 +44,11 @@ struct Throttle {
     }
 }
 
-/// An app's `rate_limit`: a token bucket, stored as the time at which it will be full again. A value type.
+/// An app's `rate_limit`: a token bucket, stored as the time at which it will be full again.
 struct RateLimit {
     /// The maximum burst: as many notifications as the rate allows in this duration.
     static let burstNs: Int64 = 50_000_000
-    /// The shortest time between two wake-ups for a high rate.
+    /// The minimum wait for the next allowance, so that a high rate does not cause a wake-up for each notification.
     static let pauseNs: Int64 = 5_000_000
 
     private(set) var perSecond: Int

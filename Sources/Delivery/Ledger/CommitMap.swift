@@ -18,7 +18,7 @@ internal import Bytes
 /// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
 /// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
 package struct CommitMap: Equatable {
-    /// A fan-out of which some notifications are settled, with their indexes.
+    /// A fan-out with settled and open notifications, and the indexes of the settled ones.
     package struct Partial: Equatable {
         package var offset: Int64
         package var indexes: [Range<Int64>]
@@ -67,7 +67,7 @@ package struct CommitMap: Equatable {
     var isEmpty: Bool { settled.isEmpty && partials.isEmpty }
 
     /// Removes all settled offsets, and raises the horizon above them. Call this for a log that was truncated at an
-    /// unknown offset, because other records may have these offsets, and may have been sent.
+    /// unknown offset, because different records may now have these offsets, and may have been sent.
     package mutating func doubt() {
         horizon = max(horizon, end)
         settled = []

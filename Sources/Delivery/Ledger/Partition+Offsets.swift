@@ -24,7 +24,7 @@ extension Partition {
 
         /// The group's committed offset at the assignment, if any.
         package let committedAtAssignment: Int64?
-        /// The highest offset that was received or passed by `reachedEnd`, or -1 if there is none.
+        /// The highest offset that was received or that `reachedEnd` skipped, or -1 if there is none.
         package private(set) var highestReceived: Int64 = -1
         package private(set) var openCount = 0
         private(set) var entries = RingBuffer<Entry>()

@@ -124,8 +124,8 @@ package struct Partition: ~Copyable {
     /// A lower bound of the next offset to be read.
     var nextOffset: Int64 { max(offsets.highestReceived + 1, offsets.committable ?? 0) }
 
-    /// Returns how many open notifications may lie above the horizon, if `offset` is received next. The count is an
-    /// upper bound, because a commit may contain a lower horizon than the one before.
+    /// Returns an upper bound of the number of open notifications above the horizon, if `offset` is received next. It
+    /// counts all offsets from the horizon on, although some of their records may be settled.
     func openAboveHorizon(at offset: Int64) -> Int {
         // Without fan-outs, each offset at or above the horizon has at most one open notification.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
@@ -298,11 +298,12 @@ extension Partition {
     /// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
-    /// The horizon stays above the highest record handed out. The distance is the number of offsets handed out in about
-    /// four commit intervals, but at least as many records as contain `minimum` notifications on average, and at most
-    /// `maximum` offsets. The maximum is needed because `pace` counts offsets, so a large gap between two records would
-    /// look like a high rate. If a commit contains a lower horizon than the commit before, the lower horizon applies
-    /// immediately.
+    /// The horizon stays above the highest record handed out, at this distance:
+    /// - the number of offsets handed out in about four commit intervals (`pace`),
+    /// - at least as many records as contain `minimum` notifications, by their mean number,
+    /// - at most `maximum` offsets, because a large gap between two records would otherwise look like a high rate.
+    ///
+    /// If a commit contains a lower horizon than the commit before, the lower horizon applies immediately.
     package struct SendHorizon: Equatable {
         package static let maximum: Int64 = 100_000
 
@@ -334,7 +335,7 @@ extension Partition {
         @inline(__always)
         package func allows(_ offset: Int64) -> Bool { offset < allowed }
 
-        /// Counts the notifications of a received record.
+        /// Updates the mean number of notifications per record with the `count` of a received record.
         @inline(__always)
         package mutating func received(count: Int32) { countTimes16 += Int64(count) - (countTimes16 + 15) / 16 }
 

@@ -35,7 +35,7 @@ package struct RetryTiers: Sendable {
     /// Returns the tier of a deferred notification that can be sent after about `rounds` rounds: the longest tier whose
     /// delay does not exceed this time. Ignores whether the tier is writable.
     ///
-    /// - Parameter roundMs: The duration of one round.
+    /// - Parameter roundMs: The duration of one round: how long a deferred notification takes to return.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
         let (turnMs, isFar) = rounds.multipliedReportingOverflow(by: roundMs)
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
@@ -53,8 +53,8 @@ package struct RetryTiers: Sendable {
         return UInt8(clamping: tier(inRounds: rounds, ofMs: roundMs))
     }
 
-    /// Returns the tier of a notification that is due in `ms`: the longest one whose delay ends by then, or at most the
-    /// shortest delay later.
+    /// Returns the tier of a notification that is due in `ms` milliseconds: the longest one whose delay is at most `ms`
+    /// plus the shortest tier's delay.
     ///
     /// A topic is read in order. A notification that is due before its tier's delay ends is therefore read late, by at
     /// most the shortest delay. In return, a notification that is due in slightly less than a tier's delay skips the

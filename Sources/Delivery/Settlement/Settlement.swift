@@ -8,7 +8,7 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The texts of unusual answers (`AnswerTexts`), by notification.
+    /// For each notification, the unknown reason and the `apns-unique-id` of its last answer, if the answer has any.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
@@ -44,15 +44,15 @@ struct Settlement: ~Copyable {
         return row
     }
 
-    /// Removes the texts of a notification that is freed.
+    /// Removes the texts of a notification's last answer.
     @inline(__always)
     mutating func forget(_ slot: NotificationSlot) {
         if !texts.isEmpty { texts[slot] = nil }
     }
 
     /// Returns the time since which the token is dead, or `nil` if no dead-token record is due. A 410 without a
-    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, the token is dead
-    /// since the send.
+    /// timestamp causes no such record. If a verdict or `include_bad_tokens` makes the token dead, this is the time of
+    /// the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
         case .unregistered where store[slot].answer.status == 410:

@@ -16,7 +16,7 @@ package enum Verdict: String, CaseIterable, Sendable {
     case credentialFault = "credential_fault"
 }
 
-/// A row of the verdict table.
+/// The verdict on one kind of answer, and the conditions and the delay that apply to this verdict.
 package struct VerdictRow: Equatable, Sendable {
     package var verdict: Verdict
     /// For `resend`, the verdict if the next send gets the same answer.
@@ -99,9 +99,9 @@ package struct VerdictTable: Sendable {
             .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
             VerdictRow(.reject)
         case .topicDisallowed:
-            // Apple accepts a new bundle id only on new connections. Unless it just did so, the transport opens new
-            // connections before it reports the completion. If the answer repeats, the credential does not belong to
-            // this bundle id.
+            // Apple accepts a new bundle id only on new connections. The transport therefore replaces its connections
+            // before it reports the completion, unless it has just replaced them. If the answer repeats, the credential
+            // does not belong to this bundle id.
             VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)

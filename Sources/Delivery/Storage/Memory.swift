@@ -62,7 +62,7 @@ struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     }
 }
 
-/// A member that gives the value that contains it a fixed address. Add it to large noncopyable structs.
+/// A member that gives its containing value a fixed address. Add it to large noncopyable structs.
 ///
 /// The compiler copies a loadable value to the stack for each call that only reads it, even a noncopyable one. (Swift
 /// 6.3 copied 1,752 bytes of the machine for each record read, measured with callgrind.) A value with an atomic member

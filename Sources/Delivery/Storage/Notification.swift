@@ -248,7 +248,7 @@ extension Record {
         var place: CrashPlace
         var blockSize: Int
         var payload: UnsafeRawBufferPointer
-        /// The producer's headers, with the app's topic if the producer gave none.
+        /// The producer's headers, with the app's topic if the producer set none.
         var headers: ParsedRequest.Headers
         var key: UnsafeRawBufferPointer
         /// The encoded list of a fan-out's tokens, or the normalized token or channel id.
@@ -263,7 +263,7 @@ extension Record {
         /// The index of the app that was tried first. Differs from `app` only in a retry record whose token APNs
         /// rejected as bad for another app. `unknownApp` if that app is not configured here.
         var firstApp: Int32
-        /// Whether each notification of the record is rejected, because of `failureReason` and `detail`.
+        /// Whether the worker rejects all notifications of the record, with `failureReason` and `detail` as the reason.
         var isInvalid: Bool
         /// Whether each notification of the record is too old to be sent.
         var isExpired: Bool

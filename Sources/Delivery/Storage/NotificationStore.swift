@@ -116,10 +116,13 @@ struct NotificationStore: ~Copyable {
     /// answer. The bytes are released with the notification, because the producer retains them until the
     /// acknowledgement.
     ///
-    /// The memory in use is therefore bounded by `maxOpenBytes`, plus one record of each partition that was read just
-    /// below the limit, plus a fixed size per notification (its slot, and `RecordLimits.result` at most). Each byte
-    /// read is counted in its record's block. Each token of a list also counts its copy (`BlockStore.rounded`) and the
-    /// repeated part of its result, and a retry record counts the payload again.
+    /// The memory in use is therefore bounded by the sum of these parts:
+    /// - `maxOpenBytes`,
+    /// - one record of each partition, which may be read while the use is just below that limit,
+    /// - a fixed size per notification (its slot, and `RecordLimits.result` at most).
+    ///
+    /// Each byte read is counted in its record's block. Each token of a list also counts its copy
+    /// (`BlockStore.rounded`) and the repeated part of its result, and a retry record counts the payload again.
     mutating func takeBytes(_ count: Int, for slot: NotificationSlot) {
         let taken = min(count, Int(Int32.max - notifications[slot].countedBytes))
         notifications[slot].countedBytes += Int32(taken)
