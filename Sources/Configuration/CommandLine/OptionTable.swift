@@ -1,4 +1,4 @@
-/// Wrong usage of a command, described in one line with the correction.
+/// An error in the arguments of a command. The description is one line, which says how to correct the error.
 package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
     package let description: String
 
@@ -8,7 +8,7 @@ package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
 /// A command's options, used to parse arguments and to print `--help`.
 ///
 /// As with getopt_long(3), long options may be abbreviated to a unique prefix, values are given as `--name value` or
-/// `--name=value`, and letters may be combined (`-ab`).
+/// `--name=value`, and one-letter options may be combined (`-ab`).
 package struct OptionTable<Values>: Sendable {
     package struct Option: Sendable {
         var name: String
@@ -41,7 +41,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// Returns this option for a command whose `Values` contain this table's values as a member.
+        /// Returns this option for a command that stores the values of this table in the member `part` of its values.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {

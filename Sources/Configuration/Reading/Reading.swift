@@ -30,7 +30,7 @@ final class Reading {
     private var problems: [Problem] = []
     private var warnings: [Problem] = []
     private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
-    /// Every valid key, in the order in which sections ended.
+    /// The valid keys of all sections that have been read, in the order in which the reading of each section ended.
     private var keys: [(name: String, path: String)] = []
     private var marks: [String: Mark] = [:]
 

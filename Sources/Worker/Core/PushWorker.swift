@@ -258,7 +258,8 @@ package final class PushWorker: @unchecked Sendable {
         if end.hasMore { loop.wantAnotherTurn() }
     }
 
-    /// Once a second, retries file reads and the start of the feedback thread, and logs how many lines were omitted.
+    /// Once a second, retries file reads and the start of the feedback thread, and logs how many log lines were left
+    /// out.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

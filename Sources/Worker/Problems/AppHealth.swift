@@ -193,15 +193,15 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval that had any, or `nil` if fewer
-    /// than `least`, or at most half of them, expired.
+    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded, or `nil`
+    /// if fewer than `least` of them, or at most half, expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
     /// The number of expired notifications in an interval below which the worker reports no problem.
     private static let least = 20
 
-    /// - Parameter outcomes: The number of the app's concluded notifications since the start, by `Outcome.index`.
+    /// - Parameter outcomes: The numbers of the app's concluded notifications since the start, by `Outcome.index`.
     mutating func update(_ outcomes: [Int], nowNs: Int64) {
         if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
         guard nowNs - startNs >= Self.spanNs else { return }

@@ -123,7 +123,7 @@ def cost_row(child, count, rate, **more):
             "per second": round(rate), "max RSS MB": child.peak / MB, "count": count, **more}
 
 
-# Floors and worker
+# The baseline programs (floors) and the worker
 
 def measure_floors(stage, report):
     options, count = stage.options, stage.options.count

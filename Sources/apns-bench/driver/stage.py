@@ -358,7 +358,7 @@ admin: {{listen: off}}
         self.child = self.command(self.words)
 
     def await_results(self, wanted, pause=0.05):
-        """Waits until the topic has `wanted` results, and samples usage at each tenth and each million."""
+        """Waits for `wanted` results. Samples usage after each tenth of them, or after each million if that is less."""
         deadline = time.monotonic() + self.stage.options.timeout
         step = min(max(1, wanted // 10), 1_000_000)
         mark = step
@@ -381,7 +381,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first sample to the last, or from the start if there is at most one."""
+        """Returns notifications a second from the first to the last sample, or from the start without two samples."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)

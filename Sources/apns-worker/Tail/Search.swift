@@ -44,7 +44,7 @@ enum Search: Equatable {
         }
     }
 
-    /// Returns the partition and offset of the searched request, if they are known.
+    /// Returns the partition and offset of the request whose records are searched for, or `nil` if they are unknown.
     ///
     /// - Parameter topics: The possible topics of a derived id, which contains only the topic's hash.
     private func request(among topics: [String]) -> (log: TopicPartition, offset: Int64)? {
