@@ -70,7 +70,7 @@ package struct OptionTable<Values>: Sendable {
     let usage: [String]
     let about: [String]
     let options: [Option]
-    /// Lines that the help prints after the options. Only lines that are too long are wrapped.
+    /// Lines that the help prints after the options. Only lines of more than 120 columns are wrapped.
     let notes: String
 
     package init(
@@ -84,8 +84,8 @@ package struct OptionTable<Values>: Sendable {
         self.notes = notes
     }
 
-    /// Parses the arguments after the command. `values` contains the defaults. Throws for arguments that are not
-    /// options. Returns `nil` if `--help` follows valid arguments.
+    /// Parses the arguments after the command. `values` contains the defaults. Throws if an argument is not an
+    /// option or has an invalid value. Returns `nil` if `--help` follows valid arguments.
     package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Values? {
         var values = values
         var words = arguments[...]
@@ -167,7 +167,7 @@ package struct OptionTable<Values>: Sendable {
 }
 
 extension OptionTable {
-    /// The text of `--help`, in lines of at most 100 columns.
+    /// The text of `--help`. The descriptions of the command and of its options are wrapped to 100 columns.
     package var help: String {
         var lines = usage.enumerated().map { index, way in
             "\(index == 0 ? "Usage:" : "      ") \(command)\(way.isEmpty ? "" : " \(way)")"

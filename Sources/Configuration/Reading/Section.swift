@@ -1,7 +1,7 @@
 import YAML
 
-/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` rejects all other
-/// keys.
+/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` passes all other
+/// keys to `reading`, which rejects them.
 struct Section {
     let path: String
     let mark: Mark

@@ -54,8 +54,8 @@ final class ConfigurationFiles {
         nextReload = reread
     }
 
-    /// Reads the configuration and the changed apps on the file-reading thread. Fails if an existing app cannot be
-    /// used with its new settings. A new app that cannot be used does not make the reload fail.
+    /// Reads the configuration and the changed apps on the file-reading thread. Fails if an app that works now cannot
+    /// be used with its new settings. Any other app may be loaded with faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {

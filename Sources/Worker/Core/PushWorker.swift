@@ -35,7 +35,7 @@ package final class PushWorker: @unchecked Sendable {
     private var deliveryTurn = DeliveryTurn()
     /// Wakes the core loop when an empty queue of librdkafka receives an event.
     private var doorbell: Doorbell?
-    /// The readers, publisher and transports, or `nil` before `start`.
+    /// The readers, publisher and transports, or `nil` before `start` and after `dismantle`.
     private(set) var parts: WorkerParts?
     private var feedback: FeedbackThread?
     var health: WorkerHealth

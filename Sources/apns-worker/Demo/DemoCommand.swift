@@ -19,7 +19,7 @@ private struct DemoOptions {
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
         about: [
-            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
+            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, received by the simulator, and read back.",
             "Example: apns-worker demo --count 10000 --faults goaway@5000",
             "One record in twenty is not accepted at the first send: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted at the second send.",
         ],
