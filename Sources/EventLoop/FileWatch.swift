@@ -9,7 +9,7 @@ internal import Glibc
 /// such updates, and updates on network file systems. The watch reports new contents and non-regular files, but not
 /// files that temporarily cannot be opened.
 package final class FileWatch {
-    /// How many bytes of a file are hashed, from its beginning.
+    /// The maximum number of bytes that are hashed, from the beginning of a file.
     static let hashedLimit = 1 << 20
 
     private var files: [File]

@@ -10,7 +10,7 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private let loop: Loop
     private let capacity: Int
     private let elements = Guarded<[Element]>([])
-    /// The handler. It and `batch` are used on the loop's thread only.
+    /// Receives the elements. Use `handler` and `batch` on the loop's thread only.
     private let handler: ([Element]) -> Void
     private var batch: [Element] = []
 

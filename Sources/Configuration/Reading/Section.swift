@@ -48,7 +48,7 @@ struct Section {
 
     func refuse(_ name: String, _ text: String) { reading.refuse(path(of: name), text) }
 
-    /// Rejects the section because a key is missing.
+    /// Rejects the section because the key `name` is missing.
     func refuseMissing(_ name: String, _ advice: String = "") {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }

@@ -202,7 +202,7 @@ struct MetricsText {
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
         }
-        perApp("certificate_expiry_timestamp_seconds", "End of the client certificate, in Unix time.") {
+        perApp("certificate_expiry_timestamp_seconds", "Expiry of the client certificate, in Unix time.") {
             $0.app.isRemoved ? nil : $0.app.certificateEndsMs.map { Double($0) / 1_000 }
         }
     }

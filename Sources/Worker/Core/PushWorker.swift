@@ -137,7 +137,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
-    /// from their end, or `nil` if `stop` is called during the wait.
+    /// from their log end, or `nil` if `stop` is called during the wait.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {

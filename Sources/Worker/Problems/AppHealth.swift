@@ -11,7 +11,7 @@ struct AppHealth {
     /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// The detectors of mostly expiring notifications, one for each app, by `AppIndex`.
+    /// For each app, the detector that reports when most of its notifications expire, by `AppIndex`.
     private var expiries: [Int: ExpiryWatch] = [:]
 
     /// The time without a usable connection after which an app has a problem. Opening a connection usually takes less
@@ -53,7 +53,7 @@ struct AppHealth {
         apps.rows.indices.flatMap { index in
             let row = apps.rows[index]
             var problems = [lossProblem(row, now)].compactMap(\.self)
-            // `ConfigurationFiles` reports an app whose credential cannot be used.
+            // Skip an app whose credential cannot be used, because `ConfigurationFiles` reports it.
             guard !row.isRemoved, apps[index].faults.isEmpty else { return problems }
             problems += openCircuits.filter { $0.name.app.value == index }.map {
                 circuitProblem($0.name, $0.reason, row, apps[index].settings)

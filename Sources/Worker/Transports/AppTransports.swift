@@ -133,7 +133,8 @@ final class AppTransports: Transports {
         orders.post(.replace(index, app))
     }
 
-    /// Closes the transport of a removed app, which finishes its requests, and clears the app's connection problems.
+    /// Begins to close a removed app's transport, which first finishes its requests. Clears the app's connection
+    /// problems.
     func remove(_ app: AppIndex) {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil

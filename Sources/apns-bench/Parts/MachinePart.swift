@@ -11,7 +11,7 @@ final class MachinePart: PartRun {
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
-    /// The records that the machine receives in each turn.
+    /// The records that the delivery machine receives in each turn.
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 

@@ -75,7 +75,7 @@ final class LedgerPart: PartRun {
     private var nextOffset: Int64 = 0
     /// The records of the previous turn that have not settled yet.
     private var late: [Int] = []
-    /// The ledger position of each record. In the worker, the machine stores these positions.
+    /// The ledger position of each record. In the worker, the delivery machine stores these positions.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256

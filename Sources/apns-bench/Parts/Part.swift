@@ -79,7 +79,7 @@ enum PartCommand {
     }
 }
 
-/// The benchmark of which `apnsBenchTurn` runs a turn, and the error of the last turn. Not thread-safe.
+/// The benchmark that `apnsBenchTurn` runs, and the error of its last turn. Not thread-safe.
 nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error)?)
 
 /// Runs one turn after the warm-up. callgrind counts only inside this function (`--toggle-collect`), which needs a C

@@ -12,7 +12,7 @@ private struct DemoOptions {
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
-    /// The number of the result to ignore when results are read back, starting with 1. 0 ignores none.
+    /// Which of the results that are read back to ignore: 1 is the first result, and 0 ignores none.
     var withheld = 0
     var log = LogFlags()
 
@@ -103,8 +103,8 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     return agree && problem == nil ? .fine : .failed
 }
 
-/// Returns the default configuration with one retry topic of a short delay, so that the demo does not wait for half a
-/// minute.
+/// Returns the default configuration, but with a single retry topic that has a short delay, so that the demo does not
+/// wait for half a minute.
 private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
     let token = TokenCredential(
         key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,

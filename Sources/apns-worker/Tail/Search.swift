@@ -68,7 +68,7 @@ enum Search: Equatable {
     }
 
     /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
-    /// reading starts at the request's timestamp, because its results and dead letters cannot be older.
+    /// reading starts at about the request's timestamp, because its results and dead letters cannot be older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
