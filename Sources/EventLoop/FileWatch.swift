@@ -9,7 +9,7 @@ internal import Glibc
 /// such updates, and updates on network file systems. The watch reports new contents and non-regular files, but not
 /// files that temporarily cannot be opened.
 package final class FileWatch {
-    /// How many bytes of a file are hashed, from its beginning.
+    /// The maximum number of bytes that are hashed, from the beginning of a file.
     static let hashedLimit = 1 << 20
 
     private var files: [File]
@@ -21,13 +21,13 @@ package final class FileWatch {
     private struct File: Sendable {
         var path: String
         var hash: UInt64?
-        /// The number of calls of `remember`. A hash that was computed before the last call is outdated.
+        /// The number of calls to `remember` for this file. A hash that was computed before the last call is outdated.
         var remembered = 0
     }
 
     /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. Pass
-    /// the hash of the bytes in use, because the file may have been replaced since. With a hash of `nil`, any contents
-    /// are reported.
+    /// the hash of the bytes in use, because the file may have been replaced since they were read. With a hash of
+    /// `nil`, any contents are reported.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void

@@ -12,8 +12,8 @@ internal import Glibc
 @safe package final class Loop: @unchecked Sendable {
     /// The time of this turn, read after its wait. Use it on the loop's thread only.
     package private(set) var now: LoopTime
-    /// Buffers for reading: 64 KiB for bytes from a descriptor, and 96 KiB for the decoded bytes. Their contents are
-    /// valid only within one callback.
+    /// Buffers for reading: 64 KiB for bytes from a descriptor, and 96 KiB for the bytes after TLS decryption. Their
+    /// contents are valid only within one callback.
     package let scratch = (
         raw: UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 64),
         cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)

@@ -10,7 +10,7 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private let loop: Loop
     private let capacity: Int
     private let elements = Guarded<[Element]>([])
-    /// The handler. It and `batch` are used on the loop's thread only.
+    /// Receives the elements. Use `handler` and `batch` on the loop's thread only.
     private let handler: ([Element]) -> Void
     private var batch: [Element] = []
 
@@ -51,7 +51,7 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     }
 }
 
-/// An eventfd(2) to which other code writes, such as librdkafka for its queues.
+/// An eventfd(2) that other code, such as librdkafka, writes to in order to call a handler on the loop's thread.
 package final class Doorbell {
     /// The descriptor. To call the handler, write the number 1 to it in 8 bytes. It is non-blocking, and open as long
     /// as the doorbell exists.
@@ -59,7 +59,7 @@ package final class Doorbell {
     private let loop: Loop
     private var registration: Registration?
 
-    /// - Parameter handler: called on the loop's thread, once a turn for all writes since the last call.
+    /// - Parameter handler: Called on the loop's thread, at most once a turn, for all writes since the last call.
     package init(loop: Loop, handler: @escaping () -> Void) throws(SystemError) {
         self.loop = loop
         let descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))

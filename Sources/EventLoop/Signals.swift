@@ -14,7 +14,7 @@ package final class Signals {
     }
 
     /// Blocks the signals in the calling thread, and passes each received signal to the handler on the loop's thread.
-    /// The second signal out of `stopping` ends the process immediately, with exit code 128 plus the signal's number.
+    /// The second signal from `stopping` ends the process immediately, with exit code 128 plus the signal's number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {

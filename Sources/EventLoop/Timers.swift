@@ -1,7 +1,7 @@
 /// A timer that runs its body once, at or after its deadline, unless it is disarmed earlier.
 final class LoopTimer {
     fileprivate let body: () -> Void
-    /// The deadline and order, or `nil` while the timer is not armed.
+    /// The deadline and sequence number by which `Timers` sorts, or `nil` while the timer is not armed.
     fileprivate var key: Timers.Key?
 
     init(_ body: @escaping () -> Void) { self.body = body }
@@ -23,7 +23,7 @@ struct Timers {
 
     /// The armed timers, sorted so that the next one to fire is last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
-    /// The number of calls of `arm`. It distinguishes timers armed during a turn, which fire in a later turn
+    /// The number of calls to `arm`. It distinguishes timers armed during a turn, which fire in a later turn
     /// (`popDue`).
     private(set) var nextSequence: UInt64 = 0
 
@@ -51,7 +51,7 @@ struct Timers {
         return timer.body
     }
 
-    /// Returns the index of the first armed timer that is not after `key`.
+    /// Returns the index of the first armed timer that does not fire after `key`.
     private func place(of key: Key) -> Int {
         var (low, high) = (0, armed.count)
         while low < high {
@@ -82,8 +82,8 @@ package final class Alarm {
     /// Fires once, at or after the monotonic time `atNs`. Replaces the time set before.
     package func set(atNs: Int64) { loop.timers.arm(timer, deadlineNs: atNs) }
 
-    /// Fires at or after `atNs`, unless the alarm is already set to fire earlier. If deadlines mostly become later,
-    /// this method avoids moving the timer, but the body must check the time.
+    /// Fires at or after `atNs`, or at the alarm's present time if that is earlier. This avoids moving the timer each
+    /// time a deadline becomes later, but the body must check whether the deadline has passed.
     package func set(noLaterThanNs atNs: Int64) { if atNs < timer.key?.deadlineNs ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.timers.disarm(timer) }

@@ -12,8 +12,8 @@ func say(_ text: String) {
     text.withCString { _ = write(STDOUT_FILENO, $0, strlen($0)) }
 }
 
-/// The requests of the reference programs (`Floors`) and the measured parts (`Parts`), equal to those that the driver
-/// produces.
+/// Sample requests for the baseline programs (`Floors`) and the component benchmarks (`Parts`). They are equal to the
+/// requests that the driver produces for the worker.
 enum Traffic {
     static let bundleID = "com.example.bench"
     static let pushType = "alert"

@@ -58,8 +58,8 @@ private func kafkaFloor(_ words: [String]) throws -> Int64 {
     return kafka_floor(words[0], words[1], words[2], partitions, count, &texts, Int32(texts.count))
 }
 
-/// Runs `certificates DIRECTORY`, which writes server and client certificates for the binary protocol, and a signing
-/// key for provider tokens.
+/// Runs `certificates DIRECTORY`, which writes a CA certificate, a server certificate, a client certificate for the
+/// binary protocol, and a signing key for provider tokens.
 private func writeCertificates(to directory: String) throws {
     let authority = try CertificateAuthority(commonName: "apns-bench")
     let server = try authority.issueServer()

@@ -24,7 +24,7 @@ struct Command: Sendable {
         Command(name: "simulate", summary: "run an APNs server for tests, with faults on demand", run: simulate),
     ]
 
-    /// Runs the command named by the first argument (without the program's name).
+    /// Runs the command that the first argument names. `arguments` does not include the program's name.
     static func dispatch(_ arguments: [String]) -> ExitCode {
         switch arguments.first {
         case nil:

@@ -72,7 +72,7 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Parses a word of an enumeration, then the options. Error messages use `thing` as the noun for the word.
+/// Parses the first argument as a case of `Word`, and the others as options. Errors call the first argument `thing`.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

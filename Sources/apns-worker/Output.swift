@@ -25,7 +25,7 @@ enum Output {
         return code == 0
     }
 
-    /// Returns the exit code of the process for a command's exit code: `failed` if output was lost.
+    /// Returns the exit code of the process: the command's exit code, or `failed` if a successful command lost output.
     static func ending(_ code: ExitCode) -> ExitCode {
         code == .fine && hasFailed.load(ordering: .relaxed) ? .failed : code
     }

@@ -29,8 +29,8 @@ struct Deadline {
     }
 }
 
-/// A reporter of problems of retried operations. It reports the first problem immediately, then at most one problem
-/// every ten seconds.
+/// Reports the problems of operations that are being retried: the first immediately, then at most one every ten
+/// seconds.
 final class Troubles {
     private var pause = Deadline(after: .zero)
 
@@ -42,7 +42,7 @@ final class Troubles {
 }
 
 extension BrokerWait {
-    /// Creates a wait of at most ten seconds for each answer of the brokers, which also ends at the deadline.
+    /// Limits the wait for each answer of the brokers to ten seconds, or to the deadline if that is earlier.
     init(_ cluster: ClusterSettings, until deadline: Deadline, report: ((String) -> Void)? = nil) {
         self.init(cluster, limitMs: 10_000, leftMs: { deadline.leftMs }, report: report ?? Troubles().say)
     }

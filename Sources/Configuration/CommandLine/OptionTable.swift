@@ -1,4 +1,4 @@
-/// Wrong usage of a command, described in one line with the correction.
+/// An error in the arguments of a command. The description is one line, which says how to correct the error.
 package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
     package let description: String
 
@@ -8,7 +8,7 @@ package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
 /// A command's options, used to parse arguments and to print `--help`.
 ///
 /// As with getopt_long(3), long options may be abbreviated to a unique prefix, values are given as `--name value` or
-/// `--name=value`, and letters may be combined (`-ab`).
+/// `--name=value`, and one-letter options may be combined (`-ab`).
 package struct OptionTable<Values>: Sendable {
     package struct Option: Sendable {
         var name: String
@@ -41,7 +41,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// Returns this option for a command whose `Values` contain this table's values as a member.
+        /// Returns this option for a command that stores the values of this table in the member `part` of its values.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {
@@ -70,7 +70,7 @@ package struct OptionTable<Values>: Sendable {
     let usage: [String]
     let about: [String]
     let options: [Option]
-    /// Lines that the help prints after the options. Only lines that are too long are wrapped.
+    /// Lines that the help prints after the options. Only lines of more than 120 columns are wrapped.
     let notes: String
 
     package init(
@@ -84,8 +84,8 @@ package struct OptionTable<Values>: Sendable {
         self.notes = notes
     }
 
-    /// Parses the arguments after the command. `values` contains the defaults. Throws for arguments that are not
-    /// options. Returns `nil` if `--help` follows valid arguments.
+    /// Parses the arguments after the command. `values` contains the defaults. Throws if an argument is not an
+    /// option or has an invalid value. Returns `nil` if `--help` follows valid arguments.
     package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Values? {
         var values = values
         var words = arguments[...]
@@ -167,7 +167,7 @@ package struct OptionTable<Values>: Sendable {
 }
 
 extension OptionTable {
-    /// The text of `--help`, in lines of at most 100 columns.
+    /// The text of `--help`. The descriptions of the command and of its options are wrapped to 100 columns.
     package var help: String {
         var lines = usage.enumerated().map { index, way in
             "\(index == 0 ? "Usage:" : "      ") \(command)\(way.isEmpty ? "" : " \(way)")"

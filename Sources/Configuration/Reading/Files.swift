@@ -3,7 +3,7 @@ import Glibc
 
 package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var path: String
-    /// The system's error text, such as `No such file or directory`.
+    /// Why the file cannot be read, such as the system's error text `No such file or directory`.
     package var reason: String
 
     package init(path: String, reason: String) {

@@ -8,7 +8,7 @@ enum Quantity {
     /// Parses a duration such as `30s`, `250ms`, `15m` or `2h`. `0` needs no unit.
     static func duration(_ text: some StringProtocol) -> Duration? {
         if text == "0" { return .zero }
-        // The limit of a hundred years prevents overflows in nanoseconds.
+        // The limit of a hundred years prevents an overflow when a duration is converted to nanoseconds.
         return number(text, times).flatMap { $0 <= 100 * 366 * 86_400_000 ? .milliseconds($0) : nil }
     }
 
@@ -24,12 +24,12 @@ enum Quantity {
         return overflow ? nil : product
     }
 
-    /// Returns a text with the duration in the largest unit that needs no fraction.
+    /// Formats a duration in the largest unit that needs no fraction, such as `15m`.
     static func text(_ duration: Duration) -> String {
         duration == .zero ? "0" : text(duration.milliseconds, times) ?? "\(duration)"
     }
 
-    /// Returns a text with the size in the largest unit that needs no fraction.
+    /// Formats a size in the largest unit that needs no fraction, such as `16MiB`.
     static func text(bytes: Int) -> String { text(Int64(bytes), sizes) ?? "\(bytes) bytes" }
 
     private static func text(_ number: Int64, _ units: [(unit: String, size: Int64)]) -> String? {

@@ -5,7 +5,7 @@ enum Origin {
     /// Command-line flags. The dictionary maps each configuration path to its flag.
     case flags([String: String])
 
-    /// Returns the prefix of an error about the value at `path`.
+    /// Returns the prefix of an error about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
     func place(_ path: String, _ mark: Mark?) -> String {
         switch self {
         case .file(let file):
@@ -30,7 +30,7 @@ final class Reading {
     private var problems: [Problem] = []
     private var warnings: [Problem] = []
     private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
-    /// Every valid key, in the order in which sections ended.
+    /// The valid keys of all sections that have been read, in the order in which the reading of each section ended.
     private var keys: [(name: String, path: String)] = []
     private var marks: [String: Mark] = [:]
 
@@ -75,7 +75,7 @@ final class Reading {
 
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
-    /// Returns the prefix of an error about the value at `path`.
+    /// Returns the prefix of an error about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
     func place(_ path: String) -> String { origin.place(path, marks[path]) }
 
     /// One line per problem, in the order of the document.

@@ -1,7 +1,7 @@
 import YAML
 
-/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` rejects all other
-/// keys.
+/// A mapping of the configuration while it is read. Each key that the code reads is valid. `finish` passes all other
+/// keys to `reading`, which rejects them.
 struct Section {
     let path: String
     let mark: Mark
@@ -48,7 +48,7 @@ struct Section {
 
     func refuse(_ name: String, _ text: String) { reading.refuse(path(of: name), text) }
 
-    /// Rejects the section because a key is missing.
+    /// Rejects the section because the key `name` is missing.
     func refuseMissing(_ name: String, _ advice: String = "") {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }

@@ -51,7 +51,7 @@ struct Value {
 
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
 
-    /// Returns the content of the file that the value names, without the line break at its end.
+    /// Returns the content of the file that the value names, without the line breaks at its end.
     func fileText() -> String? {
         guard let path = filePath() else { return nil }
         do throws(FileError) {
@@ -62,7 +62,7 @@ struct Value {
         }
     }
 
-    /// Returns a text that satisfies `isValid`. `expectation` describes valid texts.
+    /// Returns the text if `isValid` accepts it, and otherwise rejects the value. `expectation` describes valid texts.
     func text(_ expectation: String, orEmpty: Bool = false, where isValid: (String) -> Bool) -> String? {
         read(expectation, orEmpty: orEmpty) { isValid($0) ? $0 : nil }
     }

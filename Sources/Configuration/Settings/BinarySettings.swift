@@ -24,8 +24,8 @@ package struct BinarySettings: Hashable, Sendable {
         /// The host of the feedback service: a name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// The time between the starts of two reads of the feedback service. With 0, only the command `apns-worker
-        /// feedback` reads it.
+        /// The time between the starts of successive reads of the feedback service. With 0, only the command
+        /// `apns-worker feedback` reads it.
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
@@ -39,8 +39,8 @@ package struct BinarySettings: Hashable, Sendable {
     package var window = Window()
     /// Whether the worker resends notifications that the gateway discarded after an error.
     package var resends = true
-    /// Whether the gateway rejects a device token of zeros. The worker sends such a frame (a fence) to find out the
-    /// outcome of the frames sent before it.
+    /// Whether the gateway rejects a device token of zeros. The worker sends a frame with that token (a fence) to
+    /// find out the outcome of the frames sent before it.
     package var answersFence = true
     package var payloadLimit = 2_048
     package var feedback: Feedback?

@@ -8,7 +8,7 @@ extension WorkerConfiguration {
     }
 
     /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member, and that
-    /// heartbeats are more frequent than the session timeout.
+    /// the heartbeat interval is shorter than the session timeout.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)

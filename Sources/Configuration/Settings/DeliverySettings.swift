@@ -13,7 +13,8 @@ package struct DeliverySettings: Hashable, Sendable {
         case apple
     }
 
-    /// Where to start consuming request topics for which the group has no committed offset.
+    /// Where to start consuming request topics for which the group has no committed offset. With `fail`, the worker
+    /// does not start.
     package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
@@ -23,8 +24,8 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the verdict sends a notification again that APNs has processed. False for a credential fault,
-        /// because APNs does not process a notification whose credential it rejects.
+        /// Whether the verdict makes the worker send a notification again that APNs has processed. False for a
+        /// credential fault, because APNs does not process a notification whose credential it rejects.
         var repeats: Bool { self == .resend || self == .retry }
     }
 

@@ -121,7 +121,7 @@ extension KafkaSettings.TopicCreation {
 
 extension UserProperty {
     /// Reads a mapping of librdkafka's property names to scalars. For secrets, `NAME_file` sets NAME to the content of
-    /// a file without the line break at its end. Relative paths are relative to the configuration's folder.
+    /// a file without the line breaks at its end. Relative paths are relative to the configuration's folder.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in

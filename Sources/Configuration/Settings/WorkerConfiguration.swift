@@ -31,11 +31,11 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// What happens after a signal has killed the worker process (the setting `crash`).
+/// The reaction to a worker process that was killed by a signal (the setting `crash`).
 package enum CrashHandling: String, CaseIterable, Sendable {
     /// A supervisor restarts the worker, and a record that crashes the worker twice becomes a dead letter.
     case contain
-    /// The worker runs without a supervisor, for developers.
+    /// The worker runs without a supervisor, so a crash ends the command. For developers.
     case core
 }
 

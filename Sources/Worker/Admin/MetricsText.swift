@@ -202,7 +202,7 @@ struct MetricsText {
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
             $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
         }
-        perApp("certificate_expiry_timestamp_seconds", "End of the client certificate, in Unix time.") {
+        perApp("certificate_expiry_timestamp_seconds", "Expiry of the client certificate, in Unix time.") {
             $0.app.isRemoved ? nil : $0.app.certificateEndsMs.map { Double($0) / 1_000 }
         }
     }
@@ -214,14 +214,14 @@ struct MetricsText {
             .histogram)
         out.histogram([:], snapshot.counters.settleTimes)
         family(
-            "request_to_response_seconds", "Seconds from handing a request to a connection until its answer.",
+            "request_to_response_seconds", "Seconds from passing a request to a connection until APNs answers.",
             .histogram)
         for app in apps { out.histogram(["app": app.app.name], app.counters.answerTimes) }
     }
 
     private mutating func writePartitions() {
         let snapshot = snapshot
-        perRole("partitions", "Partitions assigned, by role.") { role in
+        perRole("partitions", "Partitions assigned, by role: requests or retries.") { role in
             snapshot.partitions.count { $0.role == role }
         }
         perRole(
@@ -269,7 +269,7 @@ struct MetricsText {
             "commits_acknowledged_total", "Partition commits that Kafka acknowledged.", counters.commitsAcknowledged)
         one("commits_refused_total", "Partition commits that Kafka refused.", counters.commitsRefused)
         one(
-            "offsets_committed_total", "Sum of the offsets by which acknowledged commits advanced.",
+            "offsets_committed_total", "Offsets by which acknowledged commits advanced the committed offsets.",
             Int(counters.offsetsCommitted))
         one("maps_cut_total", "Commits whose metadata was too long and was truncated.", counters.mapsCut)
         one(
@@ -283,8 +283,8 @@ struct MetricsText {
             snapshot.tooLarge)
         perTopic(
             "rejected_records_total",
-            "Records that were replaced, because Kafka refused them while it accepted other records.", snapshot.rejected
-        )
+            "Records that Kafka refused while it accepted others; the worker produced another record instead.",
+            snapshot.rejected)
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {

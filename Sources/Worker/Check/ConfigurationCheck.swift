@@ -253,8 +253,8 @@ package struct ConfigurationCheck {
         return isFine
     }
 
-    /// Reports whether the answer to a request for a token of zeros shows that APNs accepts the credential. Source:
-    /// Apple, "Handling notification responses from APNs".
+    /// Reports whether the answer to a probe (a request for a token of zeros) shows that APNs accepts the credential.
+    /// Source: Apple, "Handling notification responses from APNs".
     private func report(_ answer: Exchange.Answer, to app: AppSettings, _ topic: String) -> Bool {
         let said = "\(answer.status) \(answer.text ?? "without a reason")"
         let accepted = "app \(app.name): the credential is accepted for \(topic)"

@@ -60,7 +60,7 @@ final class ConfigurationFiles {
     }
 
     /// Reads the configuration and the changed apps on the file-reading thread. Fails if an app that works now cannot
-    /// be used with its new settings. A new app may have faults.
+    /// be used with its new settings. Any other app may be loaded with faults.
     private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {

@@ -21,7 +21,7 @@ struct ConfiguredApps {
 
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
 
-    /// The apps as named in output records, by `AppIndex`, including removed ones.
+    /// The names and environments of the apps for output records, by `AppIndex`, including removed apps.
     var recordApps: [RecordApp] { rows.map { RecordApp(name: $0.name, environment: $0.environment) } }
 
     mutating func add(_ app: LoadedApp) {

@@ -35,7 +35,7 @@ package final class PushWorker: @unchecked Sendable {
     private var deliveryTurn = DeliveryTurn()
     /// Wakes the core loop when an empty queue of librdkafka receives an event.
     private var doorbell: Doorbell?
-    /// The readers, publisher and transports, or `nil` before `start`.
+    /// The readers, publisher and transports, or `nil` before `start` and after `dismantle`.
     private(set) var parts: WorkerParts?
     private var feedback: FeedbackThread?
     var health: WorkerHealth
@@ -140,8 +140,13 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
+<<<<<<< HEAD
     /// from their end, or `nil` if `stop` is called during the wait.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>, Set<String>)? {
+=======
+    /// from their log end, or `nil` if `stop` is called during the wait.
+    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
+>>>>>>> acf0b4e0fae95db6c142775c9d7e7af903a50ccd
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problem: Problem
@@ -265,7 +270,8 @@ package final class PushWorker: @unchecked Sendable {
         if end.hasMore { loop.wantAnotherTurn() }
     }
 
-    /// Once a second, retries file reads and the start of the feedback thread, and logs how many lines were omitted.
+    /// Once a second, retries file reads and the start of the feedback thread, and logs how many log lines were left
+    /// out.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

@@ -38,7 +38,8 @@ final class Shutdown {
         feedback?.finish()
     }
 
-    /// Begins the next stage if the current stage is complete or late. Returns true once the last stage has ended.
+    /// Begins the next stage if the current one is complete or its deadline has passed. Returns true once the last
+    /// stage has ended.
     func move(
         _ parts: WorkerParts, _ feedback: FeedbackThread?, _ machine: borrowing DeliveryMachine, _ logger: Logger,
         _ now: DeliveryTime

@@ -9,7 +9,7 @@ struct WorkerParts {
     let publisher: RecordPublisher
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
-    /// Wakes the core when the machine, a group or a producer has work due.
+    /// Wakes the core thread when the delivery machine, a group or a producer has work due.
     let alarm: Alarm
     /// The time from which the worker reads requests even if the retry group has no assignment yet (monotonic).
     let requestsAtLatestNs: Int64
@@ -25,7 +25,7 @@ struct WorkerParts {
     func partition(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.partition(of: id) }.first }
 }
 
-/// Passes records from the consumer groups to the machine, and commits the offsets of settled records.
+/// Passes records from the consumer groups to the delivery machine, and commits the offsets of settled records.
 extension WorkerParts: RequestSource, OffsetSink {
     typealias Failure = Never
 

@@ -1,8 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// The crashes of earlier worker processes, with the records that were in process at each crash. Read from the memory
-/// page that this process shares with its supervisor (`crash.h`).
+/// The crashes of earlier worker processes, with the records that were being processed at each crash. Read from the
+/// memory page that this process shares with its supervisor (`crash.h`).
 package struct CrashHistory: Sendable, Equatable {
     /// The number of crashes after which a record becomes a dead letter.
     package static let deathsOfRecord = 2

@@ -5,7 +5,7 @@ internal import Glibc
 /// The process that starts the worker as its child, and restarts the worker after a fatal signal, including one from
 /// the kernel's OOM killer. The supervisor does nothing else, to keep its own risk of failure low.
 ///
-/// The supervisor's only thread blocks signals and receives them by sigtimedwait(2). As process 1 of a container, the
+/// The supervisor's only thread blocks signals and receives them with sigtimedwait(2). As process 1 of a container, the
 /// supervisor reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
@@ -163,7 +163,7 @@ package struct Supervisor: ~Copyable {
         return true
     }
 
-    /// Replaces this process with a worker without a supervisor. Pending signals stay pending.
+    /// Replaces this process with a worker that has no supervisor. Pending signals stay pending.
     private func becomeWorker() -> Int32 {
         setenv(Self.variable, Self.alone, 1)
         execve("/proc/self/exe", CommandLine.unsafeArgv, linux_environment())

@@ -7,7 +7,7 @@ package import PushRecords
 package enum RefusalAdvice {
     /// - Parameters:
     ///   - reason: Apple's reason, or `nil` if the answer had no readable reason.
-    ///   - isOtherTried: Whether a request with a bad token was also sent to the app of the other environment.
+    ///   - isOtherTried: Whether a request with a bad token was also sent through the app of the other environment.
     /// - Returns: The advice, or `nil` if there is none for this answer.
     package static func text(
         _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false

@@ -59,7 +59,7 @@ final class FeedbackReader {
     /// are lost if a connection ends before they are read, so the limit is larger than the usual list of a service.
     static let waitingLimit = 50_000
     private static let retryNs: Int64 = 1_000_000_000
-    /// The time limit of the check whether Kafka answers. The check blocks the thread.
+    /// The time limit for checking whether Kafka answers. The check blocks the thread.
     private static let checkMs: Int32 = 1_500
 
     init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {

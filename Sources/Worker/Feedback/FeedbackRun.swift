@@ -10,7 +10,7 @@ package enum FeedbackRun {
         package var unread: [String]
         /// The number of tokens that were read but that Kafka did not acknowledge.
         package var lost: Int
-        /// The Kafka client's last error text, or empty if there was no error.
+        /// The text of the Kafka client's last error, or empty if Kafka has acknowledged a record since.
         package var trouble: String
     }
 

@@ -136,7 +136,7 @@ struct FeedbackPlan {
 
     /// The delay before the first read of an app, and before the first read after its interval changed.
     static let firstNs: Int64 = 1_000_000_000
-    /// The delay before a failed read is repeated, unless the interval is shorter.
+    /// The delay before an incomplete or failed read is repeated, unless the interval is shorter.
     static let retryNs: Int64 = 60_000_000_000
     /// The delay before another attempt to begin a read after Kafka did not answer.
     static let postponedNs: Int64 = 5_000_000_000

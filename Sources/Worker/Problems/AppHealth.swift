@@ -11,7 +11,7 @@ struct AppHealth {
     /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
-    /// The detectors of mostly expiring notifications, one for each app, by `AppIndex`.
+    /// For each app, the detector that reports when most of its notifications expire, by `AppIndex`.
     private var expiries: [Int: ExpiryWatch] = [:]
 
     /// The time without a usable connection after which an app has a problem. Opening a connection usually takes less
@@ -53,7 +53,7 @@ struct AppHealth {
         apps.rows.indices.flatMap { index in
             let row = apps.rows[index]
             var problems = [lossProblem(row, now)].compactMap(\.self)
-            // `ConfigurationFiles` reports an app whose credential cannot be used.
+            // Skip an app whose credential cannot be used, because `ConfigurationFiles` reports it.
             guard !row.isRemoved, apps[index].faults.isEmpty else { return problems }
             problems += openCircuits.filter { $0.name.app.value == index }.map {
                 circuitProblem($0.name, $0.reason, row, apps[index].settings)
@@ -193,15 +193,15 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval that had any, or `nil` if fewer
-    /// than `least`, or at most half of them, expired.
+    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded, or `nil`
+    /// if fewer than `least` of them, or at most half, expired.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
     /// The number of expired notifications in an interval below which the worker reports no problem.
     private static let least = 20
 
-    /// - Parameter outcomes: The number of the app's concluded notifications since the start, by `Outcome.index`.
+    /// - Parameter outcomes: The numbers of the app's concluded notifications since the start, by `Outcome.index`.
     mutating func update(_ outcomes: [Int], nowNs: Int64) {
         if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
         guard nowNs - startNs >= Self.spanNs else { return }

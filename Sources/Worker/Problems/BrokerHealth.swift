@@ -19,7 +19,7 @@ struct BrokerHealth: Equatable {
     private(set) var reach = Reachability.unknown
     /// The brokers that do not answer, by name. Excludes the separate connection to the coordinator.
     private(set) var silences: [String: Silence] = [:]
-    /// Whether the consumer group's coordinator does not answer, or was unknown in two successive statistics.
+    /// Whether the consumer group's coordinator does not answer, or was unknown in two successive statistics reports.
     private(set) var isCoordinatorSilent = false
     /// Whether the group member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
@@ -44,9 +44,13 @@ struct BrokerHealth: Equatable {
 
     mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
-        // The coordinator does not answer a joining member until the other members have joined.
         isMemberSteady = statistics.isSteady
+<<<<<<< HEAD
         let waiting = brokers.filter { isSilent($0) && (statistics.isSteady || !$0.isCoordinator) }
+=======
+        // The coordinator answers a joining member only after the other members have joined, which is not silence.
+        let waiting = brokers.filter { $0.isSilent && (statistics.isSteady || !$0.isCoordinator) }
+>>>>>>> acf0b4e0fae95db6c142775c9d7e7af903a50ccd
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
         } else if !brokers.contains(where: \.isConnected) {

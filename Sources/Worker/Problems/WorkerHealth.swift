@@ -3,8 +3,8 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// Detects all the worker's problems. Checks all parts a few times a second, and logs problems that begin, last or have
-/// ended. Core thread.
+/// Detects all the worker's problems. Checks all parts a few times a second, and logs each problem when it begins, at
+/// intervals while it lasts, and when it ends. Core thread.
 struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
@@ -17,7 +17,7 @@ struct WorkerHealth {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Checks all parts, and logs problems that begin, still last or have ended.
+    /// Checks all parts, and logs each problem when it begins, at intervals while it lasts, and when it ends.
     ///
     /// - Parameter parts: The worker's parts, or `nil` while the worker starts or stops.
     mutating func update(

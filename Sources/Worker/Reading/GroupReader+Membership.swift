@@ -4,7 +4,7 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// Partitions that the worker drains before it gives them up, until they are drained or the time limit has passed.
+/// Partitions that are draining. The worker gives them up once they are drained or the time limit has passed.
 struct Revocation {
     var partitions: [PartitionID]
     /// The time limit (monotonic): first for answers from APNs, and after `hasStoppedWaiting` for the last commit.
@@ -172,7 +172,7 @@ extension GroupReader {
     }
 
     /// Looks up the offsets of unreadable partitions again. If at least one offset is known now, rejoins the group,
-    /// which then assigns the partition again.
+    /// which then assigns the partitions again.
     func retryUnreadable(_ now: DeliveryTime) {
         guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
@@ -184,9 +184,9 @@ extension GroupReader {
 
     // MARK: Changed logs
 
-    /// Checks the logs of partitions whose next offset is out of range or that may have been deleted. If retention
-    /// deleted records or a topic was recreated, the member rejoins the group and reads the partition from its log
-    /// start offset.
+    /// Checks partitions whose next offset is out of range or whose topic may have been deleted (`suspects`). If an
+    /// offset is out of range or a topic was recreated, the member rejoins the group and reads the partition from its
+    /// log start offset.
     func checkLogs(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         suspects.unknown.formIntersection(topicIDs.keys)
         suspects.outOfRange = suspects.outOfRange.filter(isAssigned)
@@ -251,7 +251,8 @@ extension GroupReader {
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
-        // Partitions that already drain because the member leaves the group now also need `unassign`.
+        // Partitions that already drain because the member leaves the group move to the new revocation, because they
+        // now also need `unassign`.
         for index in revocations.indices { revocations[index].partitions.removeAll { ids.contains($0) } }
         revocations.removeAll { $0.mustUnassign || $0.partitions.isEmpty }
         var deadlineNs = now.ns + drainNs

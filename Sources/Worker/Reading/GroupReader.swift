@@ -2,8 +2,8 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// A member of one consumer group. The reader reads its assigned partitions into the machine, and drains the partitions
-/// before it gives them up. Core thread.
+/// A member of one consumer group. It passes the records of its assigned partitions to the delivery machine, and drains
+/// the partitions before it gives them up. Core thread.
 ///
 /// The worker has one reader for the request topics and one for the retry topics, so that a rebalance of one group does
 /// not drain the other. This file handles events, records and problems; `GroupReader+Membership.swift` handles
@@ -129,7 +129,7 @@ final class GroupReader {
         EventLog.write(event, of: name, to: logger)
     }
 
-    /// Whether the worker is a member of the group, or is about to respond to the group's last rebalance.
+    /// Whether the worker is a member of the group, or has yet to complete its part of the last rebalance.
     var isMember: Bool {
         hasJoined && (brokers.isMemberSteady || lookup != nil || !revocations.isEmpty)
     }
@@ -171,7 +171,7 @@ final class GroupReader {
     /// the delay caused by records that are slow to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
-    /// Reads as many records as the machine has room for. Returns whether more records can be read immediately.
+    /// Reads as many records as `machine` has room for. Returns whether more records can be read immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, deadLetters: some DeadLetterSink
     ) -> Bool {
@@ -205,7 +205,7 @@ final class GroupReader {
 
     func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
-    /// Returns the time at which `serve` or `read` must run without a wake-up (monotonic).
+    /// Returns the monotonic time at which `serve` or `read` must run even without a wake-up.
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
         var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.deadlineNs)
         if let lookup { deadlines.append(lookup.retryNs) }

@@ -2,13 +2,14 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// Sends the machine's offset commits of one group, and passes the replies to the machine. At most one commit is in
-/// flight. Core thread.
+/// Sends the delivery machine's offset commits of one group, and passes the replies to the machine. At most one commit
+/// is in flight. Core thread.
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
     private let name: String
-    /// The partitions of the commit in flight in the machine's order, with `nil` for a partition that was given up.
+    /// The partitions of the commit in flight, in the order of the machine's entries. `nil` for a partition that was
+    /// given up.
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0

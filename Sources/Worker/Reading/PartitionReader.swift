@@ -14,19 +14,19 @@ protocol DeadLetterSink: AnyObject {
         detail: Detail, now: DeliveryTime)
 }
 
-/// Reads one assigned partition into the machine. Core thread.
+/// Passes the records of one assigned partition to the delivery machine. Core thread.
 ///
 /// The reader is a class, so that reading a record copies none of the reader's state. Its variables are private,
 /// because private variables need no exclusivity checks (`swift_beginAccess`, about 100 instructions each, seven per
 /// record).
 final class PartitionReader {
     let queue: PartitionQueue
-    /// The machine's identifier of the assignment.
+    /// The delivery machine's identifier of this assignment.
     let id: PartitionID
     private let topic: [UInt8]
     private let context: Context
-    /// Whether the queue may have records. librdkafka sends no further wake-up until the queue has been read until
-    /// empty.
+    /// Whether the queue may have records. librdkafka sends no further wake-up until all records of the queue have
+    /// been read.
     private var mayHaveMore = true
     /// The time at which the first record of a retry partition is due (monotonic, because the wall clock may be set
     /// back). Until then the record stays in the queue: pausing and seeking back would discard fetched records.
@@ -46,7 +46,7 @@ final class PartitionReader {
 
     var partition: TopicPartition { queue.partition }
 
-    /// Returns the time at which `read` must run without a wake-up (monotonic).
+    /// Returns the monotonic time at which `read` must run even without a wake-up, or `nil` if no record is waiting.
     func nextDeadlineNs(nowNs: Int64) -> Int64? { dueNs > nowNs ? dueNs : nil }
 
     func position(_ machine: borrowing DeliveryMachine) -> Int64 {
@@ -58,7 +58,7 @@ final class PartitionReader {
     /// Marks the queue as possibly non-empty, after a wake-up.
     func markReadable() { mayHaveMore = true }
 
-    /// Reads as many records as the machine has room for. Returns their number, and whether more records can be read
+    /// Reads as many records as `machine` has room for. Returns their number, and whether more records can be read
     /// immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, _ deadLetters: some DeadLetterSink
@@ -122,8 +122,8 @@ final class PartitionReader {
                 letterRoom: deadLetters.deadLetterBudget, now: now)
         }
         switch receipt {
-        // librdkafka before 2.4.0 may rewind after a rebalance, so the machine skips records that it has already
-        // received.
+        // librdkafka before 2.4.0 may rewind after a rebalance, so the delivery machine ignores records that it has
+        // already received.
         case .taken, .ignored: return true
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in

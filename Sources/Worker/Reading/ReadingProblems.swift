@@ -3,11 +3,13 @@ internal import Kafka
 
 /// The topics and partitions of a group that cannot be read, according to the errors of its consumer.
 ///
-/// librdkafka reports failed fetches, but not that fetches succeed again. librdkafka repeats most errors at every fetch
-/// (`fetch.error.backoff.ms`, half a second), so such a problem ends after `namedNs` without a report. librdkafka
-/// reports only once that a topic is unknown or denied (rdkafka_fetcher.c,
-/// rd_kafka_fetch_reply_handle_partition_error). A partition's problem then ends when records arrive, and a topic's
-/// problem when the topic is assigned or exists again.
+/// librdkafka reports failed fetches, but not that fetches succeed again. The end of a problem depends on its error:
+///
+/// - librdkafka repeats most errors at every fetch (`fetch.error.backoff.ms`, half a second). Such a problem ends after
+///   `namedNs` without a report.
+/// - librdkafka reports only once that a topic is unknown or denied (rdkafka_fetcher.c,
+///   rd_kafka_fetch_reply_handle_partition_error). A partition's problem ends when records arrive, and a topic's
+///   problem ends when the topic is assigned or exists again.
 struct ReadingProblems {
     static let namedNs: Int64 = 20_000_000_000
 

@@ -76,7 +76,7 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app. Throws the errors of all apps that cannot be loaded and may not have faults.
+    /// Loads every app. Throws the errors of the apps that cannot be loaded and for which `allowingFaults` is false.
     package static func load(
         _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
     ) throws(StartFailure) -> [LoadedApp] {
@@ -144,7 +144,7 @@ private struct ReadFiles {
         }
     }
 
-    /// Returns a passphrase or the proxy's credentials, without the line break at the end.
+    /// Returns a passphrase or the proxy's credentials, without line breaks at the end.
     mutating func line(_ secret: Secret) throws(TLSError) -> String {
         switch secret {
         case .text(let text): Secret.line(in: Array(text.utf8))

@@ -16,7 +16,7 @@ struct TopicCheck {
             + configuration.outputTopics
     }
 
-    /// Returns the request topics that match a pattern of the configuration, without the topics that it names.
+    /// Returns the topics that match a request pattern, without the topics that the configuration names.
     func matched(in topics: some Sequence<String>) -> [(path: String, name: String)] {
         let named = Set(expected.map(\.name))
         let patterns = configuration.requestTopics.filter(\.isPattern)

@@ -38,7 +38,7 @@ final class AppTransports: Transports {
         var lastNs: Int64 = 0
     }
 
-    /// The connections that ended while some of their notifications were unanswered. The count starts again if no such
+    /// The connections that ended while some of their notifications were unanswered. Both counts start again if no such
     /// connection ended for `Problem.lossNs`.
     struct DoubtfulEnds: Equatable, Sendable {
         private(set) var connections = 0
@@ -127,13 +127,14 @@ final class AppTransports: Transports {
     }
 
     /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
-    /// requests. Emits `TransportNote.certificate` for each reason why Apple will refuse the certificate.
+    /// requests. Emits `TransportNote.certificate` for each problem of the app's certificate or of the trusted CAs.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
         orders.post(.replace(index, app))
     }
 
-    /// Closes the transport of a removed app, which finishes its requests, and clears the app's connection problems.
+    /// Begins to close a removed app's transport, which first finishes its requests. Clears the app's connection
+    /// problems.
     func remove(_ app: AppIndex) {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil
@@ -218,7 +219,7 @@ extension AppTransports {
     /// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The
     /// former transport finishes its requests, and only its completions and notes are forwarded. Net thread.
     private final class AppTransport {
-        /// What the transports of all apps use. Apps with the same key share a provider token.
+        /// The objects that the transports of all apps share. Apps with the same key share a provider token.
         struct Shared {
             let settings: TransportSettings
             let loop: Loop

@@ -1,5 +1,5 @@
-/// A measure of how long a topic with outstanding records has received no delivery report. A value type without a clock
-/// or I/O.
+/// Measures how long a topic with outstanding records has received no delivery report. A value type without a clock or
+/// I/O.
 struct AcknowledgementWatch {
     private var outstanding = 0
     /// The time of the last delivery report, or of a record produced while none was outstanding (monotonic).

@@ -4,7 +4,7 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Produces the machine's records to Kafka, and passes Kafka's acknowledgements to the machine. Core thread.
+/// Produces the delivery machine's records to Kafka, and passes Kafka's acknowledgements to the machine. Core thread.
 ///
 /// The publisher produces a record again until Kafka has written the record or its replacement: a failed delivery
 /// report never settles a notification. Refused records wait in their `TargetTopic`, and a second producer produces
@@ -276,7 +276,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Handles a refusal of a record that was alone in its batch: produces the record or its replacement again later.
+    /// Handles a refusal of a record that was alone in its batch: the record or a replacement is produced later.
     ///
     /// - Parameter partition: The partition whose leader refused the record, or a negative number if the record was not
     ///   sent to a broker.
@@ -329,7 +329,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 targets[index].acknowledgements.handedOver(nowNs: now.ns)
                 targets[index].wrote(refused, isSingle: isSingle, nowNs: now.ns)
             case .messageTooLarge:
-                // The record is handled as if a broker had refused it alone.
+                // librdkafka itself refused the record. Handle it as if a broker had refused it alone in its batch.
                 targets[index].wrote(refused, isSingle: true, nowNs: now.ns)
                 refuseAlone(record, max(refused.form, .alone), code, partition: -1, now)
             default:

@@ -7,8 +7,8 @@ internal import Kafka
 ///   are produced in order, and new records after them.
 /// 2. A record that is too large is produced alone in its batch, then in its reduced form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
-///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it becomes a dead
-///   letter. The topic stays open, because new records show whether it works.
+///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it is replaced by
+///   another record (`replacement`). The topic stays open, because new records show whether it works.
 ///
 /// A record may have no delivery report for a long time, because its partition has no leader. Meanwhile, other records
 /// are produced. After `silentNs` the topic opens without waiting for the report, so a new record may overtake it.
@@ -31,12 +31,12 @@ struct TargetTopic {
         /// The number of the topic's records that Kafka had accepted at the last refusal of this record.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// The pause before the next attempt, which has begun if the record was refused alone and may be the cause.
+        /// The pause before the next attempt. It begins when the record was refused alone and may itself be the cause.
         fileprivate var pause = GrowingPause()
     }
 
     let name: String
-    /// The value of `isOpen` that was last passed to the machine.
+    /// The value of `isOpen` that was last passed to the delivery machine.
     var isKnownOpen = true
     var acknowledgements = AcknowledgementWatch()
     /// The reason why the topic is closed and the pause before the next attempt, or `nil` if the topic is open.
@@ -216,7 +216,7 @@ struct GrowingPause {
 }
 
 extension ArraySlice<TargetTopic.Refused> {
-    /// Inserts a record by order of production. The position is usually the end.
+    /// Inserts a record at its place in the order of production, which is usually the end.
     fileprivate mutating func insert(_ refused: TargetTopic.Refused) {
         insert(refused, at: (lastIndex { $0.order < refused.order } ?? startIndex - 1) + 1)
     }
@@ -249,7 +249,7 @@ extension KafkaCode {
     }
 
     /// The number of refusals after which a record is given up. Only a refusal of the record alone counts, and only if
-    /// Kafka has accepted other records of the topic since the last one. For an unclear fault, 20 refusals take about
-    /// eight minutes, because the record may still be deliverable.
+    /// Kafka has accepted other records of the topic since the record's previous refusal. For an unclear fault, 20
+    /// refusals take about eight minutes, because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

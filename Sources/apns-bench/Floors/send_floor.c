@@ -18,10 +18,10 @@
 #define PREFIX "/3/device/"
 #define PATH (sizeof(PREFIX) - 1 + 64)
 
-// The header fields that the worker sends, with a different apns-id in each request.
 static int64_t count, submitted, answered, refused;
 static int devices;
 static char *paths, *payload, id[] = "00000000-0000-8000-8000-000000000000";
+// The header fields of a request, the same as those of the worker. `submit` changes the path and the apns-id.
 static nghttp2_nv fields[8];
 
 typedef struct {
@@ -105,7 +105,7 @@ static void start(connection *it, SSL_CTX *context, int port) {
     nghttp2_submit_settings(it->session, 0, &no_push, 1);
 }
 
-/// Writes full TLS records of the output, or all of it if `all` is set.
+/// Writes the buffered output in full TLS records. If `all` is set, also writes the rest, which is less than a record.
 static void flush(connection *it, int all) {
     size_t start = 0;
     while (it->size - start >= RECORD || (all && it->size > start)) {

@@ -1,8 +1,8 @@
 import Delivery
 import PushRecords
 
-/// The benchmarks `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`). The fake
-/// transport accepts everything and the fake Kafka acknowledges everything by the next turn.
+/// The benchmarks `machine` and `fanout`: the delivery machine in the worker's own turn (`DeliveryTurn`). A fake
+/// transport accepts every request and a fake Kafka acknowledges every record by the next turn.
 ///
 /// Each of 8 partitions provides a batch of records per turn of 10 ms, about 100,000 notifications a second in total.
 final class MachinePart: PartRun {
@@ -11,11 +11,11 @@ final class MachinePart: PartRun {
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
-    /// The records that the machine receives in each turn.
+    /// The records that the delivery machine receives in each turn.
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
-    /// The requests in flight to APNs. `unacknowledged` has the results in flight to Kafka.
+    /// The requests in flight to APNs. `unacknowledged` contains the results in flight to Kafka.
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
@@ -104,12 +104,12 @@ extension MachinePart: RequestSource, OffsetSink {
             for place in 0..<recordsPerPartition {
                 let record = records[index * recordsPerPartition + place]
                 if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
-                guard room > 0 else { throw BenchFailure("the machine has no room") }
+                guard room > 0 else { throw BenchFailure("the delivery machine has no room for a record") }
                 room -= 1
                 let receipt = machine.receive(
                     id, offset: nextOffset + Int64(place), timestampMs: now.wallMs - 1, key: record.key,
                     value: record.value, headers: record.headers, now: now)
-                guard case .taken = receipt else { throw BenchFailure("the machine did not take a record") }
+                guard case .taken = receipt else { throw BenchFailure("the delivery machine did not accept a record") }
             }
         }
         nextOffset += Int64(recordsPerPartition)

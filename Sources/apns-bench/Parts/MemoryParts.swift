@@ -31,7 +31,7 @@ final class ParsePart: PartRun {
     }
 }
 
-/// The benchmark `results`, which writes key, value and headers of an accepted notification's result.
+/// The benchmark `results`, which encodes the key, value and headers of an accepted notification's result.
 final class ResultsPart: PartRun {
     private(set) var count = 0
     private var writer = ResultWriter(apps: [RecordApp(name: "bench", environment: .production)])
@@ -61,7 +61,7 @@ final class ResultsPart: PartRun {
             resultBytes &+= record.value.count &+ record.headers.count
             count += 1
         }
-        guard resultBytes > 0 else { throw BenchFailure("results have no bytes") }
+        guard resultBytes > 0 else { throw BenchFailure("the encoded results are empty") }
     }
 }
 
@@ -75,7 +75,7 @@ final class LedgerPart: PartRun {
     private var nextOffset: Int64 = 0
     /// The records of the previous turn that have not settled yet.
     private var late: [Int] = []
-    /// The ledger position of each record. In the worker, the machine stores these positions.
+    /// The ledger position of each record. In the worker, the delivery machine stores these positions.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
@@ -91,7 +91,7 @@ final class LedgerPart: PartRun {
             horizon.advance(to: nextOffset)
             let record = Int(nextOffset) & (Self.names - 1)
             guard ledger.receive(nextOffset, record: RecordSlot(UInt32(record))) != nil
-            else { throw BenchFailure("offset \(nextOffset) is not new") }
+            else { throw BenchFailure("the ledger has already received offset \(nextOffset)") }
             positions[record] = ledger.lastPosition
             nextOffset += 1
         }

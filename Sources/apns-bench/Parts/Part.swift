@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 import PushRecords
 
-/// The stages of a notification that need neither Kafka nor a socket. The raw value is the name in `apns-bench part`
-/// and in the guard's figures.
+/// The stages of processing that can be measured without Kafka and sockets. The raw value is the name in
+/// `apns-bench part` and in the figures of `apns-bench guard`.
 enum Part: String, CaseIterable {
     case parse, envelope, ledger, machine, fanout, results, encode, frames
 
@@ -21,7 +21,7 @@ enum Part: String, CaseIterable {
     }
 }
 
-/// A running part, which processes one batch of the worker's size per turn. Not thread-safe.
+/// A running benchmark of a part, which processes one batch of the worker's size per turn. Not thread-safe.
 protocol PartRun: AnyObject {
     /// The number of notifications that the part has processed completely.
     var count: Int { get }
@@ -79,7 +79,7 @@ enum PartCommand {
     }
 }
 
-/// The part that `apnsBenchTurn` runs, and the error of its last turn. Not thread-safe.
+/// The benchmark that `apnsBenchTurn` runs, and the error of its last turn. Not thread-safe.
 nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error)?)
 
 /// Runs one turn after the warm-up. callgrind counts only inside this function (`--toggle-collect`), which needs a C
@@ -96,7 +96,7 @@ struct LentRecord {
     var headers: UnsafeBufferPointer<RecordHeader>
 }
 
-/// The input of the parts: the requests of `Traffic`, created once.
+/// The input of the component benchmarks: the keys, values and headers of the requests in `Traffic`.
 enum PartInputs {
     static let usualHeaders: [(StaticString, String)] = [
         ("apns-topic", Traffic.bundleID), ("apns-push-type", Traffic.pushType),

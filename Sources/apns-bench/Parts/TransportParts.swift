@@ -6,8 +6,8 @@ import Network
 import PushRecords
 import TLS
 
-/// The base class of the parts that measure a transport. It provides a loop with a clock that the part advances, a
-/// channel in memory, and a batch of requests that the part sends repeatedly.
+/// The base class of the benchmarks that measure a transport. It provides a loop with a clock that the benchmark
+/// advances, a channel in memory, and a batch of requests that the benchmark sends repeatedly.
 class TransportPart {
     /// The number of notifications that the fake server accepted.
     private(set) var count = 0
@@ -163,7 +163,7 @@ final class FramesPart: TransportPart, PartRun {
     }
 }
 
-/// A clock that a part advances.
+/// A clock that only the benchmark advances.
 final class SteppedClock {
     var now = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
 }

@@ -123,7 +123,7 @@ def cost_row(child, count, rate, **more):
             "per second": round(rate), "max RSS MB": child.peak / MB, "count": count, **more}
 
 
-# Floors and worker
+# The baseline programs (floors) and the worker
 
 def measure_floors(stage, report):
     options, count = stage.options, stage.options.count
@@ -187,7 +187,7 @@ def measure_parts(stage, report):
             report.budget("HEADERS bytes, with a derived apns-id", headers, 92)
 
 
-# The other scenarios
+# Latency, scaling and start
 
 def measure_latency(stage, report):
     """Measures latency at 1,000 requests a second at regular intervals, each sent by the producer immediately.
@@ -254,7 +254,7 @@ def measure_scaling(stage, report, distance):
         row = report.rows[f"50 ms of the {distance}"][name] = {
             "per second": round(run.rate), "formula": round(limit), "of it": share, "processors busy": busy,
             "max RSS MB": run.child.peak / MB, "open at most": run.most_open, **times}
-        # At this CPU usage the cores count as saturated, because the processes also wait for each other.
+        # Cores that are 90 % busy count as saturated, because the processes also wait for each other.
         report.budget(f"50 ms of the {distance}, {name}, of the formula", share, 0.9, at_least=True,
                       excuse="processors full" if busy >= 0.9 else None)
         report.budget_memory(f"50 ms of the {distance}, {name}", row)

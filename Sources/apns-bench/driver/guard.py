@@ -12,7 +12,7 @@ import json, os, platform, re, shutil, subprocess, sys
 import stage as bench
 from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
-# The number of notifications in the shorter of each part's two runs, a few turns of the steady state.
+# The number of notifications in the shorter run of each part, which is a few turns in steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
          "encode": 1_024, "frames": 1_024}
 FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # The name, and the number of decimal digits.
@@ -165,7 +165,7 @@ def compare(counted, committed, instructions=True):
             now, before = figures[name], committed[part][name]
             if name == "instructions" and not instructions:
                 continue
-            # Counts vary by millionths. The margin for allocations is one more allocation in five notifications.
+            # Counts vary by about a millionth. The margin for allocations is one more in five notifications.
             margin = before * 0.03 if name == "instructions" else 0.2
             verdict = "FAILED" if now > before + margin else "better" if now < before - margin else "ok"
             words = name.replace("_", " ").replace("swift", "Swift").replace("c a", "C a")

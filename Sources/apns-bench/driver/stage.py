@@ -332,6 +332,7 @@ class Worker:
             f"- {{name: {name}, bundle_ids: [{bundle}], host: localhost, port: {port}, {credential}, "
             f"tls: {{ca_file: {authority or file('ca.pem')}}}, "
             f"connections: {{min: {connections if apps == 1 else 1}, max: {connections}}}}}" for name, bundle in names)
+        # `crash: core` disables the supervisor, so that the process's usage is the worker's.
         self.words = ["run", "--config", file(f"{self.base}.yaml", f"""
 kafka: {{bootstrap_servers: "{stage.options.bootstrap_servers}", group_id: "{self.base}", group_instance_id: "{instance}"}}
 requests: {{topics: [{requests.topic}]}}
@@ -345,7 +346,6 @@ apps:
 crash: core
 admin: {{listen: off}}
 """)]
-        # `crash: core` disables the supervisor, so that the process's usage is the worker's.
         streams = connections * STREAMS
         # The formula of MachineSettings.mostOpen. A gateway's resend window can contain all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
@@ -358,7 +358,7 @@ admin: {{listen: off}}
         self.child = self.command(self.words)
 
     def await_results(self, wanted, pause=0.05):
-        """Waits until the topic has `wanted` results, and samples usage at each tenth and each million."""
+        """Waits for `wanted` results. Samples usage after each tenth of them, or after each million if that is less."""
         deadline = time.monotonic() + self.stage.options.timeout
         step = min(max(1, wanted // 10), 1_000_000)
         mark = step
@@ -381,7 +381,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first sample to the last, or from the start if there is at most one."""
+        """Returns notifications a second from the first to the last sample, or from the start with fewer than two."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)

@@ -2,8 +2,8 @@ import APNsSimulator
 import PushRecords
 import Worker
 
-/// The demo's three counts: produced notifications, notifications accepted by the simulator, and consumed results. The
-/// demo keeps the counts separately for each notification, so that two errors cannot cancel each other out.
+/// The demo's three counts of notifications: produced, received by the simulator, and read back from the output topics.
+/// The demo keeps the counts separately for each notification, so that two errors cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
@@ -52,7 +52,7 @@ struct DemoBooks {
     private var outcomes: [Outcome: Int] = [:]
     private var deadLetters = 0
     private var deadTokens = 0
-    /// The number of results and simulator requests for notifications that the demo did not produce.
+    /// The number of output records and simulator requests for notifications that the demo did not produce.
     private var strangers = 0
 
     init(count: Int) { entries = Array(repeating: nil, count: count) }

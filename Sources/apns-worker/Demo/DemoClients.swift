@@ -47,7 +47,7 @@ struct DemoReader {
     private let results: TopicReader
     private let unregistered: TopicReader
     private let deadLetters: TopicReader
-    /// The number of the result to leave out of the counts, starting with 1. 0 leaves out none.
+    /// Which result to leave out of the counts: 1 is the first result, and 0 leaves out none.
     private let withheld: Int
     private var count = 0
 

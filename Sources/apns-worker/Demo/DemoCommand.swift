@@ -12,14 +12,14 @@ private struct DemoOptions {
     var rate = 0
     var latency = Latency.zero
     var faults: [FaultRule] = []
-    /// The number of the result to ignore when results are read back, starting with 1. 0 ignores none.
+    /// Which of the results that are read back to ignore: 1 is the first result, and 0 ignores none.
     var withheld = 0
     var log = LogFlags()
 
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
         about: [
-            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, accepted by the simulator, and read back.",
+            "Runs everything in one process: librdkafka's in-memory Kafka broker, an APNs simulator, a producer, the worker, and a consumer of the worker's results. The command prints its progress every second and ends with three counts that must agree: produced, received by the simulator, and read back.",
             "Example: apns-worker demo --count 10000 --faults goaway@5000",
             "One record in twenty is not accepted at the first send: some have dead or wrong device tokens, some are invalid or expired, some are not requests, and some are accepted at the second send.",
         ],
@@ -103,8 +103,8 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     return agree && problem == nil ? .fine : .failed
 }
 
-/// Returns the default configuration with one retry topic of a short delay, so that the demo does not wait for half a
-/// minute.
+/// Returns the default configuration, but with a single retry topic that has a short delay, so that the demo does not
+/// wait for half a minute.
 private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
     let token = TokenCredential(
         key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,

@@ -37,7 +37,7 @@ struct PublishedRecord {
 
     var json: String {
         if case .deadLetter(let letter) = content { return letter.json }
-        // In valid JSON, line breaks are only whitespace between tokens.
+        // In valid JSON, line breaks occur only between tokens, where a space means the same.
         return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
     }
 

@@ -44,7 +44,7 @@ enum Search: Equatable {
         }
     }
 
-    /// Returns the partition and offset of the searched request, if they are known.
+    /// Returns the partition and offset of the request whose records are searched for, or `nil` if they are unknown.
     ///
     /// - Parameter topics: The possible topics of a derived id, which contains only the topic's hash.
     private func request(among topics: [String]) -> (log: TopicPartition, offset: Int64)? {
@@ -68,7 +68,7 @@ enum Search: Equatable {
     }
 
     /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
-    /// reading starts at the request's timestamp, because its results and dead letters cannot be older.
+    /// reading starts at about the request's timestamp, because its results and dead letters cannot be older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
