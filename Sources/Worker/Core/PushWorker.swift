@@ -140,13 +140,8 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
-<<<<<<< HEAD
-    /// from their end, or `nil` if `stop` is called during the wait.
+    /// from their log end, and the names of all topics, or `nil` if `stop` is called during the wait.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>, Set<String>)? {
-=======
-    /// from their log end, or `nil` if `stop` is called during the wait.
-    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
->>>>>>> acf0b4e0fae95db6c142775c9d7e7af903a50ccd
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problem: Problem

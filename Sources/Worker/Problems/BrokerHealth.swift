@@ -45,12 +45,8 @@ struct BrokerHealth: Equatable {
     mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
         isMemberSteady = statistics.isSteady
-<<<<<<< HEAD
-        let waiting = brokers.filter { isSilent($0) && (statistics.isSteady || !$0.isCoordinator) }
-=======
         // The coordinator answers a joining member only after the other members have joined, which is not silence.
-        let waiting = brokers.filter { $0.isSilent && (statistics.isSteady || !$0.isCoordinator) }
->>>>>>> acf0b4e0fae95db6c142775c9d7e7af903a50ccd
+        let waiting = brokers.filter { isSilent($0) && (statistics.isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
         } else if !brokers.contains(where: \.isConnected) {
