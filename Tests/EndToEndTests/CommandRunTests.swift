@@ -368,7 +368,7 @@ extension EndToEnd {
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before the end")
             // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
-                .expect(1, "the command was stopped at --deadline; its 1 records are not committed")
+                .expect(1, "the command was stopped at --deadline; 1 records are not committed")
         }
 
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it

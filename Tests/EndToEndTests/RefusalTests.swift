@@ -72,8 +72,11 @@ extension EndToEnd {
                     && $0.1.contains(words) && !$0.1.contains(#""subject":"app annex""#)
             }
             try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
-            let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains("app shop") }
-            #expect(said.count == 1, "\(worker.text.suffix(4_000))")
+            func reports() -> Int {
+                worker.text.split(separator: "\n").count { $0.contains("degraded") && $0.contains("app shop") }
+            }
+            try eventually("a log line about app shop", of: worker) { reports() > 0 }
+            #expect(reports() == 1, "\(worker.text.suffix(4_000))")
             try write("annex", 150..<160)
             try scene.awaitResults(110)
             try faulty.set(fault == "streams=0" ? "streams=1000" : "fault=")
