@@ -59,7 +59,7 @@ extension EndToEnd {
             // If a statement fails, its records are not committed.
             try database.run("alter table device_tokens rename to not_there_yet;")
             let early = try startTail(database, scene)
-            try early.waitFor("the command exited with 3; its ")
+            try early.waitFor("the command exited with 3; ")
             #expect(try early.stop() == .exited(1), "\(early.text)")
             try database.run("alter table not_there_yet rename to device_tokens;")
 
