@@ -231,7 +231,7 @@ struct Settlement: ~Copyable {
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
-            preconditionFailure("A notification must be moved to a tier before its retry record is written")
+            preconditionFailure("A notification must be in the state concluded(.retry) before its retry record is written")
         }
         let content = content(slot, in: store)
         var order = RetryOrder(

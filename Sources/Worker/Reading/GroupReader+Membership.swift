@@ -332,7 +332,7 @@ extension GroupReader {
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
         for one in partitions where ids.contains(one.id) {
-            let (next, end) = (machine.status(of: one.id)?.watermark, consumer.logEnd(of: one.partition))
+            let (next, end) = (machine.status(of: one.id)?.watermark, consumer.lastLogEnd(of: one.partition))
             unread[one.partition] = next.flatMap { next in end.flatMap { next < $0 ? next..<$0 : nil } }
         }
         if isLost {

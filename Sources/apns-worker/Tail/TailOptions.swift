@@ -42,7 +42,7 @@ struct TailOptions {
             "With --group and --exec the command passes batches of JSON lines to a shell command. A batch is committed if the shell command exits with 0, and is otherwise passed to the shell command again after a pause. Several processes may share a group. After SIGTERM or Ctrl-C, tail waits for the shell command and commits its batch. After a second signal or at --deadline, tail stops the shell command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
-            "Exit codes: 0 done, 1 failed, or some records were not found, processed or committed before --deadline, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 success; 1 failure, or --deadline passed before every record was found, processed and committed; 64 wrong usage; 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
