@@ -103,8 +103,8 @@ extension DeliveryMachine {
 
     /// Begins a new assignment after the topic was recreated or the partition's log was truncated.
     ///
-    /// No more notifications of the old log are sent, and unanswered sends get no results. Remaining records of the old
-    /// log are read again, in doubt.
+    /// No more notifications of the old log are sent, and unanswered sends get no results. Records of the old log that
+    /// still exist are read again and marked in doubt.
     ///
     /// - Parameters:
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first

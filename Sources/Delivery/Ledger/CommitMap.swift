@@ -115,7 +115,7 @@ package struct CommitMap: Equatable {
 // The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
     /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each call must pass a higher
-    /// offset than the call before. Entries of lower offsets are removed.
+    /// offset than the previous call. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }
