@@ -72,8 +72,8 @@ package struct MachineSettings: Sendable {
 
     package init() {}
 
-    /// The limit of open notifications while there are no streams. It is above 0, because notifications that must be
-    /// deferred can then still move to retry topics.
+    /// The limit of open notifications while there are no streams. It is above 0, so that notifications can still be
+    /// deferred to retry topics.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 

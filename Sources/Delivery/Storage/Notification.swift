@@ -72,10 +72,11 @@ struct Notification {
             case inDoubt
         }
 
-        // The counts `sends` and `inDoubt` include the sends of previous workers.
+        /// The number of sends. Like `inDoubt`, it includes the sends of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // `resends`, `returns`, `refusals` and `deaths` count only the sends of this worker.
+        /// The number of this worker's resends after an answer or a send in doubt. The counts below are also this
+        /// worker's.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
