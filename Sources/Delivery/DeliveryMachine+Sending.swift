@@ -224,6 +224,8 @@ extension DeliveryMachine {
     /// - The send did not reach APNs: the network is at fault, and the notification is resent without a limit.
     /// - APNs refused to process it: the notification is resent three times immediately and then once a second. After
     ///   six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred.
+    /// - It was discarded because of another request: the notification is resent immediately, or `abandoned` if its app
+    ///   does not resend discarded notifications.
     ///
     /// The refusals delay the partition's watermark by at most six pauses and ten sends, plus the dial of the
     /// quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of an hour must not

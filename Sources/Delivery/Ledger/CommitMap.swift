@@ -52,8 +52,8 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// Creates the map for a recreated or truncated log. All records below `sent`, the offset that was reached in the
-    /// old log, are in doubt, although they may not have been sent.
+    /// Creates the map for a recreated or truncated log. All records below both `sent` (the offset that was reached in
+    /// the old log) and `logEnd` are in doubt, because it is unknown which of them were sent.
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)
