@@ -23,7 +23,7 @@ struct CircuitBreakers: ~Copyable {
         var credential: Circuit?
         var topics: [String: Circuit] = [:]
         /// When the circuit of the credential last closed, or the credential was replaced. Answers to earlier sends say
-        /// nothing about the credential.
+        /// nothing about the current credential.
         var credentialClosedNs = Int64.min
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
 

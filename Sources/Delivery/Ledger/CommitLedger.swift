@@ -195,7 +195,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Status
 
-    /// The time at which a commit is due, or the retention of a suspended partition ends.
+    /// The earliest time at which a commit is due or a suspended partition's retention ends, or `nil` if there is none.
     var nextDeadlineNs: Int64? {
         var next: Int64?
         for partition in slots {
