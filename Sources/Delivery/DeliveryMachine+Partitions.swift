@@ -11,7 +11,7 @@ extension DeliveryMachine {
     ///     commits `logStart` immediately, and marks all records in the log as in doubt.
     ///   - metadata: The metadata of the group's commit. If no worker wrote the metadata (it is empty, foreign or
     ///     damaged), all records from the committed offset to the log's end are in doubt.
-    ///   - logStart: The first offset of the log, as for `ReadingStart`.
+    ///   - logStart: The leader's first offset of the log, or `nil` or a negative number if unknown.
     ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment.
     ///     A previous owner cannot have sent records at or above it, even if its send horizon is higher. If `logEnd` is
     ///     `nil`, all records below the horizon are in doubt.
@@ -103,8 +103,8 @@ extension DeliveryMachine {
 
     /// Begins a new assignment after the topic was recreated or the partition's log was truncated.
     ///
-    /// No more notifications of the old log are sent, and unanswered sends get no results. Remaining records of the old
-    /// log are read again, in doubt.
+    /// No more notifications of the old log are sent, and unanswered sends get no results. Records of the old log that
+    /// still exist are read again and marked in doubt.
     ///
     /// - Parameters:
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first

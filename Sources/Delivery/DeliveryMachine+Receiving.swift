@@ -3,8 +3,7 @@ package import PushRecords
 
 // Parses each record, and admits its notifications within the budget.
 extension DeliveryMachine {
-    /// The number of a partition's open dead letters at which reading the partition stops while the dead-letter topic
-    /// is not writable.
+    /// While the dead-letter topic is not writable, a partition is not read if it has this many open dead letters.
     static let unwrittenDeadLetters = 100
     /// The maximum number of a record's notifications that are admitted before the next partition's turn.
     private static let admissionPiece = 256
@@ -16,7 +15,7 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        // The number of records above the send horizon is limited, because no commit may succeed to raise the horizon.
+        // The number of records above the send horizon is limited, because the commits that raise the horizon may fail.
         // While commits succeed, one record is always allowed, because the horizon rises only when a record waits for
         // admission.
         let next = ledger[partition].nextOffset

@@ -5,7 +5,7 @@ import PushRecords
 extension DeliveryMachine {
     /// How long after its request's timestamp a notification with expiration 0 may be sent.
     static let nowOrNeverMs: Int64 = 30_000
-    /// The number of consecutive refusals by APNs to process a notification after which the notification is deferred.
+    /// A notification is deferred after APNs has refused this many times in a row to process it.
     static let deferredRefusals: UInt8 = 10
     /// The number of immediate resends before a pause.
     static let quickTries: UInt8 = 3
@@ -224,6 +224,8 @@ extension DeliveryMachine {
     /// - The send did not reach APNs: the network is at fault, and the notification is resent without a limit.
     /// - APNs refused to process it: the notification is resent three times immediately and then once a second. After
     ///   six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred.
+    /// - It was discarded because of another request: the notification is resent immediately, or `abandoned` if its app
+    ///   does not resend discarded notifications.
     ///
     /// The refusals delay the partition's watermark by at most six pauses and ten sends, plus the dial of the
     /// quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of an hour must not
@@ -352,8 +354,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The record's bytes still count for the first app. Together with waiting forwarded notifications, they could
-        // use up the share of the topic group.
+        // The record's bytes still count for the first app. These bytes and the bytes of waiting forwarded
+        // notifications could together use up the share of the topic group.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)

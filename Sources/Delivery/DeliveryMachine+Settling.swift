@@ -4,7 +4,7 @@ package import PushRecords
 // Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
 // acknowledged these records.
 extension DeliveryMachine {
-    /// How long an app's notifications are deferred for one reason before further ones are moved to the 15-minute tier.
+    /// After one reason has lasted this long for an app, its deferred notifications are moved to the 15-minute tier.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
@@ -54,7 +54,8 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Moves a notification to a retry tier without using up an attempt. The order of the device is lost.
+    /// Moves a notification to a retry tier without using up an attempt. The device's notifications then lose their
+    /// order.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
         leaveDeviceQueue(slot)
@@ -94,8 +95,8 @@ extension DeliveryMachine {
     /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
     ///
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
-    /// dead token gets a longer tier each time. No user waits for it, and each return causes another request to APNs
-    /// and another record.
+    /// dead token gets a longer tier each time, because no user waits for it, and each return from a tier costs another
+    /// request to APNs and another retry record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.

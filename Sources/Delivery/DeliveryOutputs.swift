@@ -40,8 +40,8 @@ package struct PartitionCommit {
 /// The broker's reply to a commit, for one partition.
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
-    /// OFFSET_METADATA_TOO_LARGE, for this entry or another. The machine commits the partition again immediately. It
-    /// halves the metadata limit unless the entry's metadata is much shorter than the longest.
+    /// The broker answered OFFSET_METADATA_TOO_LARGE, for this entry or another. The machine commits the partition
+    /// again immediately. It halves the metadata limit unless the entry's metadata is much shorter than the longest.
     case metadataTooLarge
     /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused

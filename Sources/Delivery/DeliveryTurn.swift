@@ -4,7 +4,7 @@ package protocol RequestSource {
 
     /// Handles the events of the consumer groups: assigned and revoked partitions, and replies to commits.
     ///
-    /// - Returns: The time after the call, because the call may wait for brokers until the lease has ended.
+    /// - Returns: The time after the call. The call may wait for brokers so long that the lease has ended.
     /// - Throws: A fatal error. The turn ends without reading, sending or committing.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
@@ -24,7 +24,7 @@ package protocol Transports {
     /// Passes the machine's requests to the transports.
     func send(from machine: inout DeliveryMachine, now: DeliveryTime)
 
-    /// Requests back from the transports all notifications that must not be sent any more.
+    /// Recalls from the transports all notifications that must not be sent any more.
     func recall(from machine: inout DeliveryMachine)
 }
 
@@ -49,14 +49,14 @@ package protocol OffsetSink {
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// One turn of the code that owns a machine: the worker, the simulated worlds, the benchmark or a test.
+/// One turn of the code that owns a machine: the worker, a simulation, the benchmark or a test.
 ///
 /// The order of the steps matters:
 /// - Completions are handled before timers, so that a request answered in time does not count as late.
 /// - Kafka's events are handled before records are read. No records of a revoked partition are read, and acknowledged
 ///   commits raise the send horizon for the sends of the same turn.
 /// - Acknowledgements are handled before records are read, because they free memory.
-/// - Records read in this turn can also be sent, produced and committed in it.
+/// - Records are read before the steps that send, produce and commit, so that a record can pass all steps in one turn.
 package struct DeliveryTurn {
     /// The maximum number of records read from one partition before the next partition is read.
     package static let partitionRecords = 128
@@ -125,8 +125,8 @@ package struct DeliveryTurn {
         if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
         if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        // If a timer is still due after this turn, its work needs an event first. The pause avoids a busy loop until
-        // then.
+        // A timer that is still due after this turn can do nothing before another event. The pause avoids a busy loop
+        // until then.
         return max(deadlineNs, now.ns + Self.leastPauseNs)
     }
 }

@@ -40,14 +40,14 @@ package struct MachineSettings: Sendable {
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
     /// The maximum number of open notifications over all partitions. `mostOpen(streams:)` may return less.
     package var maxOpen = 20_000
-    /// The size in bytes of the open records of all partitions at which no more records are read.
+    /// Reading stops when the open records of all partitions use this many bytes.
     package var maxOpenBytes = 16 << 20
     /// The maximum number of open notifications per device. Further notifications are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
-    /// How long an acknowledged commit proves that this worker is a member of its group, from the time when the commit
-    /// was sent. Less than the session timeout. When this time has passed, nothing is sent until the next
-    /// acknowledgement. `Int64.max` disables the lease.
+    /// How long after it was sent an acknowledged commit proves that this worker is a member of its group. Less than
+    /// the session timeout. When this time has passed, nothing is sent until the next acknowledgement. `Int64.max`
+    /// disables the lease.
     package var leaseNs = Int64.max
     /// How long the state of a lost partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
@@ -72,8 +72,8 @@ package struct MachineSettings: Sendable {
 
     package init() {}
 
-    /// The limit of open notifications while there are no streams. It is above 0, because notifications that must be
-    /// deferred can then still move to retry topics.
+    /// The limit of open notifications while there are no streams. It is above 0, so that notifications can still be
+    /// deferred to retry topics.
     private static let openAtLeast = 1_000
     private static let openBesideStreams = 4_000
 
@@ -92,7 +92,7 @@ package struct MachineSettings: Sendable {
 /// The configuration of one app, as far as the machine needs it.
 package struct AppRoute: Sendable {
     /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. Such
-    /// tokens usually belong to the other environment (`environment_guard`).
+    /// tokens usually belong to the other environment. Set by `environment_guard`.
     package enum GuardPolicy: Sendable {
         /// Slows the app down and logs an event.
         case warn

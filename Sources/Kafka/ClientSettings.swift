@@ -38,7 +38,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// and small queues.
     package enum Role: Sendable { case requests, retries }
 
-    /// How the group moves partitions in a rebalance. All members of the group must use the same assignment.
+    /// The rebalance protocol of the group. All members of the group must use the same one.
     package enum Assignment: Sendable { case eager, cooperative }
 
     package var cluster: ClusterSettings

@@ -131,7 +131,7 @@ import Glibc
 
     // MARK: Offsets
 
-    /// Returns the ids of these topics, without topics for which no broker returned an id. A recreated topic has a new
+    /// Returns the ids of these topics. Omits topics for which no broker returned an id. A recreated topic has a new
     /// id. With librdkafka before 2.3.0 the result is empty.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
         guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
@@ -185,8 +185,8 @@ import Glibc
     // MARK: Leaving
 
     /// Begins to leave the group. A last `revoked` event follows. After `unassign` has answered that event, further
-    /// calls of `serve` complete the leave and set `isClosed`. A static member leaves the group only by its session
-    /// timeout.
+    /// calls of `serve` complete the leave and set `isClosed`. A static member stays in the group until its session
+    /// times out.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }

@@ -110,8 +110,8 @@ import CRdkafka
     /// Stops reading a partition and drops its records that were read ahead.
     package func stop(_ partition: TopicPartition) {
         guard let topic = unsafe topics[partition.topic], partitions.remove(partition) != nil else { return }
-        // librdkafka's main thread completes the call, because there is no offset to store. Records in the queue then
-        // have an outdated version, and librdkafka skips them (rdkafka_queue.c).
+        // The call waits for librdkafka's main thread, but not for a broker, because the reader stores no offset.
+        // Records in the queue then have an outdated version, and librdkafka skips them (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 

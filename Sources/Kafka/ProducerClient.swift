@@ -14,7 +14,7 @@ import CRdkafka
 
     deinit { unsafe topics.forEach { unsafe rd_kafka_topic_destroy($0) } }
 
-    /// Adds a topic. In reports, the topic's opaque value is its index plus one.
+    /// Adds a topic. The opaque pointer of its handle, which delivery reports return, is the topic's index plus one.
     func add(_ name: String) throws(KafkaError) {
         let configuration: OpaquePointer = unsafe rd_kafka_default_topic_conf_dup(handle.raw)
         unsafe rd_kafka_topic_conf_set_opaque(configuration, UnsafeMutableRawPointer(bitPattern: topics.count + 1))

@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// What an APNs error reason blames if it concerns more than the answered notification: the device token, the topic,
-/// the credential, or how often the worker renews its tokens.
+/// What is at fault according to an APNs error reason, if the reason concerns more than the answered notification: the
+/// device token, the topic, the credential, or how often the worker renews its tokens.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken

@@ -250,8 +250,8 @@ package enum TransportNote: Sendable, Equatable {
     /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
     /// notifications were not delivered, although their results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
-    /// Binary protocol: a connection was closed because the peer does not read or did not answer a fence. Up to
-    /// `lostAtMost` notifications that counted as accepted were not delivered, although their results report
+    /// Binary protocol: a connection was closed because the peer stopped reading from it or did not answer a fence. Up
+    /// to `lostAtMost` notifications that counted as accepted were not delivered, although their results report
     /// `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
     /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` is the number

@@ -26,7 +26,7 @@ package struct AdmissionBudget {
 
     /// - Parameters:
     ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
-    ///   - mostBytes: The size in bytes of the open records at which no more records are read.
+    ///   - mostBytes: Reading stops when the open records use this many bytes.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
@@ -68,7 +68,8 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Adds one to the number of the topic group's partitions that are read, or subtracts one.
+    /// Increases the number of the topic group's partitions that are read by one if `isRead` is true, else decreases
+    /// it.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -116,7 +117,7 @@ package struct AdmissionBudget {
         return nowNs - (oldestNs ?? sinceNs) >= Self.shareWaitNs
     }
 
-    /// Records that the app's share is not full, so that no record waits for it.
+    /// Notes that the app's share is not full, and resets the time since which records wait for the share.
     mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
 
     /// Returns when records that wait for the app's share will be deferred, or `nil` if no record waits for the share.
@@ -154,8 +155,8 @@ package struct AdmissionBudget {
         recordBytesMean = max(64, recordBytesMean + (size - recordBytesMean) / 16)
     }
 
-    /// Returns about how many bytes a dead letter uses until Kafka acknowledges it. Each header costs 80 bytes in
-    /// addition to its name and value, in librdkafka and in the worker.
+    /// Returns the approximate number of bytes that a dead letter uses until Kafka acknowledges it. Each header costs
+    /// 80 bytes in addition to its name and value, in librdkafka and in the worker.
     package static func letterBytes(
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Int {

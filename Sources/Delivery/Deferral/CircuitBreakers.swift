@@ -12,7 +12,7 @@ struct CircuitBreakers: ~Copyable {
     /// How long an app may be without a usable connection before the circuit of its host opens.
     static let cutOffNs: Int64 = 5_000_000_000
 
-    // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    // This type is not private, because the Swift 6.3.1 compiler crashes on a private type inside a `~Copyable` one.
     struct App {
         /// Whether the app is paused or removed, or has an open circuit. Its notifications are then checked one by one.
         var isGated = false
@@ -23,7 +23,7 @@ struct CircuitBreakers: ~Copyable {
         var credential: Circuit?
         var topics: [String: Circuit] = [:]
         /// When the circuit of the credential last closed, or the credential was replaced. Answers to earlier sends say
-        /// nothing about the credential.
+        /// nothing about the current credential.
         var credentialClosedNs = Int64.min
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
 
@@ -181,7 +181,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
-        // Another open circuit may now block the former probe, so it must be checked again.
+        // Check all waiting notifications again, because another open circuit may now block the former probe.
         if apps[app][name]?.probe != nil { mustCheck = true }
         apps[app][name] = nil
         if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
@@ -237,7 +237,7 @@ struct CircuitBreakers: ~Copyable {
         if let name = circuit(probedBy: slot, in: store) {
             switch verdict {
             case .credentialFault: settleProbe(name, of: app, fault: completion.reason, journal: &journal)
-            // Apple refused the credential, but the probe is resent once more before the refusal counts.
+            // Apple refused the credential or the topic, but the probe is resent once before the refusal counts.
             case .resend where completion.status == 403 || completion.reason.subject == .topic: break
             case .accept, .unregister, .reject, .resend, .retry:
                 if isOfCredential || name == .connection(of: AppIndex(app)) {
@@ -320,7 +320,7 @@ struct CircuitBreakers: ~Copyable {
         nextCutOffNs = protectsOthers ? apps.indices.compactMap { cutOffDueNs($0) }.min() ?? .max : .max
     }
 
-    /// Returns when the circuit of an app's host opens, or `nil` if the circuit is open or the host is reachable.
+    /// Returns when the circuit of an app's host will open, or `nil` if it is open already or the host is reachable.
     private func cutOffDueNs(_ app: Int) -> Int64? {
         guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
         // The wait of `cutOffNs` starts again with each new connection.

@@ -22,7 +22,8 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     /// The value of the metrics' label `cause`.
     package var word: String { "\(self)" }
 
-    /// Whether the reason concerns single notifications. Other reasons begin and end for the whole app.
+    /// Whether a series of deferrals for this reason ends after a time without a deferral. For other reasons, an event
+    /// ends it.
     var isSporadic: Bool {
         switch self {
         case .device, .share, .unprocessed, .span, .scheduled: true

@@ -12,7 +12,7 @@ struct Dispatch: ~Copyable {
     /// which APNs reported too many notifications.
     static let backOffNs: Int64 = 1_000_000_000
 
-    // This type is not private, because Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    // This type is not private, because the Swift 6.3.1 compiler crashes on a private type inside a `~Copyable` one.
     struct App {
         /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the
         /// environment guard allow.
@@ -199,14 +199,17 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Returns about when the app's oldest ready notification began to wait (monotonic), or `nil` if none is ready.
+    /// Returns the approximate time (monotonic) at which the app's oldest ready notification began to wait, or `nil` if
+    /// none is ready.
     func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
     // MARK: Sending
 
-    /// Returns how many notifications the app may send now: `free` on its free streams, and `most` in total. The total
-    /// includes suspects, which use the quarantine connection. A rate limit limits both numbers, and without one `most`
-    /// is unlimited. Returns `nil` if the app can send nothing.
+    /// Returns how many notifications the app may send now, or `nil` if none:
+    /// - `free`: on its free streams.
+    /// - `most`: in total, with the suspects, which use the quarantine connection. Unlimited without a rate limit.
+    ///
+    /// A rate limit bounds both numbers.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding

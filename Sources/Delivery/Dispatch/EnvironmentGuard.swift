@@ -16,7 +16,7 @@ struct EnvironmentGuard {
     private(set) var isTripped = false
     /// For each of the last 1,000 answers, whether the token was bad. Empty before the first bad token.
     private var window: [Bool] = []
-    /// The number of answers since the window began.
+    /// The number of answers since the guard was created or last ended a slowdown.
     private var count = 0
     private var badInLong = 0
     private(set) var badInShort = 0

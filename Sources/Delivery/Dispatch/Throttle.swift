@@ -53,7 +53,7 @@ struct RateLimit {
 
     private(set) var perSecond: Int
     private var intervalNs: Int64
-    /// When the next notification would be sent at even intervals.
+    /// When the next notification would be sent if the app sent at even intervals.
     private var nextNs: Int64 = 0
 
     /// - Parameter perSecond: The rate, or 0 for no limit.

@@ -19,7 +19,7 @@ extension CommitLedger {
                 alone = partition
             }
         }
-        // Separate commits of one partition alternate with commits of all other partitions.
+        // Separate commits of one partition alternate with shared commits of all other partitions.
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)

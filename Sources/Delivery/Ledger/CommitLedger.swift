@@ -9,7 +9,7 @@ struct CommitLedger: ~Copyable {
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
     static let shorteningPauseNs: Int64 = 100_000_000
-    /// How long a suspended partition is retained after an assignment of its group that does not contain the partition.
+    /// How long a suspended partition is retained after its group has assigned partitions to this worker without it.
     static let passedOverNs: Int64 = 10_000_000_000
 
     private let inPlace = InPlace()
@@ -157,8 +157,8 @@ struct CommitLedger: ~Copyable {
         }
     }
 
-    /// Shortens the retention of the group's suspended partitions, because the worker has received an assignment of the
-    /// group.
+    /// Shortens the retention of the group's suspended partitions. The worker has received an assignment of the group,
+    /// which may have given the partitions to other workers.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
         for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)
@@ -195,7 +195,7 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Status
 
-    /// The time at which a commit is due, or the retention of a suspended partition ends.
+    /// The earliest time at which a commit is due or a suspended partition's retention ends, or `nil` if there is none.
     var nextDeadlineNs: Int64? {
         var next: Int64?
         for partition in slots {

@@ -52,8 +52,8 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// Creates the map for a recreated or truncated log. All records below `sent`, the offset that was reached in the
-    /// old log, are in doubt, although they may not have been sent.
+    /// Creates the map for a recreated or truncated log. All records below both `sent` (the offset that was reached in
+    /// the old log) and `logEnd` are in doubt, because it is unknown which of them were sent.
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)
@@ -115,7 +115,7 @@ package struct CommitMap: Equatable {
 // The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
     /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each call must pass a higher
-    /// offset than the call before. Entries of lower offsets are removed.
+    /// offset than the previous call. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }

@@ -6,8 +6,8 @@ struct InFlightCommit {
     private(set) var sentNs: Int64 = 0
     /// The time before which only urgent commits are sent.
     var nextNs: Int64 = 0
-    /// When the last acknowledged commit was sent, which proves that this worker was a member of its group then. `nil`
-    /// if none was acknowledged.
+    /// When the last acknowledged commit was sent. This worker was a member of its group at that time. `nil` if no
+    /// commit was acknowledged.
     var provenNs: Int64?
     /// Whether the commit in flight, or the latest one, is a separate commit of one partition.
     private(set) var isAlone = false

@@ -6,8 +6,8 @@ extension Partition {
     /// Memory and the cost of a commit grow with the number of open records only, because adjacent settled records
     /// share an entry.
     package struct Offsets: ~Copyable {
-        // This type is not private: Swift 6.3.1 crashes ("Global is external") on a private type inside a ~Copyable
-        // one.
+        // This type is not private: the Swift 6.3.1 compiler crashes ("Global is external") on a private type inside a
+        // `~Copyable` one.
         struct Entry {
             var offset: Int64
             /// The caller's slot of the record, or `settledMark` once it is settled.

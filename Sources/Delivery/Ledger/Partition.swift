@@ -54,7 +54,7 @@ package struct Partition: ~Copyable {
     var unconfirmed: [LastCommit] = []
     /// When a suspended partition is released (monotonic).
     var releaseNs: Int64 = 0
-    /// The used part of the latest commit's map, in eighths.
+    /// The used part of the latest commit map, in eighths of its maximum length.
     var mapEighths = 0
     /// The earliest time to defer the partition's oldest notifications again.
     var nextShorteningNs: Int64 = 0
@@ -124,8 +124,8 @@ package struct Partition: ~Copyable {
     /// A lower bound of the next offset to be read.
     var nextOffset: Int64 { max(offsets.highestReceived + 1, offsets.committable ?? 0) }
 
-    /// Returns an upper bound of the number of open notifications above the horizon, if `offset` is received next. It
-    /// counts all offsets from the horizon on, although some of their records may be settled.
+    /// Returns an upper bound of the number of open notifications above the horizon, if `offset` is received next. Each
+    /// offset from the horizon on counts as open, although some of their records may be settled.
     func openAboveHorizon(at offset: Int64) -> Int {
         // Without fan-outs, each offset at or above the horizon has at most one open notification.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
@@ -298,12 +298,12 @@ extension Partition {
     /// The offset in a partition below which records may be handed to a transport. A commit contains the horizon before
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
-    /// The horizon stays above the highest record handed out, at this distance:
-    /// - the number of offsets handed out in about four commit intervals (`pace`),
-    /// - at least as many records as contain `minimum` notifications, by their mean number,
+    /// The distance between the highest record handed out and the horizon is:
+    /// - usually the number of offsets handed out in about four commit intervals (`pace`),
+    /// - at least the number of records that contain `minimum` notifications, by the mean number per record,
     /// - at most `maximum` offsets, because a large gap between two records would otherwise look like a high rate.
     ///
-    /// If a commit contains a lower horizon than the commit before, the lower horizon applies immediately.
+    /// If a commit contains a lower horizon than the previous commit, the lower horizon applies immediately.
     package struct SendHorizon: Equatable {
         package static let maximum: Int64 = 100_000
 

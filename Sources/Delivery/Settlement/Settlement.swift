@@ -8,7 +8,7 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// For each notification, the unknown reason and the `apns-unique-id` of its last answer, if the answer has any.
+    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has one of them.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
@@ -146,7 +146,8 @@ struct Settlement: ~Copyable {
         return notBeforeMs > nowMs ? min(dueMs, notBeforeMs) : dueMs
     }
 
-    /// Returns whether a notification moves to a tier because of its scheduled time, so that it is due by that time.
+    /// Returns whether a notification moves to a tier because of its scheduled time. Its due time is then at most the
+    /// scheduled time.
     private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         guard case .concluded(.retry(let dueMs, _)) = store[slot].state else { return false }
         let notBeforeMs = store.notBeforeMs(slot)
@@ -181,7 +182,7 @@ struct Settlement: ~Copyable {
 
     // MARK: Content of records
 
-    /// Implements `DeliveryMachine.withResult`.
+    /// Lends the content of a concluded notification's result or dead-token record to `body`.
     ///
     /// - Parameter tried: The environment in which APNs first rejected the token as bad, if the notification was then
     ///   forwarded to the other environment.
@@ -223,7 +224,7 @@ struct Settlement: ~Copyable {
         return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }
 
-    /// Implements `DeliveryMachine.withRetry`.
+    /// Lends the content of a notification's retry record to `body`.
     ///
     /// - Parameter triedApp: The name of the app for which APNs first rejected the token as bad, or empty.
     func withRetry<R>(

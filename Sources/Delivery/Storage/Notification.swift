@@ -72,17 +72,18 @@ struct Notification {
             case inDoubt
         }
 
-        // The counts `sends` and `inDoubt` include the sends of previous workers.
+        /// The number of sends. Like `inDoubt`, it includes the sends of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        // `resends`, `returns`, `refusals` and `deaths` count only the sends of this worker.
+        /// The number of this worker's resends after an answer or a send in doubt. The counts below are also this
+        /// worker's.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
         /// The number of consecutive sends that APNs refused to process.
         var refusals: UInt8 = 0
-        /// The number of connections that were lost while the notification was in flight on them. Connections that went
-        /// silent do not count.
+        /// The number of times that the connection was lost while the notification was in flight on it. Connections
+        /// that went silent do not count.
         var deaths: UInt8 = 0
         /// The reason for the notification's last resend.
         var resentFor = ReasonCode.none
@@ -143,7 +144,8 @@ struct Notification {
     var queue = DeviceLink()
 
     var token = UnsafeRawBufferPointer.nothing
-    /// The number of bytes that `NotificationStore.takeBytes` counts until the notification settles.
+    /// The number of bytes that the budget counts for this notification until it settles, besides its record's block
+    /// and its token's block (`NotificationStore.takeBytes`).
     var countedBytes: Int32 = 0
     /// When the notification began to wait in its app's queue (monotonic). A resend from the head of the queue keeps
     /// this time.
@@ -204,8 +206,8 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// The time from which the duration until the settlement is measured (`RecordTime.start`). Unknown if the record is
-    /// scheduled for later, because this worker then only moves it to a retry topic.
+    /// The start of the duration until the settlement (`RecordTime.start`). Unknown if the record is scheduled for
+    /// later, because this worker then only moves it to a retry topic.
     var startMs: Int64 = 0
     /// When the record was received (monotonic).
     var receivedNs: Int64 = 0
@@ -288,7 +290,7 @@ extension Record {
         var topicHash: UInt64
         /// The scheduled time in seconds since the epoch, or 0 if the request is not scheduled.
         var notBefore: UInt32
-        /// The number of bytes that each result repeats from the record (key, topic, copied headers) beyond
+        /// The number of bytes by which the key, the topic and the copied headers of each result exceed
         /// `fixedResultBytes`.
         var repeatedBytes: Int32 = 0
 
@@ -298,7 +300,8 @@ extension Record {
 
         /// The value of `firstApp` for an app that is not configured here.
         static let unknownApp: Int32 = -2
-        /// The number of bytes of each result that the budget does not count, because the number of results is limited.
+        /// The bytes of a result's key, topic and copied headers that the budget does not count. The limit of open
+        /// notifications bounds them too.
         static let fixedResultBytes = 512
 
         /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.
