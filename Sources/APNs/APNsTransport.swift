@@ -174,7 +174,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         updateStreamsAndReach(streams)
-        // The quarantine connection has the same host, and allows no stream either.
+        // The quarantine connection goes to the same host, which allows no stream on it either.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
@@ -200,8 +200,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
-    /// Whether a request waits for an answer of the host, on a connection or in the queue of a pool with a ready
-    /// connection.
+    /// Whether a request waits for the host: on a connection, or in the queue while a connection is ready.
     private var isAsked: Bool {
         // Requests that wait for the first connection were not sent yet.
         if !queue.isEmpty, isAnyReady { return true }
@@ -214,8 +213,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // While the next connection is dialed and none is ready, report the same capacity as before, so that the
-        // waiting requests are not given back.
+        // While the next connection is dialed and none is ready, report the same capacity as before. With capacity 0,
+        // the transport would complete the waiting requests as not processed.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)

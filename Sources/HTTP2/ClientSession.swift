@@ -7,7 +7,8 @@ internal import CNghttp2
 /// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
-    /// An event from a client session's peer, in order. `user` is the value passed to `submit`.
+    /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
+    /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
         /// A complete response, and the last event of its stream. Its headers and body are valid until the next
         /// `nextEvent`.

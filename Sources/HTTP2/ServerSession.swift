@@ -6,7 +6,7 @@ internal import CNghttp2
 /// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
 package final class ServerSession {
-    /// An event from a server session's peer, in order.
+    /// An event on a server session's connection. `nextEvent` returns events in the order in which they occurred.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
         /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this
         /// stream id, or never.
@@ -215,7 +215,8 @@ package final class ServerSession {
 }
 
 extension ServerSession {
-    /// The state that a server session's callbacks use. It has a fixed address.
+    /// The state that a server session's callbacks use. It has a fixed address, because nghttp2 passes its pointer to
+    /// the callbacks.
     @unsafe
     struct State {
         @unsafe

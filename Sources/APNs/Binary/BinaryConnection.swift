@@ -119,7 +119,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// connection if it cannot be fenced. The fence is a last frame with a device token that the gateway must reject.
     /// The gateway's error for the fence shows that it accepted all frames before the fence.
     func fence() {
-        // The connection waits only for the gateway's answer to a fence, and no notification is open.
+        // No notification is open, so the connection has nothing to wait for except the answer to an earlier fence.
         if session.mustProve, unanswered == 0 { return giveUp("the worker closed the connection before an answer") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced

@@ -55,7 +55,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if configuration.window != self.configuration.window { windowNs = configuration.window.durationNs }
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
-        // A gateway on probation stays on probation, because its answer to a fence soon ends the probation.
+        // A gateway on probation stays on probation. The next connection sends a fence, and the gateway's answer to it
+        // ends the probation.
         if !mustProve { reachability.replaced() }
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
@@ -181,8 +182,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Report room for discarded notifications: the core sends them again, and they wait here for the next
-        // connection.
+        // Report capacity for discarded notifications: the core sends them again, and the transport queues them until
+        // the next connection is ready.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

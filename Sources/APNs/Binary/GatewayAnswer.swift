@@ -11,8 +11,8 @@ package struct GatewayAnswer: Sendable, Equatable {
     /// Whether the identifier names the last processed notification, as for "no errors encountered" and "shutdown".
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
-    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. `text` then has a
-    /// name.
+    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. In this case `text`
+    /// names the error.
     package var reason: ReasonCode {
         switch status {
         case 2: .missingDeviceToken

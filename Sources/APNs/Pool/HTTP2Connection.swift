@@ -398,8 +398,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: !isGraceful)
     }
 
-    /// Reports that the credential was refused. Does nothing if a newer token than that of the last requests exists or
-    /// can be created.
+    /// Reports that the credential was refused. Does nothing if a newer token than the one that the last requests
+    /// carried exists or can be created.
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {

@@ -45,7 +45,7 @@ struct PoolPlan {
         case dial(ConnectionID)
         /// Send no more requests on the connection. It closes after its last answer.
         case drain(ConnectionID)
-        /// Handle `due` after this time. A later `wake` replaces an earlier one.
+        /// Pass the event `due` to the plan after this time. A later `wake` replaces an earlier one.
         case wake(afterNs: Int64)
     }
 
