@@ -7,7 +7,7 @@ package struct APNsConfiguration: Sendable {
     package var host: String
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
-    /// The trusted certificates, ALPN `h2`, and the client certificate if there is no provider token.
+    /// The TLS settings: the trusted certificates, ALPN `h2`, and the client certificate if there is no provider token.
     package var tls: ClientContext
     package var minimumConnections = 1
     package var maximumConnections = 8

@@ -33,7 +33,7 @@ package struct BinaryAdmission: Sendable, Equatable {
     }
 
     /// Records that a connection ended without an answer, while `open` notifications were open. `count` notifications
-    /// were processed on the connection before.
+    /// were processed on the connection before it ended.
     package mutating func ended(open: Int, settled count: Int) {
         guard open > 0 else { return }
         limit =

@@ -205,8 +205,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
-    /// Returns whether the end shows that the gateway has read the fence. In format `simple` the gateway closes instead
-    /// of answering.
+    /// Returns whether the end of the connection shows that the gateway has read the fence. In format `simple` the
+    /// gateway rejects the fence by closing the connection.
     private func isProof(_ end: ChannelEnd) -> Bool {
         guard session.mustProve, !session.hasIdentifiers, !hasAnswered, silence == nil else { return false }
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)

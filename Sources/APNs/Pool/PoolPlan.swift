@@ -141,7 +141,7 @@ struct PoolPlan {
         return dialIfWanted()
     }
 
-    /// The number of connections that are or will be usable, without those that are being replaced.
+    /// The number of connections that are or will be usable, not counting those that are being replaced.
     var live: Int { connections.count { $0.phase != .draining && !$0.isAged } }
 
     /// Whether no connection is left after `close`.
