@@ -42,7 +42,7 @@ package struct APNsConfiguration: Sendable {
     package var topicAgeNs: Int64 = 60_000_000_000
     /// The minimum time between two replacements of all connections for TopicDisallowed.
     package var topicPauseNs: Int64 = 900_000_000_000
-    /// The stream id from which a connection takes no more requests. Stream ids end at 2^31.
+    /// When the next stream id reaches this value, the connection takes no more requests. Stream ids are below 2^31.
     package var retirementStreamID: UInt32 = 1 << 30
 
     package init(host: String, port: UInt16 = 443, tls: ClientContext) {

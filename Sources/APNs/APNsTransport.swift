@@ -50,7 +50,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Replaces all connections with new ones that use this configuration and token. The old connections finish their
     /// requests. Waiting requests are sent on the first new connection. The backoff limits of the first configuration
-    /// stay.
+    /// remain in effect.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -75,7 +75,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Handles a TopicDisallowed answer: replaces all connections if the connection that returned the answer is at
     /// least `topicAgeNs` old, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
-    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
+    /// connections only. If APNs answers TopicDisallowed on the new connections too, replacing them again would not
+    /// help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -202,7 +203,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Whether a request waits for the host: on a connection, or in the queue while a connection is ready.
     private var isAsked: Bool {
-        // Requests that wait for the first connection were not sent yet.
+        // If no connection is ready, the queued requests wait for a connection and not for an answer.
         if !queue.isEmpty, isAnyReady { return true }
         func isAsked(_ connection: HTTP2Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
@@ -325,8 +326,8 @@ package struct RequestHeaders: ~Copyable {
     }
 
     /// Returns which of `wantedHeaders` to store from the response, as a bit mask. `apns-unique-id`, which APNs sends
-    /// only in development, is always stored. `apns-id` (`apns-request-id` for a broadcast) is stored only if Apple
-    /// creates the id.
+    /// only in development, is always stored. `apns-id` (`apns-request-id` for a broadcast) is stored only if the
+    /// request has no id, so that Apple creates one.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
         request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }

@@ -173,7 +173,7 @@ package final class ServerSession {
 
     // MARK: Bytes and events
 
-    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed.
+    /// Processes bytes from the peer. The caller may reuse the bytes after the call. Throws if the session failed.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)

@@ -22,8 +22,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// Whether the gateway has answered on this connection, or notifications were presumed accepted while the kernel of
-    /// the gateway's host acknowledged bytes. The transport sets this.
+    /// Whether this connection has shown that the gateway works: the gateway answered, or notifications were presumed
+    /// accepted while the kernel of the gateway's host acknowledged bytes. The transport sets this.
     var hasAnswered = false
     /// The reason why the connection was given up: the peer acknowledged no byte for too long, or did not answer a
     /// fence.
@@ -308,7 +308,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    /// Gives the connection up because the gateway reads nothing or has not answered a fence. The kernel of the
+    /// Gives the connection up because the gateway has stopped reading or has not answered a fence. The kernel of the
     /// gateway's host may have received notifications that were presumed accepted, although the gateway never read
     /// them.
     private func giveUp(_ silence: Silence, _ reason: String) {

@@ -1,10 +1,11 @@
 package import PushTransport
 
 /// Decides the outcome of each notification on one binary connection, without I/O and without a clock.
-/// `BinaryConnection` adds the texts and the credential's state to the completions.
+/// `BinaryConnection` then adds to each error completion the text of a reason that `ReasonCode` lacks, and whether the
+/// connection's credential was replaced.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
-    /// discarded.
+    /// The meaning of an answer. The caller receives the completions of the notifications that were processed or
+    /// discarded before it receives this value.
     package enum Meaning: Sendable, Equatable {
         /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
         /// were processed, and `discarded` were not.

@@ -5,7 +5,7 @@ package import PushTransport
 
 /// Sends one app's notifications to a gateway of Apple's binary provider protocol. Used on the loop's thread only.
 ///
-/// <doc:BinaryGateway> explains its resend window, and where its promise is weaker than that of HTTP/2.
+/// <doc:BinaryGateway> explains the resend window, and which guarantees are weaker than over HTTP/2.
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
@@ -46,7 +46,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     override func willClose() { for connection in allConnections { connection.fence() } }
 
     /// Replaces all connections with new ones that use this configuration. The old connections finish their requests.
-    /// The backoff limits of the first configuration stay.
+    /// The backoff limits of the first configuration remain in effect.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -146,7 +146,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Removes a closed connection. `inDoubt` is the number of notifications in doubt, or 0 if the connection was given
-    /// up because the gateway read nothing.
+    /// up because the gateway had stopped reading.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)

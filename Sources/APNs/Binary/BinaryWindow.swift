@@ -21,9 +21,10 @@ package struct BinaryWindow: Sendable {
     }
 
     package enum Place: Equatable, Sendable {
-        /// The identifier of an open entry, which has `before` open entries in front of it.
+        /// The identifier of an open entry. `before` is the number of open entries before that entry.
         case open(before: Int)
-        /// The identifier of a closed entry, after which `after` entries were closed as accepted.
+        /// The identifier of a closed entry. `after` is the number of entries that were closed as accepted after that
+        /// entry.
         case closed(after: Int)
         case unknown
     }

@@ -7,8 +7,8 @@ package import PushTransport
 /// thread only.
 ///
 /// Two `PoolPlan`s decide which connections exist. `Reachability` decides from how connections end whether the host
-/// works. Every request of `TransportCommand.send` gets exactly one completion. `TransportEvent.closed` answers
-/// `close`. Until then the transport keeps itself alive.
+/// works. Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion,
+/// the transport emits `TransportEvent.closed`. Until then it keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -185,7 +185,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     /// Records the first answer on a connection, which shows that the host works.
     final func answered(_ connection: Connection) {
-        // An answer to the old credential says nothing about the new one.
+        // An answer on a connection with the old credential does not show whether the new one works.
         guard !connection.isSuperseded else { return }
         if !connection.isQuarantine { reachability.answered() }
         tell(.answered(connection.id), of: connection)

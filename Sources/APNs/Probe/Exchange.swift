@@ -32,7 +32,7 @@ package final class Exchange {
         case lost(String?)
     }
 
-    /// The reason why an exchange waits, with the last error of its connection.
+    /// The reason why a request waits, with the connection's last error.
     package enum Delay: Sendable {
         /// The exchange waits for a connection that accepts the request.
         case connection(String?)

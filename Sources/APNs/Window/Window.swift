@@ -28,8 +28,8 @@ package struct Window: Sendable {
     package enum Expiry: Equatable, Sendable {
         /// One entry timed out while others were answered. The caller must cancel its stream.
         case entry(stream: Int32, Closed)
-        /// Nothing was answered while an entry waited. The caller must give up the connection (`lost` closes its
-        /// entries).
+        /// An entry timed out, and no other request was answered while it waited. The caller must give up the
+        /// connection (`lost` closes its entries).
         case connection
     }
 

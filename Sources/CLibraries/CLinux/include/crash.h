@@ -67,7 +67,7 @@ int crash_is_alone(void);
 // MARK: Worker
 
 /// Maps the supervisor's page from `descriptor`, and makes the kernel kill this process when the supervisor dies.
-/// Returns 0, or -1 if the descriptor is not such a page or the supervisor is already dead.
+/// Returns 0, or -1 if the descriptor does not refer to a supervisor's page or the supervisor has already died.
 int crash_page_adopt(int descriptor);
 
 /// Requests that the next worker runs without a supervisor. Call it before this process exits.
