@@ -21,7 +21,7 @@ package struct APNsConfiguration: Sendable {
     package var keepalive = Keepalive.Limits()
     package var backOff = BackOff.Limits()
     package var channel = ChannelOptions()
-    /// Whether new connections report the header of each frame (`TransportNote.frame`).
+    /// Whether new connections report the header of each HTTP/2 frame (`TransportNote.frame`).
     package var tracesFrames: @Sendable () -> Bool = { false }
     /// The idle time after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000

@@ -94,7 +94,7 @@ package final class ClientSession {
 
     // MARK: Requests
 
-    /// Whether the peer's SETTINGS have arrived. No request can be submitted before.
+    /// Whether the peer's SETTINGS have arrived. Until then, `submit` refuses requests.
     package var isReady: Bool { unsafe state.pointee.isReady }
 
     /// The number of streams that the peer allows, up to `streamLimit`. 0 before the peer's SETTINGS have arrived.

@@ -16,7 +16,7 @@ package struct BinaryWindow: Sendable {
         package var isFence: Bool
         /// The monotonic time at which the frame was encoded.
         package var openedNs: Int64 = 0
-        /// The time at which the peer's kernel acknowledged the last byte, or 0 if the time is not known.
+        /// The time at which the peer's kernel acknowledged the frame's last byte, or 0 if the time is not known.
         package var leftNs: Int64 = 0
     }
 

@@ -94,7 +94,7 @@ struct TokenAge {
     /// If the token's ages by the two clocks differ by at least this time, the clocks disagree. Smaller differences are
     /// normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
-    /// An `iat` that is ahead of the current time by less than this counts as now.
+    /// An `iat` that is ahead of the wall clock by less than this time does not count as a time in the future.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
 
     /// The monotonic time that corresponds to the current token's `iat`.
