@@ -7,7 +7,7 @@ package struct APNsConfiguration: Sendable {
     package var host: String
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
-    /// The trusted certificates, ALPN `h2`, and the client certificate if there is no provider token.
+    /// The TLS settings: the trusted certificates, ALPN `h2`, and the client certificate if there is no provider token.
     package var tls: ClientContext
     package var minimumConnections = 1
     package var maximumConnections = 8
@@ -21,7 +21,7 @@ package struct APNsConfiguration: Sendable {
     package var keepalive = Keepalive.Limits()
     package var backOff = BackOff.Limits()
     package var channel = ChannelOptions()
-    /// Whether new connections report the header of each frame (`TransportNote.frame`).
+    /// Whether new connections report the header of each HTTP/2 frame (`TransportNote.frame`).
     package var tracesFrames: @Sendable () -> Bool = { false }
     /// The idle time after which a connection beyond the minimum is closed.
     package var idleConnectionNs: Int64 = 600_000_000_000
@@ -42,7 +42,7 @@ package struct APNsConfiguration: Sendable {
     package var topicAgeNs: Int64 = 60_000_000_000
     /// The minimum time between two replacements of all connections for TopicDisallowed.
     package var topicPauseNs: Int64 = 900_000_000_000
-    /// The stream id from which a connection takes no more requests. Stream ids end at 2^31.
+    /// When the next stream id reaches this value, the connection takes no more requests. Stream ids are below 2^31.
     package var retirementStreamID: UInt32 = 1 << 30
 
     package init(host: String, port: UInt16 = 443, tls: ClientContext) {

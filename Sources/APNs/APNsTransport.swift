@@ -50,7 +50,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Replaces all connections with new ones that use this configuration and token. The old connections finish their
     /// requests. Waiting requests are sent on the first new connection. The backoff limits of the first configuration
-    /// stay.
+    /// remain in effect.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -75,7 +75,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Handles a TopicDisallowed answer: replaces all connections if the connection that returned the answer is at
     /// least `topicAgeNs` old, at most once per `topicPauseNs`. APNs accepts a newly created bundle id on new
-    /// connections only. If new connections get TopicDisallowed too, further connections would not help.
+    /// connections only. If APNs answers TopicDisallowed on the new connections too, replacing them again would not
+    /// help.
     func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !isClosing, lifeNs >= configuration.topicAgeNs,
@@ -174,7 +175,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         updateStreamsAndReach(streams)
-        // The quarantine connection has the same host, and allows no stream either.
+        // The quarantine connection goes to the same host, which allows no stream on it either.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
@@ -200,10 +201,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
-    /// Whether a request waits for an answer of the host, on a connection or in the queue of a pool with a ready
-    /// connection.
+    /// Whether a request waits for the host: on a connection, or in the queue while a connection is ready.
     private var isAsked: Bool {
-        // Requests that wait for the first connection were not sent yet.
+        // If no connection is ready, the queued requests wait for a connection and not for an answer.
         if !queue.isEmpty, isAnyReady { return true }
         func isAsked(_ connection: HTTP2Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
@@ -214,8 +214,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // While the next connection is dialed and none is ready, report the same capacity as before, so that the
-        // waiting requests are not given back.
+        // While the next connection is dialed and none is ready, report the same capacity as before. With capacity 0,
+        // the transport would complete the waiting requests as not processed.
         if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)
@@ -326,8 +326,8 @@ package struct RequestHeaders: ~Copyable {
     }
 
     /// Returns which of `wantedHeaders` to store from the response, as a bit mask. `apns-unique-id`, which APNs sends
-    /// only in development, is always stored. `apns-id` (`apns-request-id` for a broadcast) is stored only if Apple
-    /// creates the id.
+    /// only in development, is always stored. `apns-id` (`apns-request-id` for a broadcast) is stored only if the
+    /// request has no id, so that Apple creates one.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
         request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }

@@ -6,7 +6,8 @@ import Glibc
 // - If a HEADERS frame contains the placeholder name as a literal, the client replaces the literal with a reference to
 //   `authorization` in the static table. The dynamic tables of both sides then contain entries of the same size at the
 //   same index, so every later reference is valid on both sides.
-// - If the value changes, nghttp2 refers to the name of the placeholder's entry. The peer reads `authorization` there.
+// - If the value changes, nghttp2 refers to the dynamic-table entry that has the placeholder as its name. In the peer's
+//   table, this entry has the name `authorization`.
 // Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
 
 enum AuthorizationIndexing {

@@ -314,7 +314,7 @@ extension ClientSession {
 
         var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
 
-        /// Discards what is stored of an interim response (1xx).
+        /// Discards the stored status, headers and body of an interim response (1xx).
         mutating func forgetResponse() {
             unsafe status = 0
             unsafe flags.remove(.bodyBegan)

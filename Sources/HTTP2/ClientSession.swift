@@ -7,7 +7,8 @@ internal import CNghttp2
 /// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
-    /// An event from a client session's peer, in order. `user` is the value passed to `submit`.
+    /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
+    /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
         /// A complete response, and the last event of its stream. Its headers and body are valid until the next
         /// `nextEvent`.
@@ -30,7 +31,8 @@ package final class ClientSession {
 
     /// The result of submitting a request.
     package enum Submission: Sendable, Equatable {
-        /// HEADERS and body are in the output. `end` is the position of END_STREAM, in the units of `outputTotal`.
+        /// HEADERS and body are in the output. `end` is the position of END_STREAM in the output, counted as in
+        /// `outputTotal`.
         case written(stream: Int32, end: Int64)
         /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
         case waiting(stream: Int32)
@@ -92,7 +94,7 @@ package final class ClientSession {
 
     // MARK: Requests
 
-    /// Whether the peer's SETTINGS have arrived. No request can be submitted before.
+    /// Whether the peer's SETTINGS have arrived. Until then, `submit` refuses requests.
     package var isReady: Bool { unsafe state.pointee.isReady }
 
     /// The number of streams that the peer allows, up to `streamLimit`. 0 before the peer's SETTINGS have arrived.
@@ -185,7 +187,7 @@ package final class ClientSession {
         try pump()
     }
 
-    /// Sends GOAWAY. Nothing more can be submitted, and open streams continue.
+    /// Sends GOAWAY. After this call, `submit` refuses requests, and open streams continue.
     package func goAway(_ code: ErrorCode = .noError) throws(HTTP2Error) {
         unsafe state.pointee.isClosing = true
         _ = unsafe nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, code.rawValue, nil, 0)
@@ -194,9 +196,9 @@ package final class ClientSession {
 
     // MARK: Bytes and events
 
-    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed. After a protocol
-    /// violation by the peer, `receive` usually does not throw: the output contains a GOAWAY, and `isFinished` becomes
-    /// true.
+    /// Processes bytes from the peer. The caller may reuse the bytes after the call. Throws if the session failed.
+    /// After a protocol violation by the peer, `receive` usually does not throw: the output contains a GOAWAY, and
+    /// `isFinished` becomes true.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)

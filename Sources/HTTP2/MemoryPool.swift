@@ -1,8 +1,9 @@
 import CNghttp2
 import Glibc
 
-// nghttp2 allocates about five times per request. With a free list per session, each allocation is a pop and a push.
-// Blocks are returned to malloc when the session ends, and there are never more blocks than at the session's peak.
+// nghttp2 allocates about five times per request. With a free list per session, an allocation only pops a block from
+// the list, and its release pushes the block back. Blocks are returned to malloc when the session ends, and there are
+// never more blocks than at the session's peak.
 
 private enum Layout {
     static let classBytes = 64

@@ -6,7 +6,7 @@ internal import CNghttp2
 /// Not thread-safe. After `receive`, call `nextEvent` until it returns `nil`, answer the requests, and send the output.
 @safe
 package final class ServerSession {
-    /// An event from a server session's peer, in order.
+    /// An event on a server session's connection. `nextEvent` returns events in the order in which they occurred.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
         /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this
         /// stream id, or never.
@@ -173,7 +173,7 @@ package final class ServerSession {
 
     // MARK: Bytes and events
 
-    /// Processes bytes from the peer, copying what is needed later. Throws if the session failed.
+    /// Processes bytes from the peer. The caller may reuse the bytes after the call. Throws if the session failed.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -215,7 +215,8 @@ package final class ServerSession {
 }
 
 extension ServerSession {
-    /// The state that a server session's callbacks use. It has a fixed address.
+    /// The state that a server session's callbacks use. It has a fixed address, because nghttp2 passes its pointer to
+    /// the callbacks.
     @unsafe
     struct State {
         @unsafe

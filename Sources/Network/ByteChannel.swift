@@ -35,7 +35,7 @@ package protocol ByteChannelDelegate: AnyObject {
     func channelOpened(applicationProtocol: String?)
     /// The plaintext from one read, usually many frames, has arrived. The bytes are valid during the call.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
-    /// The channel has space again after `send` accepted fewer than all bytes or the buffer was nearly full.
+    /// The channel has space again, after `send` accepted only a part of the bytes or the buffer was nearly full.
     func channelWritable()
     /// The channel has closed for any reason. This is the last call to the delegate.
     func channelClosed(_ end: ChannelEnd)

@@ -62,7 +62,7 @@ extension SecureChannel {
             try unsafe encrypt(plaintext, session)
         }
 
-        /// Encrypts the latest plaintext of the output, which ends at the position `sentBytes`.
+        /// Encrypts `plaintext`, which ends at the position `sentBytes` of the channel's output.
         private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
             try unsafe session.write(plaintext)
             pending = unsafe session.pendingOutput.count
@@ -95,7 +95,7 @@ extension SecureChannel {
     }
 }
 
-// The transfers between a socket and memory.
+// Non-blocking reads and writes of a socket.
 extension Descriptor {
     enum Transfer {
         case bytes(Int)

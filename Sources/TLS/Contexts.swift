@@ -6,7 +6,7 @@ package enum Trust: Hashable, Sendable {
     /// The system's CA certificates (package `ca-certificates`), or those that the environment variables SSL_CERT_FILE
     /// and SSL_CERT_DIR name.
     case system
-    /// At least one CA certificate in PEM, used instead of the system's. Errors begin with `name`.
+    /// At least one CA certificate in PEM, used instead of the system's. Error texts begin with `name`.
     case pem(String, name: String = "CA certificate")
     /// No verification of the peer's certificate.
     case anyone

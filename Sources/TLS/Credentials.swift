@@ -77,7 +77,7 @@ internal import COpenSSL
     }
 }
 
-/// The bytes of a credential. Errors begin with `name` and never contain the bytes.
+/// The bytes of a credential. Error texts begin with `name` and never contain the bytes.
 package struct CredentialSource: Hashable, Sendable {
     let bytes: [UInt8]
     let name: String

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// A PKCS#12 bundle (RFC 7292). Errors are of kind `credential` and begin with `name`.
+/// A PKCS#12 bundle (RFC 7292). Errors are of kind `credential`, and their texts begin with `name`.
 struct PKCS12Bundle {
     let bytes: [UInt8]
     let name: String

@@ -99,7 +99,7 @@ private func build(
     let certificate = unsafe Certificate(adopting: raw)
     let issuerRaw = unsafe issuer?.raw ?? raw
     let name = unsafe X509_get_subject_name(raw)
-    // Let validity begin a day before now, because clocks differ. A certificate issued as expired was valid for one
+    // The validity begins a day before now, because clocks differ. A certificate with negative `days` was valid for one
     // day.
     let startDays = min(-1, days - 1)
     // X509 versions count from 0, so 2 means version 3.

@@ -210,7 +210,7 @@ internal import Glibc
         switch Int32(truncatingIfNeeded: result) {
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
             return "the certificate of \(peer) is for another name (\(why))"
-        // The issuer is not trusted, for example the authority of a simulator or a proxy.
+        // The issuer is not trusted, for example because it is the certificate authority of a simulator or a proxy.
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:

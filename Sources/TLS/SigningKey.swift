@@ -9,7 +9,7 @@ package final class SigningKey: Sendable {
 
     package convenience init(pem text: String) throws(TLSError) { try self.init(.text(text, name: "signing key")) }
 
-    /// Parses a key. Errors begin with the source's name.
+    /// Parses a key. Error texts begin with the source's name.
     package init(_ source: CredentialSource) throws(TLSError) {
         let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {

@@ -2,12 +2,12 @@
 ///
 /// - A connection ends without an answer, and `count` of its notifications were processed: the limit falls to a quarter
 ///   of `count`, but not below 100. The open notifications are in doubt and are sent again.
-/// - A connection ends without an answer, and none of its notifications was processed: the limit falls to
-///   `min(limit, open, 200) / 2`, but not below 1. The notification that causes such ends is finally sent alone, and
-///   only then does the end count against it.
+/// - A connection ends without an answer, and none of its notifications was processed: the limit falls to half of the
+///   smallest of `limit`, `open` and 200, but not below 1. After several such ends the limit is 1, so the notification
+///   that causes them is sent alone. Only ends while it is alone count against it.
 /// - The peer stops reading: the limit falls to 100.
 /// - An error discards more notifications than it confirms: the limit is halved, but not below 2,000.
-/// - As many notifications as the limit were processed: the limit doubles.
+/// - At least `limit` notifications were processed since the limit last changed: the limit doubles.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int
@@ -33,7 +33,7 @@ package struct BinaryAdmission: Sendable, Equatable {
     }
 
     /// Records that a connection ended without an answer, while `open` notifications were open. `count` notifications
-    /// were processed on the connection before.
+    /// were processed on the connection before it ended.
     package mutating func ended(open: Int, settled count: Int) {
         guard open > 0 else { return }
         limit =

@@ -17,8 +17,8 @@ package struct BinaryConfiguration: Sendable {
         /// How long the gateway must stay silent until a notification counts as accepted, from the time when the kernel
         /// of the gateway's host acknowledged the notification's bytes.
         package var durationNs: Int64 = 2_000_000_000
-        /// The limit to which `durationNs` may grow if errors arrive after that time. If it equals `durationNs`, the
-        /// window never grows.
+        /// The maximum length of the window, which starts with `durationNs` and is extended if errors arrive after its
+        /// end. If it equals `durationNs`, the window is never extended.
         package var longestNs: Int64 = 2_000_000_000
         package var notifications = 100_000
         package var bytes = 32 << 20
@@ -49,8 +49,8 @@ package struct BinaryConfiguration: Sendable {
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions
 
-    /// The small send buffer limits how many bytes wait in the kernel for a slow gateway, because notifications age
-    /// there.
+    /// The send buffer is small, so that few notifications wait in the kernel for a slow gateway, where they may become
+    /// outdated.
     private static var channelOptions: ChannelOptions {
         var options = ChannelOptions()
         options.userTimeoutMs = 20_000

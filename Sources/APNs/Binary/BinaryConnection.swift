@@ -22,8 +22,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Whether the gateway sent an answer. Later bytes are ignored.
     private var hasSpoken = false
     private var wasAsked = false
-    /// Whether the gateway has answered on this connection, or notifications were presumed accepted while the kernel of
-    /// the gateway's host acknowledged bytes. The transport sets this.
+    /// Whether this connection has shown that the gateway works: the gateway answered, or notifications were presumed
+    /// accepted while the kernel of the gateway's host acknowledged bytes. The transport sets this.
     var hasAnswered = false
     /// The reason why the connection was given up: the peer acknowledged no byte for too long, or did not answer a
     /// fence.
@@ -119,7 +119,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// connection if it cannot be fenced. The fence is a last frame with a device token that the gateway must reject.
     /// The gateway's error for the fence shows that it accepted all frames before the fence.
     func fence() {
-        // The connection waits only for the gateway's answer to a fence, and no notification is open.
+        // No notification is open, so the connection has nothing to wait for except the answer to an earlier fence.
         if session.mustProve, unanswered == 0 { return giveUp("the worker closed the connection before an answer") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
@@ -205,8 +205,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
-    /// Returns whether the end shows that the gateway has read the fence. In format `simple` the gateway closes instead
-    /// of answering.
+    /// Returns whether the end of the connection shows that the gateway has read the fence. In format `simple` the
+    /// gateway rejects the fence by closing the connection.
     private func isProof(_ end: ChannelEnd) -> Bool {
         guard session.mustProve, !session.hasIdentifiers, !hasAnswered, silence == nil else { return false }
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
@@ -308,7 +308,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    /// Gives the connection up because the gateway reads nothing or has not answered a fence. The kernel of the
+    /// Gives the connection up because the gateway has stopped reading or has not answered a fence. The kernel of the
     /// gateway's host may have received notifications that were presumed accepted, although the gateway never read
     /// them.
     private func giveUp(_ silence: Silence, _ reason: String) {

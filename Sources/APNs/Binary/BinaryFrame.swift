@@ -126,8 +126,8 @@ struct BinaryFrames: ~Copyable {
         }
     }
 
-    /// Returns the four bytes of eight digits, with the first digit in the lowest byte of `word`. A digit's value is
-    /// the low half of its ASCII code, plus 9 for a letter.
+    /// Converts eight hex digits to four bytes. The lowest byte of `digits` is the first digit. A digit's value is the
+    /// low half of its ASCII code, plus 9 for a letter.
     @inline(__always)
     private static func bytes(_ digits: UInt64) -> UInt32 {
         let halves = (digits & 0x0F0F_0F0F_0F0F_0F0F) &+ ((digits >> 6) & 0x0101_0101_0101_0101) &* 9

@@ -1,10 +1,11 @@
 package import PushTransport
 
 /// Decides the outcome of each notification on one binary connection, without I/O and without a clock.
-/// `BinaryConnection` adds the texts and the credential's state to the completions.
+/// `BinaryConnection` then adds to each error completion the text of a reason that `ReasonCode` lacks, and whether the
+/// connection's credential was replaced.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller first receives the completions of the notifications that were processed or
-    /// discarded.
+    /// The meaning of an answer. The caller receives the completions of the notifications that were processed or
+    /// discarded before it receives this value.
     package enum Meaning: Sendable, Equatable {
         /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
         /// were processed, and `discarded` were not.
@@ -24,7 +25,7 @@ package struct BinarySession: Sendable {
     private var framedBytes: Int64 = 0
     /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
     package let hasIdentifiers: Bool
-    /// The time up to which the peer's output was read.
+    /// The time of the last call of `settleSilent`. By the next call, the bytes that arrived before this time are read.
     private var readUntilNs: Int64 = 0
     /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
@@ -54,8 +55,9 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence is useful: notifications are open, or some were presumed accepted. In the second case, an error
-    /// that the gateway has sent for one of them arrives before the answer to the fence.
+    /// Whether to send a fence on request: none was sent, no answer has arrived, and notifications are open or were
+    /// presumed accepted. In the last case, an error that the gateway has sent for one of them arrives before the
+    /// answer to the fence.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
@@ -88,8 +90,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Opening
 
-    /// Records that a frame of `bytes` bytes is in the output. `id` is `nil` for the fence, of which there is at most
-    /// one.
+    /// Opens an entry for a frame of `bytes` bytes that was added to the output. `id` is `nil` for the fence. A
+    /// connection sends at most one fence.
     package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
         framedBytes += Int64(bytes)
         if id == nil { hasFence = true }
@@ -104,13 +106,13 @@ package struct BinarySession: Sendable {
         window.left(upTo: position, nowNs: nowNs)
     }
 
-    /// Returns whether some frame has waited for `silenceNs` to be acknowledged.
+    /// Returns whether a frame has been unacknowledged for at least `silenceNs`.
     package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// Returns whether the peer's program has probably stopped reading, because a frame has waited for `stuckNs` to be
-    /// acknowledged. Then no further requests may be handed over.
+    /// Returns whether the peer's program has probably stopped reading, because a frame has been unacknowledged for
+    /// `stuckNs`. The connection must then get no further requests.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing

@@ -5,7 +5,7 @@ package import PushTransport
 
 /// Sends one app's notifications to a gateway of Apple's binary provider protocol. Used on the loop's thread only.
 ///
-/// <doc:BinaryGateway> explains its resend window, and where its promise is weaker than that of HTTP/2.
+/// <doc:BinaryGateway> explains the resend window, and which guarantees are weaker than over HTTP/2.
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
@@ -46,7 +46,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     override func willClose() { for connection in allConnections { connection.fence() } }
 
     /// Replaces all connections with new ones that use this configuration. The old connections finish their requests.
-    /// The backoff limits of the first configuration stay.
+    /// The backoff limits of the first configuration remain in effect.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -55,7 +55,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if configuration.window != self.configuration.window { windowNs = configuration.window.durationNs }
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
-        // A gateway on probation stays on probation, because its answer to a fence soon ends the probation.
+        // A gateway on probation stays on probation. The next connection sends a fence, and the gateway's answer to it
+        // ends the probation.
         if !mustProve { reachability.replaced() }
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
@@ -145,7 +146,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Removes a closed connection. `inDoubt` is the number of notifications in doubt, or 0 if the connection was given
-    /// up because the gateway read nothing.
+    /// up because the gateway had stopped reading.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)
@@ -181,8 +182,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Report room for discarded notifications: the core sends them again, and they wait here for the next
-        // connection.
+        // Report capacity for discarded notifications: the core sends them again, and the transport queues them until
+        // the next connection is ready.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

@@ -16,14 +16,15 @@ package struct BinaryWindow: Sendable {
         package var isFence: Bool
         /// The monotonic time at which the frame was encoded.
         package var openedNs: Int64 = 0
-        /// The time at which the peer's kernel acknowledged the last byte, or 0 if the time is not known.
+        /// The time at which the peer's kernel acknowledged the frame's last byte, or 0 if the time is not known.
         package var leftNs: Int64 = 0
     }
 
     package enum Place: Equatable, Sendable {
-        /// The identifier of an open entry, which has `before` open entries in front of it.
+        /// The identifier of an open entry. `before` is the number of open entries before that entry.
         case open(before: Int)
-        /// The identifier of a closed entry, after which `after` entries were closed as accepted.
+        /// The identifier of a closed entry. `after` is the number of entries that were closed as accepted after that
+        /// entry.
         case closed(after: Int)
         case unknown
     }

@@ -29,7 +29,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
     ///
     /// - Parameter onEnd: is called once, at the end, and never from inside this call. Until then the connection keeps
     ///   itself alive. `skipped` is the number of items whose token had an impossible length. `failure` is the reason
-    ///   why items may be missing, or `nil` if the server sent all it had.
+    ///   why items may be missing, or `nil` if the server sent all its items.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
@@ -102,7 +102,7 @@ package struct FeedbackParser {
 
     /// The received part of an incomplete item: the head, and the first bytes of the token.
     private var begun: [UInt8] = []
-    /// The number of bytes that remain of a skipped token.
+    /// The number of bytes of a skipped token that have not arrived yet.
     private var bytesToSkip = 0
     package private(set) var skipped = 0
 

@@ -8,11 +8,12 @@ package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
 
-    /// Whether the identifier names the last processed notification, as for "no errors encountered" and "shutdown".
+    /// Whether the identifier names the last processed notification. This is the case for the statuses 0 (no errors
+    /// encountered) and 10 (shutdown).
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
-    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. `text` then has a
-    /// name.
+    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. In this case `text`
+    /// names the error.
     package var reason: ReasonCode {
         switch status {
         case 2: .missingDeviceToken

@@ -14,7 +14,7 @@ struct AnswerRecord {
     /// does not document this.
     private(set) var errors = 0
     private(set) var erringSinceNs: Int64 = 0
-    /// Whether the current read brought a response that was not a server error.
+    /// Whether a response that was not a server error arrived in the current read.
     private var hasGood = false
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
@@ -45,8 +45,8 @@ struct AnswerRecord {
         return refusals
     }
 
-    /// Ends a read. Returns whether the read brought responses other than server errors on a connection that had
-    /// answered before.
+    /// Records the end of a read. Returns whether responses other than server errors arrived in the read, on a
+    /// connection that had answered before.
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers

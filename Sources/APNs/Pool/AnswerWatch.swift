@@ -6,7 +6,8 @@ internal import HTTP2
 /// - It is silent: a request has been in flight for `limitNs` without an answer. If no request is in flight, this
 ///   state lasts for `pauseNs`.
 /// - It resets streams or ends them without a status: three in a row, the first at least `limitNs` ago. If no request
-///   is in flight, this state lasts for `endsPauseNs`, because the notifications may wait in a retry tier.
+///   is in flight, this state lasts for `endsPauseNs`, because the notifications may return from a retry tier within
+///   this time.
 struct AnswerWatch: Sendable, Equatable {
     /// The number of consecutive streams without an answer after which a host that ends them counts as not answering.
     static let endsLimit = 3

@@ -15,8 +15,8 @@ final class Outbox {
     /// overlap, because each one only appends to the batch or takes it.
     @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
-    /// Whether a turn's end was requested. Accesses are not checked at run time, for the same reason as those to
-    /// `batch`.
+    /// Whether a turn's end was requested. Accesses are not checked at run time, because a check would cost time on
+    /// each completion, and accesses cannot overlap.
     @exclusivity(unchecked) private var asksForTurnEnd = false
 
     init(app: AppIndex, loop: Loop, emit: @escaping ([TransportEvent]) -> Void) {

@@ -4,7 +4,7 @@ internal import PushTransport
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
 /// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool
-/// dials until one connection has answered, which shows that the host works.
+/// dials until the host has answered a request on one connection, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.
@@ -45,7 +45,7 @@ struct PoolPlan {
         case dial(ConnectionID)
         /// Send no more requests on the connection. It closes after its last answer.
         case drain(ConnectionID)
-        /// Handle `due` after this time. A later `wake` replaces an earlier one.
+        /// Pass the event `due` to the plan after this time. A later `wake` replaces an earlier one.
         case wake(afterNs: Int64)
     }
 
@@ -141,7 +141,7 @@ struct PoolPlan {
         return dialIfWanted()
     }
 
-    /// The number of connections that are or will be usable, without those that are being replaced.
+    /// The number of connections that are or will be usable, not counting those that are being replaced.
     var live: Int { connections.count { $0.phase != .draining && !$0.isAged } }
 
     /// Whether no connection is left after `close`.
@@ -269,8 +269,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first wait, with a jitter of a
-    /// quarter.
+    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first wait, with a jitter of ±25 %.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

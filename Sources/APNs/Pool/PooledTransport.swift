@@ -7,8 +7,8 @@ package import PushTransport
 /// thread only.
 ///
 /// Two `PoolPlan`s decide which connections exist. `Reachability` decides from how connections end whether the host
-/// works. Every request of `TransportCommand.send` gets exactly one completion. `TransportEvent.closed` answers
-/// `close`. Until then the transport keeps itself alive.
+/// works. Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion,
+/// the transport emits `TransportEvent.closed`. Until then it keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -38,11 +38,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var saturation = Saturation()
 
     /// The longest pause before the quarantine connection is dialed again after a loss, while the host answers other
-    /// connections. The suspects then cause the losses, and each suspect is sent only a few times.
+    /// connections. No longer backoff is needed, because the suspects cause these losses, and each suspect is sent only
+    /// a few times.
     private static var deathWaitNs: Int64 { 4_000_000_000 }
 
-    /// The number of requests that may wait in the transport beyond the available streams. They are sent while
-    /// completions travel to the owner.
+    /// The number of requests that may wait in the transport beyond the available streams. They use the streams that
+    /// become free before the owner has processed the completions and sent further requests.
     static var slackLimit: Int { 128 }
 
     /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
@@ -184,7 +185,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     /// Records the first answer on a connection, which shows that the host works.
     final func answered(_ connection: Connection) {
-        // An answer to the old credential says nothing about the new one.
+        // An answer on a connection with the old credential does not show whether the new one works.
         guard !connection.isSuperseded else { return }
         if !connection.isQuarantine { reachability.answered() }
         tell(.answered(connection.id), of: connection)
@@ -220,7 +221,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         // The host must answer before the idle pool may sleep, because a sleeping pool would not notice that the host
         // works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
-        // The quarantine connection closes because it is idle, so no suspect has to be sent alone any more.
+        // An idle quarantine connection has no suspect in flight, so the next suspects need not be sent alone.
         if connection.isQuarantine { suspects.forget() }
         tell(.idle(connection.id), of: connection)
     }

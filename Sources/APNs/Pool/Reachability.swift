@@ -11,7 +11,7 @@ package struct Reachability: Sendable, Equatable {
     /// The age from which a connection that ends without any request counts as idle and not as failed.
     static let shortLifeNs: Int64 = 30_000_000_000
 
-    /// Whether the host works, judged by connections and answers only, not by `allowsNoStream`.
+    /// Whether the host works, according to its connections and answers. `allowsNoStream` is not considered.
     private var isOfUse: Bool?
     /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
     /// ready.
@@ -41,7 +41,8 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = true
     }
 
-    /// Records whether any ready connection allows a stream. Requests already in flight are answered in any case.
+    /// Records whether any ready connection allows a stream. A host that allows no new streams still answers the
+    /// requests in flight.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
     /// Records the end of a ready connection. `wasAnswered` is whether a request on it got an answer that did not

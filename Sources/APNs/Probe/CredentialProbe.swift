@@ -7,9 +7,9 @@ internal import PushTransport
 package enum CredentialProbe {
     private static let timeoutNs: Int64 = 15_000_000_000
 
-    /// Sends a request for one topic after the other over one connection, because Apple treats frequent reconnects as
-    /// an attack. If the connection ends after an answer, the unanswered request is sent once more over the next
-    /// connection.
+    /// Sends one request for each topic, one at a time. All use one connection, because Apple treats frequent
+    /// reconnects as an attack. If the connection ends after an answer, the unanswered request is sent once more over
+    /// the next connection.
     ///
     /// - Parameter take: receives each answer, or the reason why there is none, with host and cause. Returns `false` to
     ///   stop.

@@ -3,7 +3,8 @@ internal import Network
 package import PushRecords
 package import PushTransport
 
-/// Sends requests one after the other over one connection and its replacements, without Kafka and a worker.
+/// Sends requests one at a time over one connection, or over a new one after the connection is lost. Needs neither
+/// Kafka nor a worker.
 package final class Exchange {
     package struct Answer: Sendable {
         package var completion: Completion
@@ -31,7 +32,7 @@ package final class Exchange {
         case lost(String?)
     }
 
-    /// The reason why an exchange waits, with the last error of its connection.
+    /// The reason why a request waits, with the connection's last error.
     package enum Delay: Sendable {
         /// The exchange waits for a connection that accepts the request.
         case connection(String?)
@@ -118,7 +119,7 @@ package final class Exchange {
     // MARK: The transport's events
 
     private func take(_ events: [TransportEvent]) {
-        // A completion is emitted before the note with its reason, so the notes are read first.
+        // Read the notes first, because the note with the reason for a failure is emitted after the completion.
         for case .note(_, let note) in events {
             switch note {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _), .peerCloses(_, let reason, _),

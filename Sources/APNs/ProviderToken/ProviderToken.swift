@@ -88,13 +88,13 @@ struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
     /// How long after a multiple of 40 minutes the token with this `iat` is first used.
     private static let settledMs: Int64 = 60 * 1_000
-    /// The age by the monotonic clock at which a token must be renewed in any case.
+    /// The age, according to the monotonic clock, at which a token must be renewed regardless of the wall clock.
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
     /// If the token's ages by the two clocks differ by at least this time, the clocks disagree. Smaller differences are
     /// normal adjustments.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
-    /// An `iat` that is ahead of the current time by less than this counts as now.
+    /// An `iat` that is ahead of the wall clock by less than this time does not count as a time in the future.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
 
     /// The monotonic time that corresponds to the current token's `iat`.

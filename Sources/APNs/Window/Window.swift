@@ -28,8 +28,8 @@ package struct Window: Sendable {
     package enum Expiry: Equatable, Sendable {
         /// One entry timed out while others were answered. The caller must cancel its stream.
         case entry(stream: Int32, Closed)
-        /// Nothing was answered while an entry waited. The caller must give up the connection (`lost` closes its
-        /// entries).
+        /// An entry timed out, and no other request was answered while it waited. The caller must give up the
+        /// connection (`lost` closes its entries).
         case connection
     }
 
@@ -158,8 +158,8 @@ package struct Window: Sendable {
         return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 
-    /// Closes as not processed the entries whose stream is above `last`, after a GOAWAY. The others stay open. A second
-    /// GOAWAY can only lower `last`.
+    /// After a GOAWAY, closes the entries whose stream is above `last` as not processed. The other entries stay open. A
+    /// second GOAWAY can only lower `last`.
     ///
     /// - Parameter isGraceful: whether the GOAWAY is graceful and the peer has answered requests. Then only the request
     ///   on the first stream above `last` can have caused the GOAWAY, and the peer discarded the other ones.

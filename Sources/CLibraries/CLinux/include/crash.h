@@ -1,5 +1,5 @@
 // The page of memory that a worker shares with its supervisor. It contains the record that each thread is working on,
-// and the records at which earlier workers died.
+// and the records that earlier workers were processing when they crashed.
 #pragma once
 #include <stdint.h>
 
@@ -13,12 +13,12 @@ struct crash_place {
 enum {
     /// The threads that work on records: the core (0) and the net thread (1).
     CRASH_THREADS = 2,
-    /// The number of stored deaths. A new death overwrites the oldest one.
+    /// The maximum number of stored crashes. A new crash overwrites the oldest one.
     CRASH_DEATH_LIMIT = 64,
     CRASH_TOPIC_LIMIT = 1024,
 };
 
-/// How a worker died, and the record that each of its threads was working on.
+/// A crash: the signal that killed the worker, and the record that each of its threads was working on.
 struct crash_death {
     int32_t signal;
     struct crash_place places[CRASH_THREADS];
@@ -46,8 +46,8 @@ static inline void crash_nowhere(void) {
 void crash_enter_thread(int thread);
 
 /// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
-/// or if `CRASH_TOPIC_LIMIT` other topics already have numbers. If a worker dies while it works on a record of a topic
-/// with the number 0, the death is stored without the record.
+/// or if `CRASH_TOPIC_LIMIT` other topics already have numbers. If a worker crashes while it works on a record of a
+/// topic with the number 0, the crash is stored without the record.
 int32_t crash_topic(const void *bytes, int32_t count);
 
 /// Returns the name of a topic, or NULL for 0.
@@ -58,7 +58,7 @@ const char *crash_topic_name(int32_t topic);
 /// Creates the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
 int crash_page_make(void);
 
-/// Stores the death of a worker by `signal`, with the records that its threads were working on.
+/// Stores the crash of a worker that `signal` killed, with the records that its threads were working on.
 void crash_add_death(int signal);
 
 /// Returns whether a worker has called `crash_run_alone`, so that the next worker must run without a supervisor.
@@ -67,18 +67,19 @@ int crash_is_alone(void);
 // MARK: Worker
 
 /// Maps the supervisor's page from `descriptor`, and makes the kernel kill this process when the supervisor dies.
-/// Returns 0, or -1 if the descriptor is not such a page or the supervisor is already dead.
+/// Returns 0, or -1 if the descriptor does not refer to a supervisor's page or the supervisor has already died.
 int crash_page_adopt(int descriptor);
 
 /// Requests that the next worker runs without a supervisor. Call it before this process exits.
 void crash_run_alone(void);
 
-/// Returns how many workers of this supervisor have died, or 0 without a supervisor.
+/// Returns how many workers of this supervisor have crashed, or 0 without a supervisor.
 int64_t crash_death_count(void);
 
-/// Returns a death by its number, counted from 0. Only the last `CRASH_DEATH_LIMIT` deaths are stored.
+/// Returns the stored crash with this number. The supervisor's first crashed worker has the number 0. Only the last
+/// `CRASH_DEATH_LIMIT` crashes are stored.
 struct crash_death crash_death(int64_t number);
 
-/// Removes a partition's records from all stored deaths. Call it if the topic was recreated, because the offsets then
+/// Removes a partition's records from all stored crashes. Call it if the topic was recreated, because the offsets then
 /// belong to other records.
 void crash_forget(const void *topic, int32_t count, int32_t partition);
