@@ -132,7 +132,8 @@ package final class Books: Sendable {
     /// The position up to which a dump has been written.
     struct Cursor {
         var listing: Listing
-        /// The index of the next row among the tokens, or among all notifications (accepted or not).
+        /// The index of the next device token (for `tokens`), or of the next notification, accepted or not (for
+        /// `accepted` and `received`).
         var index = 0
         var generation: Int?
     }
@@ -203,7 +204,8 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens of the requests received.
     package var tokens = 0
-    /// Requests that exceeded the limit of recorded notifications, or that could not be written to the file.
+    /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
+    /// be written.
     package var overflow = 0
     /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
     /// name.

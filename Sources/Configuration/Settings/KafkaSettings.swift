@@ -30,7 +30,7 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
-    /// The files that librdkafka or the configuration reads for the clients: certificates, keys and secrets.
+    /// The files that the properties of all clients refer to: certificates, keys and secrets.
     package var files: [String] { (properties + consumerProperties + producerProperties).compactMap(\.file) }
 
     /// Returns the position where the user last set a property, as the prefix of an error.
@@ -45,7 +45,8 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var value: String
     /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
-    /// The file that contains the value, or that the value names.
+    /// The file from which the value was read (`NAME_file`), or the file whose path is the value (such as
+    /// `ssl.ca.location`). `nil` for a property that refers to no file.
     package var file: String?
 
     package init(name: String, value: String, place: String, file: String? = nil) {
