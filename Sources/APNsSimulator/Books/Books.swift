@@ -5,7 +5,8 @@ package import PushRecords
 
 /// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
-/// An event loop holds the lock for one request, well under a microsecond. A reader holds it for one chunk of a dump.
+/// For each request, an event loop holds the lock for well under a microsecond. A dump holds the lock for one chunk at
+/// a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 

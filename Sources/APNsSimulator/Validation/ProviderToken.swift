@@ -2,7 +2,7 @@ internal import Bytes
 import PushRecords
 import TLS
 
-/// A key that verifies provider tokens, as a team registers it with Apple.
+/// A key that verifies provider tokens, like the keys that teams register with Apple.
 struct ProviderKey: Sendable {
     /// The tokens' `kid`, ten characters.
     var keyID: String
