@@ -96,7 +96,7 @@ struct Gatherer {
     mutating func forgetKinds() { found = [:] }
 
     /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
-    /// an item of the kind `skipped`.
+    /// a `skipped` item.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)
