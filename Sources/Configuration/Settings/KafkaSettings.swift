@@ -33,7 +33,7 @@ package struct KafkaSettings: Hashable, Sendable {
     /// The files that the properties of all clients refer to: certificates, keys and secrets.
     package var files: [String] { (properties + consumerProperties + producerProperties).compactMap(\.file) }
 
-    /// Returns the position where the user last set a property, as the prefix of an error.
+    /// Returns the position where the user last set a property, as the prefix of an error message.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
     }
@@ -43,7 +43,7 @@ package struct KafkaSettings: Hashable, Sendable {
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// The property's position, as the prefix of an error message: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
     /// The file from which the value was read (`NAME_file`), or the file whose path is the value (such as
     /// `ssl.ca.location`). `nil` for a property that refers to no file.

@@ -234,7 +234,8 @@ def measure_scaling(stage, report, distance):
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
     in_flight = STREAMS
     if distance == "network":
-        # The initial connection window of HTTP/2, which neither the simulator nor Apple changes.
+        # The initial connection window of HTTP/2 limits the bodies in flight. Neither the simulator nor Apple changes
+        # it.
         in_flight = min(STREAMS, 65_535 // len(payload(0)))
         relay = Child("relay", [sys.executable, __file__, "relay", str(port), "25"], stage.scratch)
         port = int(relay.await_output(r"port (\d+)")[1])

@@ -104,7 +104,8 @@ class Callgrind:
         for count in (options.count, 3 * options.count):
             requests = stage.requests(Form(), count)
             progress(f"the worker under callgrind: {count} notifications")
-            # Both runs reach `max_open` many times. Until the first time, each notification allocates memory.
+            # With this `max_open`, both runs reach the limit many times. Before a run reaches it for the first time,
+            # each notification allocates memory.
             run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
                                start=lambda words: self.start(f"worker-{count}", [worker, *words]))
             run.await_results(count, pause=0.2)

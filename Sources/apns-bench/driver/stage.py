@@ -219,7 +219,7 @@ class Stage:
         for future in self.admin.create_topics(new).values():
             future.result(20)
         self.topics += [name for name, _ in topics]
-        # The broker answers before the partitions of a new topic have leaders. `ends` waits for the leaders.
+        # The broker answers CreateTopics before the partitions have leaders. `ends` waits for the leaders.
         for name, partitions in topics:
             self.ends(name, partitions)
 
@@ -347,7 +347,8 @@ crash: core
 admin: {{listen: off}}
 """)]
         streams = connections * STREAMS
-        # The formula of MachineSettings.mostOpen. A gateway's resend window can contain all open notifications.
+        # The maximum number of open notifications, calculated as in MachineSettings.mostOpen. Over the binary protocol
+        # it is `max_open`, because a resend window can contain all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
         self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
         self.launch()
