@@ -93,8 +93,8 @@ package final class ReplayRun {
         return report
     }
 
-    /// Reads the results that earlier runs handled, because unread results may belong to notifications that were
-    /// already requested again.
+    /// Reads the results that earlier runs handled. The gatherer then recognizes later results of the same
+    /// notifications, which must not be requested again.
     private func remember() throws {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }

@@ -191,7 +191,7 @@ extension ParsedRequest {
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 
-/// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
+/// A position in a JSON list of device tokens, so that the worker can read the tokens of a fan-out in several steps.
 ///
 /// The cursor is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list.
 /// `RequestParser` must have accepted the list, and the list must be unchanged since then.

@@ -332,7 +332,7 @@ class Worker:
             f"- {{name: {name}, bundle_ids: [{bundle}], host: localhost, port: {port}, {credential}, "
             f"tls: {{ca_file: {authority or file('ca.pem')}}}, "
             f"connections: {{min: {connections if apps == 1 else 1}, max: {connections}}}}}" for name, bundle in names)
-        # `crash: core` disables the supervisor, so that the process's usage is the worker's.
+        # `crash: core` disables the supervisor, so that the measured process is the worker itself.
         self.words = ["run", "--config", file(f"{self.base}.yaml", f"""
 kafka: {{bootstrap_servers: "{stage.options.bootstrap_servers}", group_id: "{self.base}", group_instance_id: "{instance}"}}
 requests: {{topics: [{requests.topic}]}}
