@@ -84,7 +84,8 @@ internal import Glibc
         unsafe scratch.cooked.deallocate()
     }
 
-    /// Returns the current time, which is later than `now`. Use this method on the loop's thread only.
+    /// Returns the current time, unlike `now`, which stays the same during a turn. Use this method on the loop's thread
+    /// only.
     package func readClock() -> LoopTime { clock() }
 
     /// The monotonic time of the next timer, or `nil` if there is none. Use it on the loop's thread only.

@@ -8,8 +8,8 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. If the original record had no key,
-    /// this is `nil`, or the position of the original record in a dead letter with `truncatedBytes`.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the original record had no
+    /// key. Exception: if `truncatedBytes` is set, the original record's position replaces a missing key.
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
     /// tombstone) or was omitted.
