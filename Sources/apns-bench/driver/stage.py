@@ -382,7 +382,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first to the last sample. With fewer than two, measures from the start."""
+        """Returns notifications a second from the first to the last sample, or from the start without two samples."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)
@@ -394,8 +394,8 @@ admin: {{listen: off}}
 class ResultBook:
     """The results of a measurement. A run without exactly one accepted result for each request fails.
 
-    The latencies do not include requests from before `requested_from`. `settled_after` is the time at which the worker was
-    killed: after it, results may be repeated, and `first_settled` is the time of the first result after the kill.
+    The latencies do not include requests from before `requested_from`. `settled_after` is the time at which the worker
+    was killed: after it, results may be repeated, and `first_settled` is the time of the first result after the kill.
     """
 
     def __init__(self, stage, topic, requests, requested_from=0, settled_after=None):
