@@ -6,7 +6,8 @@ import TLS
 protocol AcceptedConnection: ByteChannelDelegate {
     /// The connection's channel. Set it immediately after the channel is created.
     var channel: SecureChannel? { get set }
-    /// Closes the connection gracefully when the simulator stops.
+    /// Closes the connection when the simulator stops. An HTTP/2 connection sends GOAWAY first, a gateway connection
+    /// status 10.
     func close()
 }
 
@@ -101,7 +102,7 @@ final class Acceptors {
         let nowNs = loop.now.monotonicNs
         let service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
         self.service = service
-        // Fault rules and latency apply to notifications only.
+        // Channel management has no fault rules and no latency. These apply to notifications only.
         var calm = options
         calm.faults = []
         calm.latency = .zero

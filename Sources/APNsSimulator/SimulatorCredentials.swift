@@ -34,7 +34,7 @@ package struct SimulatorCredentials: Sendable {
             }
             let authority = try CertificateAuthority(certificatePEM: pair[0], keyPEM: pair[1])
             let key = try Self.kept(in: directory, ["AuthKey_\(Self.keyID).p8"]) { [try SelfSigned.privateKey()] }
-            // Replace a client certificate that a previous authority issued, because it is invalid.
+            // Replace a client certificate that a previous CA issued, because it does not verify against the new CA.
             let client = try Self.kept(in: directory, ["client.pem", "client-key.pem"], isStale: isNew) {
                 let made = try authority.issueClient(bundleID: Self.bundleID)
                 return [made.certificatePEM, made.keyPEM]

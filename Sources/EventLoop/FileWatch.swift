@@ -6,8 +6,8 @@ internal import Glibc
 /// on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
-/// such updates, and updates on network file systems. The watch reports new contents and non-regular files, but not
-/// files that temporarily cannot be opened.
+/// such updates, and updates on network file systems. The watch reports a file with new contents, and a path that is no
+/// longer a regular file. It does not report a file that temporarily cannot be opened.
 package final class FileWatch {
     /// The maximum number of bytes that are hashed, from the beginning of a file.
     static let hashedLimit = 1 << 20

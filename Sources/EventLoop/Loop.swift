@@ -67,7 +67,7 @@ internal import Glibc
         wakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         unsafe ready = .allocate(capacity: Self.readyLimit)
         guard wakeUp >= 0 else { throw SystemError(call: "eventfd", code: errno) }
-        // With EPOLLET, epoll reports every write to the eventfd, so the loop never reads it. Its counter would
+        // With EPOLLET, epoll reports every write to the eventfd, so the loop need not read it. Its counter would
         // overflow only after 2^64 - 2 writes (eventfd(2)).
         var event = unsafe epoll_event(
             events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: Self.wakeUpName))
@@ -84,7 +84,8 @@ internal import Glibc
         unsafe scratch.cooked.deallocate()
     }
 
-    /// Returns the current time, which is later than `now`. Use this method on the loop's thread only.
+    /// Returns the current time, unlike `now`, which stays the same during a turn. Use this method on the loop's thread
+    /// only.
     package func readClock() -> LoopTime { clock() }
 
     /// The monotonic time of the next timer, or `nil` if there is none. Use it on the loop's thread only.

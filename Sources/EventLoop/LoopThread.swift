@@ -38,7 +38,8 @@ package final class LoopThread: Sendable {
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
 ) throws(SystemError) -> UInt {
-    // Not named `pthread_t`, because the compiler finds that type in CLinux or Glibc, whichever it loads first.
+    // The type is `UInt` instead of `pthread_t`, because the compiler finds `pthread_t` in CLinux or in Glibc,
+    // depending on which it loads first.
     var thread: UInt = 0
     let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
     let code = unsafe pthread_create(&thread, nil, { unsafe run($0) }, start.toOpaque())

@@ -53,8 +53,8 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable {
 
 /// An eventfd(2) that other code, such as librdkafka, writes to in order to call a handler on the loop's thread.
 package final class Doorbell {
-    /// The descriptor. To call the handler, write the number 1 to it in 8 bytes. It is non-blocking, and open as long
-    /// as the doorbell exists.
+    /// The descriptor. To call the handler, write the 8-byte integer 1 to the descriptor. It is non-blocking, and stays
+    /// open as long as the doorbell exists.
     package let descriptor: Int32
     private let loop: Loop
     private var registration: Registration?

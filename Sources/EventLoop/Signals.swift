@@ -1,8 +1,10 @@
 package import Glibc
 
-/// Delivers signals as events of a loop. A separate thread receives them (sigwait(3)), so that a second request to stop
-/// ends the process even if the loop's thread hangs or has ended. Create this object before any other thread, because a
-/// signal reaches the receiving thread only if all other threads block it. Child processes inherit the blocked signals.
+/// Delivers signals as events of a loop.
+///
+/// A separate thread receives the signals (sigwait(3)). It ends the process at a second request to stop, even if the
+/// loop's thread hangs or has ended. Create this object before any other thread, because a signal reaches the receiving
+/// thread only if all other threads block it. Child processes inherit the blocked signals.
 package final class Signals {
     /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t
@@ -31,7 +33,8 @@ package final class Signals {
             var signal: Int32 = 0
             guard unsafe sigwait(&set, &signal) == 0 else { continue }
             if stopping.contains(signal) {
-                // Exit before `post`, which takes a lock and may allocate memory.
+                // Do not call `post` before the exit: a thread that hangs may hold the mailbox's lock or the
+                // allocator's.
                 if stops > 0 { _exit(128 + signal) }
                 stops += 1
             }

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// The event bits of epoll(7), as numbers so that the compiler can fold them in other modules.
+/// The event bits of epoll(7), as literals, so that the compiler can treat them as constants in other modules.
 package struct Readiness: OptionSet, Sendable {
     package let rawValue: UInt32
 

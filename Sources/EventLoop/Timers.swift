@@ -51,7 +51,7 @@ struct Timers {
         return timer.body
     }
 
-    /// Returns the index of the first armed timer that does not fire after `key`.
+    /// Returns the index of the first armed timer that does not fire later than a timer with this key.
     private func place(of key: Key) -> Int {
         var (low, high) = (0, armed.count)
         while low < high {

@@ -67,7 +67,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs libmicrohttpd at the end of each turn of the loop. libmicrohttpd's epoll descriptor and timeout start turns.
+/// Runs libmicrohttpd at the end of each turn of the loop. An event on libmicrohttpd's epoll descriptor, or its
+/// timeout, starts a turn.
 private func serve(_ daemon: OpaquePointer, on loop: Loop) {
     let epoll = unsafe mhd_epoll(daemon)
     let alarm = Alarm(loop: loop) {}
@@ -77,7 +78,7 @@ private func serve(_ daemon: OpaquePointer, on loop: Loop) {
     loop.onTurnEnd {
         unsafe MHD_run(daemon)
         // If no descriptor is free and no connection is open, libmicrohttpd retries accept(2) in a busy loop ("Will try
-        // busy waiting", daemon.c). The pause prevents this.
+        // busy waiting", daemon.c). To prevent this, pause if no descriptor is free.
         let spare = fcntl(epoll, F_DUPFD_CLOEXEC, 0)
         if spare < 0 { usleep(100_000) } else { close(spare) }
         var leftMs: UInt64 = 0

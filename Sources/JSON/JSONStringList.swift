@@ -9,7 +9,7 @@ package enum JSONStringList {
         let end = unsafe base + list.count
         var p = unsafe JSONScanner.skipSpace(base + 1, end)
         var count = 0
-        // This runs for each token of a fan-out, so it avoids `JSONReader`.
+        // This loop runs for each token of a fan-out, so it does not use `JSONReader`, which is slower.
         while unsafe p < end && p.load(as: UInt8.self) == 0x22 {
             guard let next = unsafe JSONString.end(of: p + 1, end) else { return nil }
             count &+= 1

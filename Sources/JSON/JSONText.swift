@@ -5,7 +5,7 @@
     /// - Parameter bytes: The content of a string that `JSONScanner` accepted.
     package init(checked bytes: UnsafeRawBufferPointer) { unsafe self.bytes = unsafe bytes }
 
-    /// Whether the bytes contain escapes, so that they differ from the decoded string.
+    /// Whether the bytes contain escapes and therefore differ from the decoded string.
     package var hasEscapes: Bool {
         guard let base = unsafe bytes.baseAddress else { return false }
         let count = unsafe bytes.count

@@ -1,7 +1,8 @@
 /// A JSON writer with a reused buffer (`ByteWriter`).
 ///
-/// The structured calls (`beginObject`, `name`, `value`, …) insert the commas. The hot path appends constant parts to
-/// `out` directly and uses only `escaped`. Not thread-safe. The type is public only for performance, like `ByteWriter`.
+/// The structured calls (`beginObject`, `name`, `value`, …) insert the commas. Performance-critical code appends
+/// constant parts to `out` directly and calls only `escaped`. Not thread-safe. The type is public only for performance,
+/// like `ByteWriter`.
 @safe public struct JSONWriter: ~Copyable {
     public var out: ByteWriter
     private var needsComma = false
@@ -152,7 +153,8 @@
             if unsafe end - p >= 16 {
                 let marked = unsafe JSONString.marks16(p)
                 if marked[0] | marked[1] == 0 {
-                    // These sixteen bytes need no escapes. The reserved space suffices for six times as many.
+                    // These sixteen bytes need no escapes. They fit, because six bytes are reserved for each byte of
+                    // the string.
                     unsafe (out.storage + out.used).copyMemory(from: p, byteCount: 16)
                     out.used &+= 16
                     unsafe p += 16

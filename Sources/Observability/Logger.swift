@@ -83,9 +83,9 @@ package final class Logger: Sendable {
         }
     }
 
-    /// Writes the last omitted line of each kind, with the number of repetitions, if no line of this kind was written
-    /// for ten seconds. Call this method every few seconds. At the end of the process, call it with `all`, which also
-    /// writes lines of the last ten seconds.
+    /// Writes the last omitted line of each kind (part, message and subject), with the number of repetitions, if no
+    /// line of this kind was written for ten seconds. Call this method every few seconds. At the end of the process,
+    /// call it with `all`, which also writes lines of the last ten seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in

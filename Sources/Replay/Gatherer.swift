@@ -96,7 +96,7 @@ struct Gatherer {
     mutating func forgetKinds() { found = [:] }
 
     /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
-    /// an item of the kind `skipped`.
+    /// a `skipped` item.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)
@@ -144,8 +144,8 @@ struct Gatherer {
         return item
     }
 
-    /// Registers a match. Skips requests that were found before, that have a negative partition or offset, or whose
-    /// topic the workers do not read.
+    /// Registers a match. Changes the item to `skipped` if its request was found before, has a negative partition or
+    /// offset, or is from a topic that the workers do not read.
     ///
     /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
     private mutating func note(_ item: inout ReplayItem, index: Int32?, timestampMs: Int64, _ words: [String?]) {

@@ -38,8 +38,9 @@ package final class ReplayRun {
     /// The monotonic time in nanoseconds before which the run produces no further requests.
     private var nextNs: Int64 = 0
 
-    /// The tolerance for differences between clocks, in milliseconds. The run searches by the timestamps of the
-    /// records, which are slightly later than the times inside the results.
+    /// The tolerance for differences between clocks, in milliseconds. The run starts to read this much before the
+    /// selected time range, because brokers search by record timestamps, and the conditions apply to the times inside
+    /// the results.
     private static let clockMs: Int64 = 60_000
     /// The total size of a batch's dead letters, in bytes, at which the batch is full.
     private static let byteLimit = 16 << 20
@@ -92,8 +93,8 @@ package final class ReplayRun {
         return report
     }
 
-    /// Reads the results that earlier runs handled, because unread results may belong to notifications that were
-    /// already requested again.
+    /// Reads the results that earlier runs handled. The gatherer then recognizes later results of the same
+    /// notifications, which must not be requested again.
     private func remember() throws {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
@@ -163,8 +164,8 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// Produces new requests for the items and commits the job's offsets in the same transaction. If a broker refuses
-    /// the records together, splits the items into two halves.
+    /// Produces new requests for the items and commits the job's offsets in the same transaction. If the records cannot
+    /// be written in one transaction, splits the items into two halves.
     private func process(_ items: ArraySlice<ReplayItem>) throws {
         guard var item = items.first else { return }
         let batch = try fetcher.fetch(items, job)

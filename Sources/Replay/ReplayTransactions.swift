@@ -129,8 +129,11 @@ final class ReplayTransactions {
         }
     }
 
-    /// Produces the records. Returns when Kafka has acknowledged all records, when one was refused, half a second after
-    /// any other failure, or at the transaction timeout.
+    /// Produces the records. Returns at the first of these events:
+    /// - Kafka has acknowledged all records.
+    /// - A record was refused (`refusal`).
+    /// - Half a second has passed since any other failure.
+    /// - The transaction timeout has passed.
     private func produce(_ records: [ReplayRecord]) throws {
         for record in records where refusal == nil && failure == nil {
             let topic = try producer.topic(record.topic)
@@ -139,8 +142,8 @@ final class ReplayTransactions {
         var deadline = LoopTime.read().monotonicNs + Self.timeoutNs
         while producer.outstanding > 0, refusal == nil, LoopTime.read().monotonicNs < deadline {
             serve(timeoutMs: 50)
-            // The report of the record that caused the failure may arrive after the abort. After an abort, unsent
-            // records get no report.
+            // After a failure, wait half a second at most. The report of the record that caused the failure may arrive
+            // after the abort, but unsent records get no report after an abort.
             if failure != nil || hasFailed { deadline = min(deadline, LoopTime.read().monotonicNs + 500_000_000) }
         }
     }

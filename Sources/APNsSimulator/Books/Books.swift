@@ -5,7 +5,8 @@ package import PushRecords
 
 /// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
-/// An event loop holds the lock for one request, well under a microsecond. A reader holds it for one chunk of a dump.
+/// For each request, an event loop holds the lock for well under a microsecond. A dump holds the lock for one chunk at
+/// a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 
@@ -132,7 +133,8 @@ package final class Books: Sendable {
     /// The position up to which a dump has been written.
     struct Cursor {
         var listing: Listing
-        /// The index of the next row among the tokens, or among all notifications (accepted or not).
+        /// The index of the next device token (for `tokens`), or of the next notification, accepted or not (for
+        /// `accepted` and `received`).
         var index = 0
         var generation: Int?
     }
@@ -203,7 +205,8 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens of the requests received.
     package var tokens = 0
-    /// Requests that exceeded the limit of recorded notifications, or that could not be written to the file.
+    /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
+    /// be written.
     package var overflow = 0
     /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
     /// name.

@@ -1,6 +1,7 @@
 import PushRecords
 
-/// The notifications that arrived and were accepted, by apns-id and device token in the order of first arrival.
+/// The numbers of received and accepted requests for each pair of apns-id and device token, in the order of first
+/// arrival.
 ///
 /// Guarded by the lock of `Books`.
 struct NotificationBook {

@@ -16,8 +16,8 @@ final class GatewayService {
 
 /// The server side of one gateway connection, which receives bytes and sends at most one answer.
 ///
-/// The dialogue uses neither socket nor clock: the connection passes the received bytes to it and ends as `ending`
-/// says. The dialogue discards frames after the one that caused the ending. Not thread-safe.
+/// The dialogue uses neither socket nor clock: the connection passes the received bytes to it, and closes in the way
+/// that `ending` names. The dialogue discards frames after the one that caused the ending. Not thread-safe.
 final class GatewayDialogue {
     enum Ending: Hashable {
         /// Sends `answer` (the error answer with this status), then closes.

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// Apple's limits of provider tokens, in milliseconds.
+/// Apple's limits for provider tokens, in milliseconds.
 private enum TokenLimits {
     /// The maximum age: "APNs rejects any provider token whose iat is older than one hour."
     static let expiresAfterMs: Int64 = 60 * 60 * 1000

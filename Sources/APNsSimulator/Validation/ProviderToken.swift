@@ -2,7 +2,7 @@ internal import Bytes
 import PushRecords
 import TLS
 
-/// A key that verifies provider tokens, as a team registers it with Apple.
+/// A key that verifies provider tokens, like the keys that teams register with Apple.
 struct ProviderKey: Sendable {
     /// The tokens' `kid`, ten characters.
     var keyID: String
@@ -74,7 +74,8 @@ struct ProviderTokenReader {
         return result
     }
 
-    /// Decodes base64url. Accepts padding as APNs does, because the client a2 sends padding. RFC 7515 (2) forbids it.
+    /// Decodes base64url. Accepts padding, which RFC 7515 (2) forbids, because the client a2 sends it and APNs accepts
+    /// it.
     private func decode(_ part: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
         guard part.last == UInt8(ascii: "=") else { return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part)) }
         guard part.count % 4 == 0 else { return nil }
@@ -101,8 +102,8 @@ struct ProviderTokenReader {
         return String(value.dropFirst().dropLast())
     }
 
-    /// Returns a JSON number without its fraction, or `nil` if the value is not a number of up to 12 digits. Accepts a
-    /// numeric string as APNs does, because two clients send one.
+    /// Returns a JSON number without its fraction, or `nil` if the value is not a number of up to 12 digits. Also
+    /// accepts a numeric string, which two clients send and APNs accepts.
     private func number(_ value: String) -> Int64? {
         let whole = (text(value) ?? value).prefix { $0 != "." }
         guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }

@@ -122,7 +122,7 @@ struct RequestCheck: Sendable {
         }
         guard priority(fields.priority, of: .liveactivity) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
-        // A channel id that requests a fault need not exist.
+        // The channel need not exist if its id requests a fault.
         let policy =
             TokenTable.entry(for: request.token) == nil
             ? channels.policy(of: text(fields.channelID), bundleID: text(request.bundleID)) : .mostRecent

@@ -2,15 +2,16 @@ import EventLoop
 import HTTP2
 import PushRecords
 
-/// The server side of one HTTP/2 connection, with the checks, answers and faults. `ServerSession` implements HTTP/2.
+/// The server side of one HTTP/2 connection: checks requests, answers them, and injects faults. `ServerSession`
+/// implements HTTP/2.
 ///
-/// The dialogue uses neither socket nor clock: `ServerConnection` passes the bytes and the time, sends `sendable`, and
-/// ends the connection as `ending` says. Not thread-safe.
+/// The dialogue uses neither socket nor clock: `ServerConnection` passes it the received bytes and the time, sends
+/// `sendable`, and closes the connection in the way that `ending` names. Not thread-safe.
 final class Dialogue {
     /// The way in which the owner ends the connection once it has sent `sendable`.
     enum Ending: UInt8 {
         case none
-        /// Closes the connection gracefully with close_notify.
+        /// Sends close_notify, then closes the TCP connection.
         case close
         /// Ends the TCP stream without close_notify.
         case cut

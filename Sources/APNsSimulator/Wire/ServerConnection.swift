@@ -46,7 +46,7 @@ final class ServerConnection: AcceptedConnection {
         flush()
     }
 
-    /// Closes the connection gracefully without waiting for outstanding answers.
+    /// Sends GOAWAY and closes the connection immediately, without sending the outstanding answers.
     func close() {
         inject(.goAway(.immediate()))
         // A silent or slow connection would send the GOAWAY late or not at all, so close its channel immediately.

@@ -5,7 +5,7 @@ import PushRecords
 /// The state that all connections of one service share: checks, faults, and recorded requests. Notifications and
 /// channel management are two services. Not thread-safe.
 final class Service {
-    /// Whether the service's connections manage channels instead of receiving notifications.
+    /// Whether the service accepts channel management requests instead of notifications.
     let managesChannels: Bool
     let books: Books
     let check: RequestCheck

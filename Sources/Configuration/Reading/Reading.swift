@@ -5,7 +5,7 @@ enum Origin {
     /// Command-line flags. The dictionary maps each configuration path to its flag.
     case flags([String: String])
 
-    /// Returns the prefix of an error about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
+    /// Returns the prefix of an error message about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
     func place(_ path: String, _ mark: Mark?) -> String {
         switch self {
         case .file(let file):
@@ -75,7 +75,7 @@ final class Reading {
 
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
-    /// Returns the prefix of an error about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
+    /// Returns the prefix of an error message about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
     func place(_ path: String) -> String { origin.place(path, marks[path]) }
 
     /// One line per problem, in the order of the document.

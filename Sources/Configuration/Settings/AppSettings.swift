@@ -24,7 +24,8 @@ package struct AppSettings: Hashable, Sendable {
         package var max = 8
         /// The idle time after which the worker pings a connection.
         package var ping = Duration.seconds(60)
-        /// The time without requests after which the worker closes a connection beyond `min`.
+        /// The time without requests after which the worker closes a connection, if the app has more than `min`
+        /// connections.
         package var idle = Duration.seconds(600)
         /// The maximum age of a connection, or 0 for no limit. The worker replaces each connection at a random age of
         /// 75 to 100 % of this time.
@@ -49,7 +50,7 @@ package struct AppSettings: Hashable, Sendable {
     /// The certificate authorities (PEM) to trust for the host, or `nil` for the system's CA certificates.
     package var authorities: Secret?
     package var verifiesHost = true
-    /// Whether HPACK indexes the `authorization` header, which saves about 155 bytes a request.
+    /// Whether HPACK indexes the `authorization` header, which saves about 155 bytes per request.
     package var indexesAuthorization = true
     /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?

@@ -32,8 +32,8 @@ extension WorkerConfiguration {
     /// The time that a rebalance allows for the last commit, in addition to `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// Checks that no topic has two uses, and that no request pattern matches an output topic, because the worker would
-    /// then consume its own records.
+    /// Checks that no topic has two uses, and that no request pattern matches an output topic. Otherwise, the worker
+    /// would consume its own records.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {

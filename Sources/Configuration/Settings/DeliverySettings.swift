@@ -24,8 +24,9 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the verdict makes the worker send a notification again that APNs has processed. False for a
-        /// credential fault, because APNs does not process a notification whose credential it rejects.
+        /// Whether the worker sends a notification with this verdict again, although APNs has processed the
+        /// notification. False for a credential fault, because APNs does not process a notification whose credential it
+        /// rejects.
         var repeats: Bool { self == .resend || self == .retry }
     }
 

@@ -30,10 +30,10 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
-    /// The files that librdkafka or the configuration reads for the clients: certificates, keys and secrets.
+    /// The files that the properties of all clients refer to: certificates, keys and secrets.
     package var files: [String] { (properties + consumerProperties + producerProperties).compactMap(\.file) }
 
-    /// Returns the position where the user last set a property, as the prefix of an error.
+    /// Returns the position where the user last set a property, as the prefix of an error message.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
     }
@@ -43,9 +43,10 @@ package struct KafkaSettings: Hashable, Sendable {
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// The property's position, as the prefix of an error: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// The property's position, as the prefix of an error message: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
-    /// The file that contains the value, or that the value names.
+    /// The file from which the value was read (`NAME_file`), or the file whose path is the value (such as
+    /// `ssl.ca.location`). `nil` for a property that refers to no file.
     package var file: String?
 
     package init(name: String, value: String, place: String, file: String? = nil) {

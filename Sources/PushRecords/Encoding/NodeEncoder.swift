@@ -18,8 +18,8 @@ struct NodeEncoder: Encoder {
     func singleValueContainer() -> any SingleValueEncodingContainer { NodeValue(node: node, codingPath: codingPath) }
 }
 
-// The generic `encode` satisfies the protocol's requirements for all types. `EncodedNode.encode` distinguishes the
-// types.
+// The generic `encode` also satisfies the protocol's requirements for the primitive types. `EncodedNode.encode` treats
+// each type in its own way.
 
 struct NodeMembers<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodedNode

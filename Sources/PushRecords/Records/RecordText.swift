@@ -11,7 +11,8 @@ extension ByteWriter {
 }
 
 extension JSONWriter {
-    /// Appends a member whose string has at most `limit` bytes between its quotes. Appends nothing if `bytes` is empty.
+    /// Appends a member with a string, truncated after `limit` bytes between its quotes. Appends nothing if `bytes` is
+    /// empty.
     ///
     /// - Parameter opening: The text before the string's contents, `,"name":"`.
     @inline(__always)
@@ -95,7 +96,8 @@ struct HeaderText: ~Copyable {
 
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
-        // A number is added with `size` 0 and needs up to 24 bytes.
+        // For a number `size` is 0. The 32 additional bytes suffice, because appending a number writes at most 24
+        // bytes.
         precondition(
             size + 32 <= Self.capacity - text.count,
             "The header values of one record must have at most 1024 bytes in total")

@@ -67,10 +67,9 @@ package struct ReplayWriter: ~Copyable {
         case request
         /// A dead letter, whose `push-dlq-…` headers are omitted.
         case letter
-        /// A dead letter of a retry record, whose original request is in `push-retry-request`.
+        /// A dead letter of a retry record. Its header `push-retry-request` names the original request.
         case retryLetter
-        /// A dead letter of a retry record that is copied to another topic, so that its `push-retry-…` headers are
-        /// omitted.
+        /// A dead letter of a retry record that is copied to another topic, without its `push-retry-…` headers.
         case movedRetryLetter
     }
 

@@ -51,9 +51,11 @@ package struct ParsedRequest {
     /// The name of the app, or empty if the request names none.
     package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
-    /// The record's key for `request.key` of results, truncated at `RecordLimits.key` bytes. The buffer has no base
-    /// address if there is no key or the key is the token. A fan-out's key is always stored, because the writer of
-    /// results compares it with each token. For a retry record, it is the key of the original request.
+    /// The record's key, for `request.key` of results, truncated at `RecordLimits.key` bytes. For a retry record, it is
+    /// the key of the original request.
+    ///
+    /// The buffer has no base address if the record has no key, or if the key is the device token or channel id. A
+    /// fan-out's key is always stored, because the writer of results compares it with each token.
     package var key: UnsafeRawBufferPointer = .nothing
     /// The headers to copy to results: `traceparent`, `tracestate`, `push-replay-of`, and those of
     /// `results.copy_headers`. Headers beyond `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
@@ -189,7 +191,7 @@ extension ParsedRequest {
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 
-/// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
+/// A position in a JSON list of device tokens, so that the worker can read the tokens of a fan-out in several steps.
 ///
 /// The cursor is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list.
 /// `RequestParser` must have accepted the list, and the list must be unchanged since then.

@@ -10,8 +10,8 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// One notification, as the input of the writers of results, unregistered tokens and retry records. Its byte ranges are
-/// borrowed.
+/// One notification: the input of the writers that create results, unregistered tokens and retry records. Its byte
+/// ranges are borrowed.
 package struct NotificationContent {
     /// The key of the written records: the token in lower-case hex, or the channel id of a broadcast. An invalid token
     /// is as the producer wrote it, truncated at `DeviceToken.textLimit` bytes.

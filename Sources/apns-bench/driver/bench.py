@@ -14,7 +14,7 @@ Measurements (--measure):
   10-apps    payload form, ten apps
   100-apps   payload form, a hundred apps
   binary     payload form, over the binary protocol
-  parts      the worker's parts in memory, individually, and the bytes of HEADERS
+  parts      each part of the worker alone, in memory, and the size of the HEADERS frames
   latency    from the record's timestamp to the send and to the answer, at 1,000 a second
   streams    50 ms of server latency, 1 to 8 connections
   network    50 ms of network latency, 1 to 8 connections
@@ -77,7 +77,8 @@ class Report:
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
-        # The cost must not grow with the number of apps. The number of handshakes does, so the first tenth is excluded.
+        # The cost per notification must not grow with the number of apps. The number of TLS handshakes grows with it,
+        # so the first tenth of the notifications is excluded.
         for name in ("10-apps", "100-apps"):
             if name in cpu and "payload" in cpu:
                 self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])
@@ -190,7 +191,7 @@ def measure_parts(stage, report):
 # Latency, scaling and start
 
 def measure_latency(stage, report):
-    """Measures latency at 1,000 requests a second at regular intervals, each sent by the producer immediately.
+    """Measures latency at 1,000 requests a second, which the producer sends at regular intervals and without lingering.
 
     Starts with unmeasured requests at full rate, because a new broker uses the cores for JIT compilation.
     """
@@ -233,7 +234,8 @@ def measure_scaling(stage, report, distance):
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
     in_flight = STREAMS
     if distance == "network":
-        # The initial connection window of HTTP/2, which neither the simulator nor Apple changes.
+        # The initial connection window of HTTP/2 limits the bodies in flight. Neither the simulator nor Apple changes
+        # it.
         in_flight = min(STREAMS, 65_535 // len(payload(0)))
         relay = Child("relay", [sys.executable, __file__, "relay", str(port), "25"], stage.scratch)
         port = int(relay.await_output(r"port (\d+)")[1])

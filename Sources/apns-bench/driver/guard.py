@@ -1,6 +1,6 @@
 """`apns-bench guard`: compares the instructions and allocations per notification of each part of the worker with the committed
-figures. Each part runs twice under valgrind's callgrind, with different numbers of notifications; the difference is the cost of
-notifications. The counts do not depend on a clock, so they are stable on a busy machine.
+figures. Each part runs twice under valgrind's callgrind, with different numbers of notifications; the difference between the
+two runs is the cost of the additional notifications. The counts do not depend on a clock, so they are stable on a busy machine.
 
 A part fails if it takes 3 % more instructions, or 0.2 more allocations per notification, than committed. The figures are valid
 for the build of ./Docker/test: run .build/tests/release/apns-bench. --worker needs a broker, as apns-bench does.
@@ -32,8 +32,8 @@ def family(function):
 def counts(lines):
     """Returns callgrind's counts: instructions, and allocations on each heap.
 
-    An allocation counts once, at the first allocator function, even if it calls others. The format is in valgrind's
-    manual, "Callgrind Format Specification".
+    An allocation counts once, at the first allocator function, even if that function calls other allocator functions.
+    The format is in valgrind's manual, "Callgrind Format Specification".
     """
     names, found = {}, {"instructions": None, "swift_allocations": 0, "c_allocations": 0}
     function = callee = calls = None
@@ -63,7 +63,7 @@ def counts(lines):
 
 
 def each(short, short_count, long, long_count):
-    """Returns the cost of one notification: the difference of two runs, which excludes costs per process."""
+    """Returns the cost of one notification, from the difference between two runs, which excludes costs per process."""
     return {name: (long[name] - short[name]) / (long_count - short_count) for name in FIGURES}
 
 
@@ -104,7 +104,8 @@ class Callgrind:
         for count in (options.count, 3 * options.count):
             requests = stage.requests(Form(), count)
             progress(f"the worker under callgrind: {count} notifications")
-            # Both runs reach `max_open` many times. Until the first time, each notification allocates memory.
+            # With this `max_open`, both runs reach the limit many times. Before a run reaches it for the first time,
+            # each notification allocates memory.
             run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
                                start=lambda words: self.start(f"worker-{count}", [worker, *words]))
             run.await_results(count, pause=0.2)
@@ -165,7 +166,8 @@ def compare(counted, committed, instructions=True):
             now, before = figures[name], committed[part][name]
             if name == "instructions" and not instructions:
                 continue
-            # Counts vary by about a millionth. The margin for allocations is one more in five notifications.
+            # Counts vary by about a millionth. The margin for allocations is one additional allocation per five
+            # notifications.
             margin = before * 0.03 if name == "instructions" else 0.2
             verdict = "FAILED" if now > before + margin else "better" if now < before - margin else "ok"
             words = name.replace("_", " ").replace("swift", "Swift").replace("c a", "C a")

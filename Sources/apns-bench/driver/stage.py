@@ -219,7 +219,7 @@ class Stage:
         for future in self.admin.create_topics(new).values():
             future.result(20)
         self.topics += [name for name, _ in topics]
-        # The broker answers before the partitions of a new topic have leaders. `ends` waits for the leaders.
+        # The broker answers CreateTopics before the partitions have leaders. `ends` waits for the leaders.
         for name, partitions in topics:
             self.ends(name, partitions)
 
@@ -332,7 +332,7 @@ class Worker:
             f"- {{name: {name}, bundle_ids: [{bundle}], host: localhost, port: {port}, {credential}, "
             f"tls: {{ca_file: {authority or file('ca.pem')}}}, "
             f"connections: {{min: {connections if apps == 1 else 1}, max: {connections}}}}}" for name, bundle in names)
-        # `crash: core` disables the supervisor, so that the process's usage is the worker's.
+        # `crash: core` disables the supervisor, so that the measured process is the worker itself.
         self.words = ["run", "--config", file(f"{self.base}.yaml", f"""
 kafka: {{bootstrap_servers: "{stage.options.bootstrap_servers}", group_id: "{self.base}", group_instance_id: "{instance}"}}
 requests: {{topics: [{requests.topic}]}}
@@ -347,7 +347,8 @@ crash: core
 admin: {{listen: off}}
 """)]
         streams = connections * STREAMS
-        # The formula of MachineSettings.mostOpen. A gateway's resend window can contain all open notifications.
+        # The maximum number of open notifications, calculated as in MachineSettings.mostOpen. Over the binary protocol
+        # it is `max_open`, because a resend window can contain all open notifications.
         self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
         self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
         self.launch()
@@ -381,7 +382,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first to the last sample, or from the start with fewer than two."""
+        """Returns notifications a second from the first to the last sample, or from the start without two samples."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)
@@ -393,8 +394,8 @@ admin: {{listen: off}}
 class ResultBook:
     """The results of a measurement. A run without exactly one accepted result for each request fails.
 
-    `requested_from` excludes the times of earlier requests. `settled_after` is the time of a kill, after which results may
-    be repeated, and applies to `first_settled`.
+    The latencies do not include requests from before `requested_from`. `settled_after` is the time at which the worker
+    was killed: after it, results may be repeated, and `first_settled` is the time of the first result after the kill.
     """
 
     def __init__(self, stage, topic, requests, requested_from=0, settled_after=None):

@@ -8,8 +8,8 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the record had no key. For
-    /// a record without a key, a dead letter with `truncatedBytes` has the record's position as its key.
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if the original record had no
+    /// key. Exception: if `truncatedBytes` is set, the original record's position replaces a missing key.
     public var key: [UInt8]?
     /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` if the value was null (a
     /// tombstone) or was omitted.

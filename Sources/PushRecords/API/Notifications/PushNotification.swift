@@ -143,7 +143,7 @@ public enum PushTopic: Hashable, Sendable {
 ///
 /// Source: "Sending notification requests to APNs", apns-expiration.
 public enum PushExpiration: Hashable, Sendable {
-    /// Apple's own policy, at most 30 days. No `apns-expiration` is sent.
+    /// Storage for as long as Apple chooses, at most 30 days. No `apns-expiration` is sent.
     case appleDefault
     /// One delivery attempt by APNs, without storing the notification. If APNs did not process a send, the worker
     /// resends the notification until 30 seconds after the record's timestamp.

@@ -130,7 +130,8 @@ extension PushNotification {
         key: [UInt8]?, _ room: Int, isBroadcast: Bool, _ target: (inout JSONWriter) -> Void
     ) throws(RequestError) -> RequestRecord {
         let payload = try payload.json()
-        // Without this check, bytes after the payload's end could become members of the envelope.
+        // Validate the payload first: if it were not exactly one JSON value, its bytes could become members of the
+        // envelope.
         if payload.isEmpty { throw RequestError(.payloadEmpty, "the payload is empty") }
         if let error = payload.withUnsafeBytes({ JSONScanner.scan($0).error }) {
             throw RequestError(.badRequestPayload, "the payload is not JSON: \(error)")

@@ -76,9 +76,11 @@ public struct AlertPayload: CollapsiblePayload {
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
-    /// The relevance from 0 to 1 (`relevance-score`). The summary features the notification with the highest score.
+    /// The relevance from 0 to 1 (`relevance-score`). The notification summary features the notification with the
+    /// highest score.
     public var relevanceScore: Double?
-    /// The criteria by which a Focus filter of the app shows the notification (`filter-criteria`).
+    /// The criteria by which the system decides whether to show the notification in the current Focus
+    /// (`filter-criteria`).
     public var filterCriteria: String?
     /// The values for the placeholders in the URL of a website's notification in Safari (`url-args`). Source:
     /// "Configuring Safari Push Notifications".

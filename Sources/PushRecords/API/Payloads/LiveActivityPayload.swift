@@ -161,7 +161,7 @@ public struct LiveActivityEnd: BroadcastPayload {
 
     /// The time at which an ended activity leaves the Lock Screen (`dismissal-date`).
     public enum Dismissal: Hashable, Sendable {
-        /// Apple's choice, within four hours.
+        /// The device removes the activity at a time that Apple chooses, within four hours.
         case appleDefault
         /// The device removes the activity immediately.
         case immediately

@@ -260,7 +260,7 @@ public protocol PriorityChoice: Hashable, Sendable {
 }
 
 extension PushPriority: PriorityChoice {
-    /// The value itself, so that a payload type can allow every `PushPriority`.
+    /// The value itself. `PushPriority` is a `PriorityChoice`, so that a payload type can allow every priority.
     public var priority: PushPriority { self }
 }
 
