@@ -179,7 +179,8 @@ import Glibc
         return high
     }
 
-    /// Returns the last log end offset that `logEnd` returned. It remains known when librdkafka forgets a deleted topic.
+    /// Returns the last log end offset that `logEnd` returned. It remains known when librdkafka forgets a deleted
+    /// topic.
     package func lastLogEnd(of partition: TopicPartition) -> Int64? { logEnds[partition] }
 
     // MARK: Leaving

@@ -232,7 +232,7 @@ struct Settlement: ~Copyable {
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
-            preconditionFailure("A notification must be in the state concluded(.retry) before its retry record is written")
+            preconditionFailure("A notification must be concluded(.retry) before its retry record is written")
         }
         let content = content(slot, in: store)
         var order = RetryOrder(
