@@ -124,7 +124,7 @@ final class ConfigurationFiles {
     }
 
     /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
-    /// client, so a change is reported until a restart.
+    /// client, so the worker reports a change until it is restarted.
     ///
     /// - Parameter files: The files with the hashes of their contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {

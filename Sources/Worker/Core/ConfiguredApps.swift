@@ -73,7 +73,7 @@ struct ConfiguredApps {
 }
 
 extension AppSettings {
-    /// The app's settings for `DeliveryMachine`.
+    /// The app's settings that affect the routing, deferral and rate of its notifications.
     var route: AppRoute {
         let guardPolicy: AppRoute.GuardPolicy =
             switch environmentGuard {

@@ -5,7 +5,7 @@ internal import PushRecords
 internal import TLS
 
 /// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, bad device tokens,
-/// expiring requests and certificates, lost or doubtful notifications, and unreadable feedback. Core thread.
+/// expiring requests and certificates, notifications that are lost or in doubt, and failed feedback reads. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
@@ -193,8 +193,8 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded, or `nil`
-    /// if fewer than `least` of them, or at most half, expired.
+    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded. `nil` if
+    /// fewer than `least` notifications, or at most half of them, expired in that interval.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000

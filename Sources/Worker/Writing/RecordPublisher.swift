@@ -61,7 +61,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
-    /// Sets the apps to name in records, by `AppIndex`.
+    /// Sets the names and environments of the apps, by `AppIndex`, for output records.
     func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)

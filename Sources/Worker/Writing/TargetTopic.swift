@@ -62,7 +62,8 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// The reason why single records are refused, and whether Kafka has accepted no record of the topic since then.
+    /// The reason why a record that was produced alone was refused, and whether Kafka has accepted no other record of
+    /// the topic since the refusal.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
             ($0.code, $0.takenBefore == takenCount)
@@ -192,7 +193,7 @@ struct TargetTopic {
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
     }
 
-    /// Stores the record that `next` returned again, because the producer did not accept it.
+    /// Puts a record that `next` has returned back into its queue, because the producer did not accept it.
     mutating func putBack(_ refused: Refused, nowNs: Int64) {
         waiting.insert(refused)
         cause?.pause.begin(nowNs)
