@@ -31,8 +31,8 @@ struct AppHealth {
         }
     }
 
-    /// Records how long apps have had no usable connection and which apps' requests mostly expire, and logs a warning
-    /// about each certificate whose last 30 days have begun.
+    /// Updates, for each app, the time since which it has had no usable connection, and the detector of expired
+    /// notifications. Logs a warning when the last 30 days of a certificate begin.
     mutating func update(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {

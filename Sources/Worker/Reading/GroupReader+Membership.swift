@@ -158,8 +158,8 @@ extension GroupReader {
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Reports the unread records of a topic that was deleted and created again. Kafka deletes the committed offsets of
-    /// a deleted topic, and the new log is shorter than the old one.
+    /// Reports a partition's unread records as lost if its topic was deleted and created again: the committed offset is
+    /// gone or the topic id has changed, and the log ends below the former log end.
     private func noteDeletion(_ start: CommittedOffsetLookup.Start, _ now: DeliveryTime) {
         let partition = start.committed.partition
         guard let unread = unread.removeValue(forKey: partition), start.committed.offset == nil || start.isRecreated,

@@ -166,9 +166,11 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
+    /// Passes a record to the producer. If the producer rejects the record, keeps a copy, which is produced again
+    /// later.
     ///
-    /// - Parameter isKept: Whether to keep a copy after any refusal, because no other copy exists.
+    /// - Parameter isKept: Whether to keep a copy also if the topic is closed, the queue is full or the producer has
+    ///   failed, because no other copy exists.
     /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(

@@ -5,7 +5,8 @@ internal import Kafka
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
 ///   records are produced one at a time with growing pauses until Kafka accepts one. Then the remaining refused records
 ///   are produced in order, and new records after them.
-/// 2. A record that is too large is produced alone in its batch, then in its reduced form.
+/// 2. A record that is refused as too large is produced alone in its batch and, if it is refused again, in its reduced
+///    form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
 ///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it is replaced by
 ///   another record (`replacement`). The topic stays open, because new records show whether it works.
