@@ -54,7 +54,7 @@ struct ConfiguredApps {
 
     mutating func show(_ told: FeedbackThread.StandingUpdate) {
         rows[told.app].feedback = told.standing
-        // A feedback read may have been in progress when the app was removed.
+        // An update may arrive after the removal of its app, if a feedback read was in progress.
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 

@@ -194,7 +194,7 @@ struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
     /// The numbers of expired and of all concluded notifications in the last interval in which any concluded. `nil` if
-    /// fewer than `least` notifications, or at most half of them, expired in that interval.
+    /// fewer than `least` notifications expired in that interval, or at most half of the concluded ones.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000
