@@ -72,7 +72,8 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Parses the first argument as a case of `Word`, and the others as options. Errors call the first argument `thing`.
+/// Parses the first argument as a case of `Word`, and the others as options. `thing` is the name of the first argument
+/// in error messages.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

@@ -242,7 +242,8 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // These codes do not mean that the broker has refused the record.
+        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
+        // it was written.
         guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(

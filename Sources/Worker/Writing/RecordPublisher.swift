@@ -266,7 +266,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a record was acknowledged without an offset and is written again; it may exist twice",
                 about: targets[index].name, ["topic": "\(targets[index].name)"])
         }
-        // These codes do not mean that the broker has refused the record.
+        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
+        // it was written.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
             if isPurged { return targets[index].writeAgain(record) }

@@ -32,7 +32,8 @@ struct TargetTopic {
         /// The number of the topic's records that Kafka had accepted at the last refusal of this record.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// The pause before the next attempt. It begins when the record was refused alone and may itself be the cause.
+        /// The pause before the next attempt. It begins when the record is refused alone in its batch and may itself be
+        /// the cause of the refusal.
         fileprivate var pause = GrowingPause()
     }
 
