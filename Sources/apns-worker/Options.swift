@@ -1,7 +1,7 @@
 import Configuration
 
 extension OptionTable.Option {
-    /// Creates an option whose value is parsed with `read` and stored in a member.
+    /// Creates an option whose value is parsed with `read` and stored at the key path `member`.
     init<Value>(
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, Value> & Sendable,
@@ -28,7 +28,7 @@ extension OptionTable.Option {
         self.init(name, value: value, to: member, { text throws(UsageError) in try OptionValue.choice(text) }, help)
     }
 
-    /// Creates an option that may be repeated and appends each value to a member.
+    /// Creates an option that may be repeated. Each value is appended to the array at the key path `member`.
     init<Value>(
         _ name: String, value: String, each member: any WritableKeyPath<Values, [Value]> & Sendable,
         _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
@@ -38,7 +38,7 @@ extension OptionTable.Option {
         }
     }
 
-    /// Creates an option without a value, which sets a member to true.
+    /// Creates an option without a value. Giving the option sets the property at the key path `member` to true.
     init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
         self.init(name, nil, help) { $0[keyPath: member] = true }
     }
@@ -72,7 +72,8 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Parses the first argument as a case of `Word`, and the others as options. Errors call the first argument `thing`.
+/// Parses the first argument as a case of `Word`, and the others as options. `thing` is the name of the first argument
+/// in error messages.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

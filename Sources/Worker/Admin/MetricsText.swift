@@ -60,7 +60,7 @@ struct MetricsText {
         perApp(name, help) { $0.status.map(holds) == true ? 1 : 0 }
     }
 
-    /// Writes several samples for each app, which differ in a label besides `app`.
+    /// Writes, for each app, one sample for each value of the additional label `label`.
     private mutating func perApp(
         _ name: String, _ help: StaticString, by label: StaticString, of rows: [AppRow]? = nil,
         _ values: (AppRow) -> [(String, Int)]

@@ -37,7 +37,7 @@ struct WorkerSnapshot: Sendable {
         var lag: Int64? {
             guard let logEnd else { return nil }
             guard let watermark = status.watermark else { return logEnd }
-            // Another program may have committed any offset, so the difference can overflow.
+            // Another program may have committed an arbitrary offset, so the subtraction can overflow.
             let (lag, overflow) = logEnd.subtractingReportingOverflow(watermark)
             return overflow ? nil : max(0, lag)
         }

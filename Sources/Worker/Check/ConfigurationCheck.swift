@@ -279,7 +279,8 @@ package struct ConfigurationCheck {
 }
 
 extension Exchange.Answer {
-    /// Whether APNs would give this answer for other bundle ids too, or should receive no more requests now.
+    /// Whether to stop probing, because APNs would give this answer for other bundle ids too, or because APNs should
+    /// receive no more requests now.
     fileprivate var isAboutAllTopics: Bool {
         switch reason {
         // Apple may limit a key to some topics, so other bundle ids may get another answer.

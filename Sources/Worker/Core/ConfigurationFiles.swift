@@ -124,7 +124,7 @@ final class ConfigurationFiles {
     }
 
     /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
-    /// client, so a change is reported until a restart.
+    /// client, so the worker reports a change until it is restarted.
     ///
     /// - Parameter files: The files with the hashes of their contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
@@ -157,7 +157,8 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // If the app has changed, a configuration reload has already read the credential file.
+        // If the app's connection settings have changed since, a reload of the configuration has already read the
+        // credential.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name

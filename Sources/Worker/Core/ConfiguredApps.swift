@@ -54,7 +54,7 @@ struct ConfiguredApps {
 
     mutating func show(_ told: FeedbackThread.StandingUpdate) {
         rows[told.app].feedback = told.standing
-        // A feedback read may have been in progress when the app was removed.
+        // An update may arrive after the removal of its app, if a feedback read was in progress.
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
@@ -73,7 +73,7 @@ struct ConfiguredApps {
 }
 
 extension AppSettings {
-    /// The app's settings for `DeliveryMachine`.
+    /// The app's settings that affect the routing, deferral and rate of its notifications.
     var route: AppRoute {
         let guardPolicy: AppRoute.GuardPolicy =
             switch environmentGuard {

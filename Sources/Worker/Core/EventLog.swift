@@ -22,7 +22,7 @@ struct EventLog {
             logger.warning(
                 .kafka, "Kafka client error, retrying", about: "\(client) \(error.code.name)",
                 ["client": "\(client)", "error": "\(error.text)"])
-        // The callers handle fatal errors and statistics.
+        // The owners of the Kafka clients handle fatal errors and statistics.
         case .fatal, .statistics: break
         }
     }

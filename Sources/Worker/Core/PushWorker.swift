@@ -97,8 +97,8 @@ package final class PushWorker: @unchecked Sendable {
     /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
     ///
     /// - Parameter isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
-    /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or for the reasons of
-    ///   `ClusterReadiness.attempt(timeoutMs:)`.
+    /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or if
+    ///   `ClusterReadiness.attempt(timeoutMs:)` throws it.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
     ) throws(StartFailure) -> Ending {
@@ -139,8 +139,8 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, and the partitions to read
-    /// from their log end, and the names of all topics, or `nil` if `stop` is called during the wait.
+    /// Waits until Kafka is ready. Returns the number of partitions of the request topics, the partitions to read from
+    /// their log end, and the names of all topics. Returns `nil` if `stop` is called during the wait.
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>, Set<String>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
@@ -241,7 +241,7 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        // librdkafka sends no wake-up when a consumer has left its group.
+        // librdkafka sends no wake-up when a consumer has left its group, so every turn of a stopping worker checks.
         if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
@@ -265,8 +265,8 @@ package final class PushWorker: @unchecked Sendable {
         if end.hasMore { loop.wantAnotherTurn() }
     }
 
-    /// Once a second, retries file reads and the start of the feedback thread, and logs how many log lines were left
-    /// out.
+    /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
+    /// could not be started before, and logs how many log lines were dropped.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

@@ -2,7 +2,8 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// The parts with which the delivery machine works: the consumer groups, the publisher and the transports. Core thread.
+/// The parts that connect the delivery machine to Kafka and APNs: the consumer groups, the publisher and the
+/// transports. Core thread.
 struct WorkerParts {
     /// The readers of the request topics and of the retry topics.
     let readers: [GroupReader]
@@ -41,7 +42,8 @@ extension WorkerParts: RequestSource, OffsetSink {
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         var hasMore = false
         // In a retry topic without a committed offset, records below the log end count as possibly sent by an earlier
-        // worker. The retry group must therefore look up the log end before this worker produces retry records.
+        // worker. The retry group must therefore look up the log end before this worker produces retry records, which
+        // would otherwise be marked in doubt.
         let readsRequests =
             readers.allSatisfy { $0.group == .requests || $0.hasStarted } || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {

@@ -25,8 +25,8 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Worker
 
-    /// Returns the role of this process. In a worker, the method also maps the shared page. Call it on the main thread,
-    /// before other threads are started.
+    /// Returns whether this process is the supervisor, its worker, or a worker without a supervisor. In a worker with a
+    /// supervisor, also maps the shared page. Call it on the main thread, before other threads are started.
     package static func role() -> Role {
         guard let value = getenv(variable).map({ String(cString: $0) }) else { return .supervisor }
         unsetenv(variable)

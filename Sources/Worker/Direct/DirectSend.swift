@@ -9,8 +9,8 @@ package import PushRecords
 ///
 /// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
 package enum DirectSend {
-    /// The result that a worker would publish, but without retries and without a request's position, and the advice for
-    /// an error answer. The outcome `invalid` means that no app matched and nothing was sent.
+    /// The result of a direct send, and what to do about an error answer. Unlike a worker's result, it has no position
+    /// of a request, and no retry was made. The outcome `invalid` means that no app matched and nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         package var advice: String?

@@ -32,7 +32,7 @@ package struct FeedbackOutcome: Sendable, Equatable {
     package var tokens: Int
     /// The number of received items whose token had an invalid length.
     package var skipped = 0
-    /// The reason why the read was incomplete, so that the service may have more tokens, or `nil` if it was complete.
+    /// The reason why the read may have missed tokens of the service, or `nil` if the read was complete.
     package var failure: String?
 
     var kind: FeedbackStanding.Outcome {

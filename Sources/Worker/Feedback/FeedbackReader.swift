@@ -162,8 +162,8 @@ final class FeedbackReader {
             FeedbackOutcome(app: name, tokens: read.received, skipped: read.skipped, failure: read.failure))
     }
 
-    /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. A read that is interrupted
-    /// without losing tokens ends with a failure.
+    /// Ends all reads, drops the producer, and logs the number of lost tokens of each app. Calls `onEnd` for each read
+    /// without lost tokens, with `reason` as the failure if the read was interrupted.
     ///
     /// - Parameter reason: The reason for interrupting the reads, for the log and the command's output.
     /// - Returns: The number of lost tokens.
@@ -242,7 +242,8 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // These codes do not mean that the broker has refused the record.
+        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
+        // it was written.
         guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(

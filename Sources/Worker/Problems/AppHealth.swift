@@ -5,7 +5,7 @@ internal import PushRecords
 internal import TLS
 
 /// Detects the problems of apps: refused credentials, hosts that are unreachable or do not answer, bad device tokens,
-/// expiring requests and certificates, lost or doubtful notifications, and unreadable feedback. Core thread.
+/// expiring requests and certificates, notifications that are lost or in doubt, and failed feedback reads. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since which an app has had no usable connection (monotonic), by `AppIndex`.
@@ -31,8 +31,8 @@ struct AppHealth {
         }
     }
 
-    /// Records how long apps have had no usable connection and which apps' requests mostly expire, and logs a warning
-    /// about each certificate whose last 30 days have begun.
+    /// Updates, for each app, the time since which it has had no usable connection, and the detector of expired
+    /// notifications. Logs a warning when the last 30 days of a certificate begin.
     mutating func update(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
@@ -193,8 +193,8 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded, or `nil`
-    /// if fewer than `least` of them, or at most half, expired.
+    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded. `nil` if
+    /// fewer than `least` notifications expired in that interval, or at most half of the concluded ones.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000

@@ -30,8 +30,8 @@ struct BrokerHealth: Equatable {
     /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
     /// s.
     static let silentMs: Int64 = 4_000
-    /// The time after a request in which its answer may be under way. On an idle connection, this request may be the
-    /// first after a long time.
+    /// The time after the client's last send during which a missing answer is not silence. On a connection that was
+    /// idle, the last answer may be older than `silentMs` when the client sends a request.
     static let answerMs: Int64 = 1_000
     /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
     /// needs.

@@ -90,7 +90,8 @@ struct CommittedOffsetLookup {
             let (partition, topic) = (committed.partition, committed.partition.topic)
             var start = Start(committed: committed, logStart: logStarts[partition], logEnd: logEnds[partition])
             // `start.logEnd` is the last stable offset, which an open transaction may keep below the committed offset.
-            // If the committed offset really is beyond the log end, the fetch fails with an error.
+            // The log end is unknown in this case. If the committed offset really is beyond the log end, the fetch
+            // fails with an error.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }

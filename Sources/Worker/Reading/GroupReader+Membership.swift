@@ -111,8 +111,8 @@ extension GroupReader {
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
-            // The group commits the start offset of each partition before it sends any of its records. Without one, no
-            // worker has sent records of a partition or topic that was created later.
+            // A worker commits the start offset of a partition before it sends any of the partition's records. If a
+            // partition or topic was created later and has no committed offset, no worker has sent its records.
             let isNew =
                 start.committed.offset == nil
                 && (answers.added.contains(partition) || topicsAtStart?.contains(partition.topic) == false)
@@ -150,16 +150,16 @@ extension GroupReader {
                 ])
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
-        // Unreadable partitions do not block other partitions. With cooperative assignment, earlier partitions stay
-        // assigned.
+        // Unreadable partitions do not block other partitions. With cooperative assignment, the partitions of earlier
+        // assignments stay assigned, so their unreadable ones stay in the list.
         for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Reports the unread records of a topic that was deleted and created again. Kafka deletes the committed offsets of
-    /// a deleted topic, and the new log is shorter than the old one.
+    /// Reports a partition's unread records as lost if its topic was deleted and created again: the committed offset is
+    /// gone or the topic id has changed, and the log ends below the former log end.
     private func noteDeletion(_ start: CommittedOffsetLookup.Start, _ now: DeliveryTime) {
         let partition = start.committed.partition
         guard let unread = unread.removeValue(forKey: partition), start.committed.offset == nil || start.isRecreated,

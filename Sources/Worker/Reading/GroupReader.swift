@@ -129,7 +129,8 @@ final class GroupReader {
         EventLog.write(event, of: name, to: logger)
     }
 
-    /// Whether the worker is a member of the group, or has yet to complete its part of the last rebalance.
+    /// Whether the worker is a member of the group. Also true while it still looks up offsets or drains partitions
+    /// after a rebalance.
     var isMember: Bool {
         hasJoined && (brokers.isMemberSteady || lookup != nil || !revocations.isEmpty)
     }

@@ -87,7 +87,8 @@ final class OffsetCommitter {
             note(.group(name), code, Advice.group(name, code), now)
             return .refusedByGroup
         }
-        // librdkafka reports one partition's error for all partitions of the commit (rdkafka_request.c, OffsetCommit).
+        // librdkafka reports one partition's error for all partitions of the commit (rdkafka_request.c, OffsetCommit),
+        // so the partition at fault is known only if the commit has a single partition.
         guard isAlone else { return .unattributed }
         note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
         let hasLasted = problems[.partition(partition)].map { now.ns - $0.sinceNs >= Self.unknownTopicNs } ?? false

@@ -29,8 +29,8 @@ struct ReadingProblems {
 
     /// Adds the problem that a topic or partition cannot be read.
     ///
-    /// - Parameter isOfFetch: Whether a fetch failed. librdkafka repeats errors of fetches. Other problems last until
-    ///   `forget`.
+    /// - Parameter isOfFetch: Whether the error is that of a fetch. If librdkafka repeats the error at every fetch, the
+    ///   problem ends once the reports stop. Any other problem lasts until `forget` or `exist` ends it.
     mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
         let topic =
             switch subject {

@@ -29,8 +29,8 @@ final class AppTransports: Transports {
         var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// The losses of the binary protocol since the start: errors that arrived after their resend window had closed, and
-    /// gateways that read nothing.
+    /// Counts, since the start, the events of the binary protocol after which presumed acceptances may be wrong: an
+    /// error arrived after its resend window had closed, or a gateway had not read the frames.
     struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
         /// The maximum number of notifications whose result is `accepted` but that were not delivered.
@@ -217,7 +217,8 @@ final class AppTransports: Transports {
 
 extension AppTransports {
     /// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The
-    /// former transport finishes its requests, and only its completions and notes are forwarded. Net thread.
+    /// former transport finishes its requests. Of its events, only completions and notes are forwarded to the core
+    /// thread. Net thread.
     private final class AppTransport {
         /// The objects that the transports of all apps share. Apps with the same key share a provider token.
         struct Shared {

@@ -5,10 +5,10 @@ internal import Configuration
 struct TransportSettings: Sendable {
     /// The time without a response after which a request is in doubt.
     let responseTimeoutNs: Int64
-    /// The longest resend window of the binary protocol, which is the time that a rebalance waits for open
-    /// notifications.
+    /// The limit to which `binary.window.auto_adjust` lengthens a resend window: the time that a rebalance waits for
+    /// unanswered notifications (`drain.rebalance`).
     let longestWindowNs: Int64
-    /// Whether new HTTP/2 connections report their frame headers.
+    /// Returns whether a new HTTP/2 connection reports the header of each frame (log level `trace`).
     let tracesFrames: @Sendable () -> Bool
 }
 

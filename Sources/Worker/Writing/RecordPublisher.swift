@@ -61,7 +61,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
-    /// Sets the apps to name in records, by `AppIndex`.
+    /// Sets the names and environments of the apps, by `AppIndex`, for output records.
     func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
@@ -166,9 +166,11 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Passes a record to the producer. Keeps a copy if the producer refuses the record immediately.
+    /// Passes a record to the producer. If the producer rejects the record, keeps a copy, which is produced again
+    /// later.
     ///
-    /// - Parameter isKept: Whether to keep a copy after any refusal, because no other copy exists.
+    /// - Parameter isKept: Whether to keep a copy also if the topic is closed, the queue is full or the producer has
+    ///   failed, because no other copy exists.
     /// - Returns: False if the producer did not accept the record and no copy was kept.
     @inline(__always) @discardableResult
     private func hand(
@@ -264,7 +266,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a record was acknowledged without an offset and is written again; it may exist twice",
                 about: targets[index].name, ["topic": "\(targets[index].name)"])
         }
-        // These codes do not mean that the broker has refused the record.
+        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
+        // it was written.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
             if isPurged { return targets[index].writeAgain(record) }

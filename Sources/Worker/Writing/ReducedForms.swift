@@ -2,14 +2,15 @@ internal import Kafka
 internal import PushRecords
 
 extension RecordPublisher {
-    /// Returns the replacement of a record that the broker refuses even when the record is alone in its batch. The
-    /// replacement has the same tag, and may have another topic.
+    /// Returns the record to produce instead of a record that the broker refuses even when it is alone in its batch.
+    /// The replacement has the same tag. It depends on the refused record:
     ///
-    /// - A dead letter has a reduced form, which has no further replacement.
-    /// - A result that is too large has a reduced form. Any other refused result, and a refused reduced form, becomes a
-    ///   dead letter.
-    /// - The notification of a retry record is abandoned, because there is no other topic where it could wait.
-    /// - A dead token becomes a dead letter.
+    /// - A dead letter is replaced by its reduced form. Do not call the method for a reduced dead letter.
+    /// - A result that is too large is replaced by its reduced form. If the broker also refuses the reduced form, or
+    ///   refuses a result for another reason, the result is replaced by a dead letter.
+    /// - A retry record is replaced by a result with the outcome `abandoned`, because its notification cannot wait in
+    ///   any other topic.
+    /// - A dead token is replaced by a dead letter.
     func replacement(
         of record: UndeliveredRecord, _ form: TargetTopic.Form, because code: KafkaCode, nowMs: Int64
     ) -> UndeliveredRecord {

@@ -5,7 +5,8 @@ internal import Kafka
 /// 1. If the topic is the cause of a refusal, the topic is closed and reported as a problem. New records wait. Refused
 ///   records are produced one at a time with growing pauses until Kafka accepts one. Then the remaining refused records
 ///   are produced in order, and new records after them.
-/// 2. A record that is too large is produced alone in its batch, then in its reduced form.
+/// 2. A record that is refused as too large is produced alone in its batch and, if it is refused again, in its reduced
+///    form.
 /// 3. A record that may itself be the cause of its refusal is produced alone, with growing pauses. After
 ///   `KafkaCode.ownRefusals` such refusals, each after Kafka has accepted other records of the topic, it is replaced by
 ///   another record (`replacement`). The topic stays open, because new records show whether it works.
@@ -31,7 +32,8 @@ struct TargetTopic {
         /// The number of the topic's records that Kafka had accepted at the last refusal of this record.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        /// The pause before the next attempt. It begins when the record was refused alone and may itself be the cause.
+        /// The pause before the next attempt. It begins when the record is refused alone in its batch and may itself be
+        /// the cause of the refusal.
         fileprivate var pause = GrowingPause()
     }
 
@@ -62,7 +64,8 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// The reason why single records are refused, and whether Kafka has accepted no record of the topic since then.
+    /// The reason why a record that was produced alone was refused, and whether Kafka has accepted no other record of
+    /// the topic since the refusal.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
             ($0.code, $0.takenBefore == takenCount)
@@ -192,7 +195,7 @@ struct TargetTopic {
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
     }
 
-    /// Stores the record that `next` returned again, because the producer did not accept it.
+    /// Puts a record that `next` has returned back into its queue, because the producer did not accept it.
     mutating func putBack(_ refused: Refused, nowNs: Int64) {
         waiting.insert(refused)
         cause?.pause.begin(nowNs)

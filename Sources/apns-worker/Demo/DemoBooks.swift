@@ -64,7 +64,7 @@ struct DemoBooks {
         produced += record.count
     }
 
-    /// - Parameter number: The notification's number, or `nil` if its token does not contain one.
+    /// - Parameter number: The notification's number, or `nil` if the device token does not contain one.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
         guard let number, entries.indices.contains(number), var entry = entries[number] else {
             strangers += 1

@@ -15,9 +15,9 @@ struct DemoTraffic {
         /// The record contains no readable notification, so it becomes a dead letter.
         case deadLetter
 
-        /// The outcome in the result, or `nil` for a dead letter, which has no result. `tokenPrefix` begins the device
-        /// tokens that request this outcome from the simulator (`simulate --help`). Other tokens must not begin with
-        /// `fa17`.
+        /// The expected outcome in the result (`nil` for a dead letter, which has no result), and the prefix of the
+        /// device tokens with which the simulator answers accordingly (`simulate --help`). Tokens for which the
+        /// simulator should give no special answer must not begin with `fa17`.
         fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")

@@ -4,7 +4,7 @@ import Replay
 
 struct ReplayOptions {
     var file: String?
-    /// The parts of the `ReplayOrder` that options set directly. `order(_:_:nowMs:)` sets all other parts.
+    /// The properties of the order that options set directly. `order(_:_:nowMs:)` sets all other properties.
     private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?

@@ -26,7 +26,8 @@ extension ReplayOrder {
             "job \(job) \(report.isDone ? "is done" : "is not done") after \(tenths(seconds)) s\(report.isResumed ? ", resumed" : ""); \(sum)"
     }
 
-    /// Returns a line with a count for each combination of topic, app, outcome and reason among the requests.
+    /// Returns one line for each combination of topic, app, outcome and reason, with the number of requests and the
+    /// first of them.
     func table(_ report: ReplayReport) -> String {
         report.kinds.map { kind in
             let words = kind.words.map { printable($0 ?? "-", limit: 100) }.joined(separator: "  ")

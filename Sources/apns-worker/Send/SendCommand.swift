@@ -59,7 +59,7 @@ private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ optio
 }
 
 extension DeliveryResult {
-    /// Returns the members of a result, without `request` and with the advice.
+    /// Returns the result as a JSON object, without the member `request` and with the advice as the last member.
     fileprivate func json(_ token: String, advice: String?) -> String {
         var json = JSONWriter()
         json.beginObject()

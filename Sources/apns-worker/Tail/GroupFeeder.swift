@@ -55,9 +55,13 @@ final class GroupFeeder {
     }
 
     /// Runs until `total` records are processed, the deadline passes or a signal arrives, then leaves the group.
-    /// Returns whether all records were processed and committed, and `total` was reached. After a signal, the feeder
-    /// waits for the command and commits its batch. At the deadline or after a second signal, the feeder stops the
-    /// command (SIGTERM, then SIGKILL) and does not commit its batch.
+    ///
+    /// - After the first signal, the feeder waits until the running command has ended, and commits its batch.
+    /// - At the deadline or after a second signal, the feeder stops the running command (SIGTERM, then SIGKILL) and
+    ///   does not commit its batch.
+    ///
+    /// - Returns: Whether all records that were read are processed and committed, and `total`, if it is not `Int.max`,
+    ///   is reached.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
     ) throws -> Bool {
