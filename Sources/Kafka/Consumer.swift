@@ -11,7 +11,6 @@ import Glibc
     private var queues: [TopicPartition: PartitionQueue] = [:]
     /// Whether rebalances are cooperative, so that only partitions that change their owner are revoked.
     package let isCooperative: Bool
-    private var logEnds: [TopicPartition: Int64] = [:]
     /// The partitions of the last `revoked` event, which `unassign` releases.
     private var revoked: [TopicPartition] = []
 
@@ -174,14 +173,8 @@ import Glibc
         var (low, high): (Int64, Int64) = (-1, -1)
         let code = unsafe rd_kafka_get_watermark_offsets(
             client.raw, partition.topic, partition.partition, &low, &high)
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR, high >= 0 else { return nil }
-        logEnds[partition] = high
-        return high
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0 ? high : nil
     }
-
-    /// Returns the last log end offset that `logEnd` returned. It remains known when librdkafka forgets a deleted
-    /// topic.
-    package func lastLogEnd(of partition: TopicPartition) -> Int64? { logEnds[partition] }
 
     // MARK: Leaving
 

@@ -28,29 +28,6 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        @Test(.needs(.worker, .broker, .python))
-        func `The unread records of a retry topic that is deleted are reported with their number`() throws {
-            let scene = try Scene("deleted", partitions: 1)
-            let tier = "\(scene.name).retry.1h"
-            try scene.create(tier)
-            scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 1h: \(tier)}, max_attempts: 1"
-            let (worker, pages) = try scene.startWorkerWithPages()
-            for number in 0..<3 {
-                let token = String(repeating: "0\(number)", count: 32)
-                try scene.command("send -t \(token) -a Hi --not-before 2h").expect(0)
-            }
-            try scene.await(tier, holds: 3, of: worker)
-            try pages.await("/status") { $0.1.contains(tier) }
-            try scene.delete(tier)
-            // Records that librdkafka has fetched are lost once the group has revoked the partition.
-            try worker.waitFor("partitions given up group=\(scene.configuration.group).retry")
-            // The broker may have created the topic again for the worker's producer.
-            try? scene.create(tier)
-            try worker.waitFor("topic was deleted with unread records, which are lost partition=\(tier)/0 records=3")
-            try pages.await("/status", says: "the topic was deleted with 3 unread records, which are lost")
-            try scene.stop(worker)
-        }
-
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A topic that is recreated while requests are in flight is read from its beginning`() throws {
             let scene = try Scene("inflight", partitions: 1)

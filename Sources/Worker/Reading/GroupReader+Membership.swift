@@ -106,7 +106,6 @@ extension GroupReader {
         _ answers: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) {
         let starts = answers.starts(knownIDs: topicIDs, startingAtEnd: startingAtEnd)
-        for start in starts { noteDeletion(start, now) }
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
@@ -156,19 +155,6 @@ extension GroupReader {
         unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
         unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
-    }
-
-    /// Reports a partition's unread records as lost if its topic was deleted and created again: the committed offset is
-    /// gone or the topic id has changed, and the log ends below the former log end.
-    private func noteDeletion(_ start: CommittedOffsetLookup.Start, _ now: DeliveryTime) {
-        let partition = start.committed.partition
-        guard let unread = unread.removeValue(forKey: partition), start.committed.offset == nil || start.isRecreated,
-            let end = start.logEnd, end < unread.upperBound
-        else { return }
-        deleted[partition] = (Int64(unread.count), now.ns)
-        logger.error(
-            .kafka, "topic was deleted with unread records, which are lost", about: "\(partition)",
-            ["partition": "\(partition)", "records": .sum(Int64(unread.count))])
     }
 
     /// Looks up the offsets of unreadable partitions again. If at least one offset is known now, rejoins the group,
@@ -331,10 +317,6 @@ extension GroupReader {
     private func giveUp(
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
-        for one in partitions where ids.contains(one.id) {
-            let (next, end) = (machine.status(of: one.id)?.watermark, consumer.lastLogEnd(of: one.partition))
-            unread[one.partition] = next.flatMap { next in end.flatMap { next < $0 ? next..<$0 : nil } }
-        }
         if isLost {
             // The known ids may be outdated: another member may have read a lost partition after its topic was
             // recreated.

@@ -55,11 +55,6 @@ final class GroupReader {
     /// Assigned partitions that the reader cannot read because their committed offsets are unknown, and the time of the
     /// next lookup.
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
-    /// The offsets that were not settled when the member gave up a partition: from the watermark to the log end. If the
-    /// topic is deleted, these records are lost.
-    var unread: [TopicPartition: Range<Int64>] = [:]
-    /// The number of unread records of partitions whose topic was deleted and created again, and the time of detection.
-    var deleted: [TopicPartition: (records: Int64, ns: Int64)] = [:]
     /// The current revocations. Each draining partition is in at most one revocation.
     var revocations: [Revocation] = []
     /// Whether the member has received an assignment, which may be empty.
@@ -148,12 +143,6 @@ final class GroupReader {
             }
         }
         return unread + committer.problems(now: now, of: partitions.map(\.partition))
-            + deleted.filter { now.ns - $0.value.ns < Problem.lossNs }.map { partition, loss in
-                Problem(
-                    .partition(partition), .recordsLost,
-                    "the topic was deleted with \(loss.records) unread records, which are lost",
-                    "produce the lost requests again; delete a topic only when its lag is 0")
-            }
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
