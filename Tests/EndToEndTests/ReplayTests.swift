@@ -203,7 +203,7 @@ extension EndToEnd {
             // A reason that matches nothing gets a hint. A dry run that is stopped reports it.
             try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
             try scene.replay("results --reason BadTopic --dry-run --deadline 1ms")
-                .expect(1, "that matched so far", "are still to be read")
+                .expect(1, "that matched so far", " are left to read")
             // A job's name belongs to one source. The target topic is checked before anything is promised.
             try scene.replay("dead-letters --all --name missed").expect(0)
             try scene.replay("results --all --dry-run --to \(scene.name).nowhere")

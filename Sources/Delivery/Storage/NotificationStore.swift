@@ -291,7 +291,7 @@ struct NotificationStore: ~Copyable {
         releaseBody(notifications[slot].record)
     }
 
-    /// Releases one user of the record's body, and frees the body after the last one.
+    /// Releases one reference to the record's body, and frees the body when no reference is left.
     mutating func releaseBody(_ record: RecordSlot) {
         guard let body = records[record].body else { return }
         records[record].holders -= 1

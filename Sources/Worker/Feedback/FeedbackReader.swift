@@ -76,8 +76,8 @@ final class FeedbackReader {
 
     var count: Int { reads.count }
 
-    /// Returns the number of an app's tokens that Kafka has not acknowledged, and the time of the last acknowledgement
-    /// or of the first such token (monotonic).
+    /// Returns the number of an app's tokens that Kafka has not acknowledged, and the time since which Kafka has
+    /// acknowledged none of them (monotonic).
     func waiting(of app: Int) -> (tokens: Int, sinceNs: Int64) {
         guard let read = reads[UInt64(app)], read.waiting > 0 else { return (0, 0) }
         return (read.waiting, read.movedNs)

@@ -7,8 +7,8 @@ internal import PushRecords
 protocol DeadLetterSink: AnyObject {
     var deadLetterBudget: Int { get }
 
-    /// Produces a record unchanged, before the record's bytes are returned to librdkafka. Call it only if
-    /// `deadLetterBudget` allows the record's size.
+    /// Produces a dead letter with the record's key, value and headers and the `push-dlq-` headers. Call it while the
+    /// message is borrowed, and only if `deadLetterBudget` allows the record's size.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime)

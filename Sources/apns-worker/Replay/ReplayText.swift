@@ -14,7 +14,7 @@ extension ReplayOrder {
         ] as [(ReplayOutcome, String)] {
             if let count = counts[kind] { parts.append("\(count) \(words)") }
         }
-        let (so, end) = report.isDone ? ("", "") : (" so far", "; \(report.left) are still to be read")
+        let (so, end) = report.isDone ? ("", "") : (" so far", "; about \(report.left) more \(things) are left to read")
         let sum =
             "of \(counts[.matched, default: 0]) \(things) that matched\(so): \(parts.joined(separator: ", "))\(end)"
         if isDryRun { return "\(sum); nothing was written" }

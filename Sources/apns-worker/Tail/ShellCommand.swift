@@ -57,7 +57,7 @@ struct ShellCommand: ~Copyable {
         var status: Int32 = 0
         guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
         if status == 0 { return .success(()) }
-        // wait(2): the low seven bits are the signal, the next eight the exit status.
+        // wait(2): bits 0 to 6 are the signal, bits 8 to 15 the exit status.
         let signal = status & 0x7F
         return .failure(
             CommandFailure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)"))
