@@ -123,7 +123,8 @@ struct CommitLedger: ~Copyable {
 
     /// Resumes a suspended partition with a new id.
     ///
-    /// - Parameter mark: The partition's committed offset and metadata, which this worker must have committed before the
+    /// - Parameter mark: The partition's committed offset and metadata, which this worker must have committed before
+    ///   the
     ///   suspension.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
         let id = nextID(at: partition)

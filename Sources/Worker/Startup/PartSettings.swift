@@ -59,8 +59,8 @@ extension WorkerConfiguration {
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
         guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {
-            // For an invalid combination, librdkafka's error quotes both properties, of which the configuration possibly
-            // sets only one.
+            // For an invalid combination, librdkafka's error quotes both properties, of which the configuration
+            // possibly sets only one.
             let place = all.last { error.text.contains("`\($0.name)`") }?.place
             return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
         }
