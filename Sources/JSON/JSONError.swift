@@ -9,7 +9,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         case controlCharacter
         /// An invalid escape after a backslash (RFC 8259).
         case badEscape
-        /// Invalid UTF-8 (RFC 3629): surrogates, overlong forms or code points above U+10FFFF.
+        /// Invalid UTF-8 (RFC 3629), such as an overlong form, a surrogate or an incomplete sequence.
         case badUTF8
         case wrongKind
         case notAnInteger

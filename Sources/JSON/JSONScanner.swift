@@ -88,7 +88,7 @@ package enum JSONScanner {
         byte <= 0x20 && (byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09)
     }
 
-    // Each function below moves its position argument past the value, or, if it returns an error, to that error.
+    // Each function below that validates a value moves its position argument past the value, or to the first error.
 
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,

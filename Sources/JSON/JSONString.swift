@@ -72,7 +72,7 @@ enum JSONString {
         var isWhole: Bool
     }
 
-    /// Skips the last bytes of the input (fewer than 16): eight at a time, then one by one.
+    /// Skips to the end of a string in the last bytes of the input (fewer than 16): eight at a time, then one by one.
     @inline(never)
     private static func skipTail(
         _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?

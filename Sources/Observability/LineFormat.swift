@@ -58,7 +58,7 @@ struct Line {
         "\(message)".lowercased().split { !$0.isASCII || !$0.isLetter && !$0.isNumber }.joined(separator: "_")
     }
 
-    /// Returns whether a value needs no quotes in a text line: the value is printable ASCII, not empty, and without a
+    /// Returns whether a value needs no quotes in a text line: 1 to `quotedLimit` bytes of printable ASCII, without a
     /// space, quote, backslash or equals sign.
     private static func isBare(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= [UInt8].quotedLimit

@@ -273,7 +273,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             port: 65536
                 4:11: apps[0].port: expected a whole number from 1 to 65535, found "65536"
             connections: {min: 9}
-                4:18: apps[0].connections: min (9) is more than max (8)
+                4:18: apps[0].connections: min (9) must not exceed max (8)
             tls: {verfy: false}
                 4:11: apps[0].tls.verfy: unknown key; did you mean verify?
             """#))

@@ -11,11 +11,11 @@ package struct LogFlags: Hashable, Sendable {
     package static let options: [OptionTable<Self>.Option] = [
         .init(
             "log-level", value: "LEVEL",
-            "Write log lines of this level and above, instead of log.level: \(words(Level.self))."
+            "Override log.level, and write lines of this level and above (\(words(Level.self)))."
         ) { flags, text throws(UsageError) in flags.level = try OptionValue.choice(text) },
         .init(
             "log-part", value: "PART=LEVEL",
-            "Set the level of one part, instead of log.parts: \(words(Part.self)). Repeat the option for more parts."
+            "Override log.parts for one part (\(words(Part.self))). Repeat the option for more parts."
         ) { flags, text throws(UsageError) in
             guard let sign = text.firstIndex(of: "=") else {
                 throw UsageError("expected PART=LEVEL, such as apns=debug, found \(quoted(text))")

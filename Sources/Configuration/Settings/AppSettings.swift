@@ -136,7 +136,7 @@ extension AppSettings {
             }
             if connections.min > connections.max {
                 section.reading.refuse(
-                    section.path, "min (\(connections.min)) is more than max (\(connections.max))")
+                    section.path, "min (\(connections.min)) must not exceed max (\(connections.max))")
             }
         }
         section.read("index_authorization", into: &indexesAuthorization) { $0.boolean() }

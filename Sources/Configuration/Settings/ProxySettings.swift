@@ -43,7 +43,7 @@ extension ProxySettings {
             return nil
         }
         guard let value = inline ?? file else { return nil }
-        guard let text = inline.map({ $0.text("the secret's text") }) ?? value.fileText() else { return nil }
+        guard let text = inline.map({ $0.text("the proxy's URL") }) ?? value.fileText() else { return nil }
         guard let proxy = ProxySettings(url: text) else {
             value.refuse("expected http://host:port, or http://user:password@host:port")
             return nil

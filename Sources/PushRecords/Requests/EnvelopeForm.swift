@@ -51,7 +51,7 @@ extension RequestParser {
     }
 
     /// Reads the device tokens or the channel id. Returns `false` and marks the record as a dead letter if the envelope
-    /// has no target, more than one, an empty one, one of the wrong type, or too many tokens.
+    /// does not have exactly one target, if the target has the wrong type, or if its list is empty or too long.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):

@@ -1,5 +1,5 @@
-// The page of memory that a worker shares with its supervisor. It contains the record that each thread is working on,
-// and the records that earlier workers were processing when they crashed.
+// The page of memory that a worker shares with its supervisor. It contains the position of the record that each thread
+// is processing, and the positions of the records that earlier workers were processing when they crashed.
 #pragma once
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ enum {
     CRASH_TOPIC_LIMIT = 1024,
 };
 
-/// A crash: the signal that killed the worker, and the record that each of its threads was working on.
+/// A crash: the signal that killed the worker, and the position of the record that each thread was processing.
 struct crash_death {
     int32_t signal;
     struct crash_place places[CRASH_THREADS];
@@ -27,7 +27,7 @@ struct crash_death {
 /// The calling thread's entry in the shared page, or NULL if the thread has none or there is no supervisor.
 extern _Thread_local struct crash_place *crash_current __attribute__((tls_model("initial-exec")));
 
-/// Records that the calling thread now works on this record.
+/// Stores the position of the record that the calling thread begins to process.
 static inline void crash_at(const struct crash_place *place) {
     struct crash_place *current = crash_current;
     if (!current) return;
@@ -36,7 +36,7 @@ static inline void crash_at(const struct crash_place *place) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/// Records that the calling thread works on no record.
+/// Clears the position that `crash_at` stored, because the calling thread has processed the record.
 static inline void crash_nowhere(void) {
     struct crash_place *current = crash_current;
     if (current) current->topic = 0;
@@ -46,8 +46,8 @@ static inline void crash_nowhere(void) {
 void crash_enter_thread(int thread);
 
 /// Returns the number of a topic, which is the same for all workers of one supervisor. Returns 0 without a supervisor,
-/// or if `CRASH_TOPIC_LIMIT` other topics already have numbers. If a worker crashes while it works on a record of a
-/// topic with the number 0, the crash is stored without the record.
+/// or if `CRASH_TOPIC_LIMIT` other topics already have numbers. If a worker crashes while it processes a record of a
+/// topic with the number 0, the crash is stored without the record's position.
 int32_t crash_topic(const void *bytes, int32_t count);
 
 /// Returns the name of a topic, or NULL for 0.
@@ -58,10 +58,10 @@ const char *crash_topic_name(int32_t topic);
 /// Creates the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
 int crash_page_make(void);
 
-/// Stores the crash of a worker that `signal` killed, with the records that its threads were working on.
+/// Stores the crash of a worker that `signal` killed, with the record position of each of its threads.
 void crash_add_death(int signal);
 
-/// Returns whether a worker has called `crash_run_alone`, so that the next worker must run without a supervisor.
+/// Returns whether a worker has called `crash_run_alone`. If so, the next worker must run without a supervisor.
 int crash_is_alone(void);
 
 // MARK: Worker

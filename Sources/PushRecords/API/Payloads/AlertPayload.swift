@@ -71,8 +71,8 @@ public struct AlertPayload: CollapsiblePayload {
     /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
-    /// Whether the notification also wakes the app in the background (`content-available`). A notification that only
-    /// wakes the app has a `BackgroundPayload`.
+    /// Whether the notification also wakes the app in the background (`content-available`). To wake the app without an
+    /// alert, use `BackgroundPayload`.
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?

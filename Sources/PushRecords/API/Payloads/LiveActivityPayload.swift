@@ -207,7 +207,7 @@ public struct LiveActivityEnd: BroadcastPayload {
     }
 }
 
-/// The alert that lights up the device and is read aloud when a Live Activity starts or changes.
+/// The alert that lights up the device when a Live Activity starts, changes or ends.
 ///
 /// ```swift
 /// var alert = LiveActivityAlert(title: "Goal!", body: "Home leads 2:1")

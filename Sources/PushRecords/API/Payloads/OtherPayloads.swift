@@ -48,7 +48,7 @@ public struct ComplicationPayload: PushPayload {
 
 /// The payload that reloads one control (push type `controls`). The device token is the control's push token.
 ///
-/// The payload cannot describe the change. Source: "Updating controls locally and remotely".
+/// The payload cannot contain the control's new state. Source: "Updating controls locally and remotely".
 public struct ControlsPayload: PushPayload {
     /// Creates the payload, which has no content.
     public init() {}
@@ -123,7 +123,7 @@ public struct LocationPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]
 
-    /// Creates a payload with these members. A location query needs none.
+    /// Creates a payload with these members. A location query needs no members.
     public init(_ members: [String: PayloadValue] = [:]) { self.members = members }
 
     /// The push type, always `location`.
@@ -213,7 +213,7 @@ public struct VoIPPayload: PushPayload {
 
 /// The payload that reloads the app's widgets, as `reloadAllTimelines()` does (push type `widgets`).
 ///
-/// The payload cannot describe the change. The widget fetches its data instead. Use the token that the app's
+/// The payload cannot contain the widgets' data, which the app's extension fetches itself. Use the token that the app's
 /// WidgetPushHandler received. Source: "Updating widgets with WidgetKit push notifications".
 public struct WidgetsPayload: PushPayload {
     /// Creates the payload, which has no content.
