@@ -101,7 +101,7 @@ package struct KafkaProperties: Sendable, Equatable {
             return (
                 mechanism.name,
                 "librdkafka before 2.2 crashes when it renews the tokens of enable.sasl.oauthbearer.unsecure.jwt: use "
-                    + "a newer library, or another sasl.mechanism"
+                    + "a newer librdkafka, or another sasl.mechanism"
             )
         }
         guard hasOIDC else {

@@ -119,7 +119,7 @@ package struct BrokerWait {
             _ = try client.topics(named: topics, timeoutMs: timeoutMs)
             let found = try client.bounds(of: partitions, timeoutMs: timeoutMs)
             guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
-            throw KafkaError(.timedOut, "the leader of \(silent) did not return its offsets")
+            throw KafkaError(.timedOut, "the leader of \(silent) did not return the partition's offsets")
         }
     }
 }

@@ -20,7 +20,7 @@ struct Command: Sendable {
         Command(name: "replay", summary: "request failed notifications again, once each", run: replay),
         Command(name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
-        Command(name: "demo", summary: "run everything in one process and show its progress", run: runDemo),
+        Command(name: "demo", summary: "run a broker, a simulator, a producer and the worker together", run: runDemo),
         Command(name: "simulate", summary: "run an APNs server for tests, with faults on demand", run: simulate),
     ]
 

@@ -8,7 +8,7 @@ private struct HealthOptions {
 private let healthTable = OptionTable<HealthOptions>(
     command: "apns-worker health", usage: ["[OPTIONS]"],
     about: [
-        "Asks the admin endpoint of a running worker whether the worker is alive, as the health check of a container that has no shell.",
+        "Asks the admin endpoint of a running worker whether the worker is alive. Use the command as the health check of a container without a shell.",
         "Example: apns-worker health --listen 127.0.0.1:9464",
     ],
     options: [

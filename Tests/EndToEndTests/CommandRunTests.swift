@@ -365,7 +365,7 @@ extension EndToEnd {
             #expect(try taken().count == 100)
             // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
-            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before the end")
+            try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before tail ended")
             // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
                 .expect(1, "the command was stopped at --deadline; 1 records are not committed")

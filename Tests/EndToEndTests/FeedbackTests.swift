@@ -92,7 +92,7 @@ extension EndToEnd {
             scene.readFeedback(port: port, interval: "0")
             // The check connects but does not read, so no token is deleted from the list.
             let words =
-                "fine: app old: the feedback service localhost:\(port) reached at 127.0.0.1:\(port); TLS and certificate not tried"
+                "fine: app old: the feedback service localhost:\(port) reached at 127.0.0.1:\(port); TLS and the certificate were not tested"
             #expect(try scene.check().text.contains(words))
             try scene.command("feedback --app shop").expect(64, "expected one of old")
             let first = try scene.command("feedback --app old").expect(0)

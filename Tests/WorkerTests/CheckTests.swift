@@ -72,8 +72,8 @@ import Testing
         #expect(
             answer.lines.dropFirst(2) == [
                 "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)",
-                "not fine: app shop: the probe for com.example.unknown was answered 400 TopicDisallowed: the credential is "
-                    + "not valid for com.example.unknown; check the key's team and the spelling of the bundle id",
+                "not fine: app shop: the probe for com.example.unknown was answered with 400 TopicDisallowed: the credential "
+                    + "is not valid for com.example.unknown; check the key's team and the spelling of the bundle id",
                 "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
             ])
         // One connection tests the handshake, and one sends the probes.
@@ -166,13 +166,13 @@ import Testing
         let otherKey = Secret.text(try SelfSigned.privateKey())
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
             (
-                "the probe for com.example.app.voip was answered 400 InvalidPushType: "
+                "the probe for com.example.app.voip was answered with 400 InvalidPushType: "
                     + "com.example.app.voip is the topic of push type voip, but the probe is an alert: set com.example.app in bundle_ids",
                 { $0.bundleIDs = ["com.example.app.voip"] }
             ),
             (
-                "the probe for com.example.app was answered 403 InvalidProviderToken: key, key_id and team_id do not "
-                    + "belong together, or the key was revoked",
+                "the probe for com.example.app was answered with 403 InvalidProviderToken: key, key_id and team_id do "
+                    + "not belong together, or the key was revoked",
                 {
                     $0.credential = .token(
                         TokenCredential(

@@ -65,7 +65,7 @@ package class PooledConnection {
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// The number of requests on the connection that have no completion.
-    var unanswered: Int { preconditionFailure("A subclass must override this") }
+    var unanswered: Int { preconditionFailure("A subclass must override unanswered") }
 
     final func opened(nowNs: Int64) {
         openedNs = nowNs
@@ -106,10 +106,10 @@ package class PooledConnection {
     }
 
     /// Writes the turn's output in a few large blocks.
-    func flush() { preconditionFailure("A subclass must override this") }
+    func flush() { preconditionFailure("A subclass must override flush()") }
 
     /// Records in the host's reachability how the connection ended.
-    func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override this") }
+    func judge(_ reachability: inout Reachability) { preconditionFailure("A subclass must override judge(_:)") }
 
     /// Handles the end of the channel. `unanswered` is the number of requests that had no answer.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
@@ -125,7 +125,7 @@ package class PooledConnection {
     /// Sets the alarm, so that `alarmRang` is called at this time or earlier.
     final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
-    func alarmRang() { preconditionFailure("A subclass must override this") }
+    func alarmRang() { preconditionFailure("A subclass must override alarmRang()") }
 }
 
 /// The reason why a connection ended, as text: the peer's message or action, and the worker's reason for giving it up.

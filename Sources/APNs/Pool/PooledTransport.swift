@@ -73,14 +73,14 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     // MARK: Overridden by each protocol
 
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection {
-        preconditionFailure("A subclass must override this")
+        preconditionFailure("A subclass must override makeConnection(_:)")
     }
-    func dispatch() { preconditionFailure("A subclass must override this") }
+    func dispatch() { preconditionFailure("A subclass must override dispatch()") }
     /// Handles a recall. The recalled requests that waited for a connection are already completed as not processed.
     func didRecall(_ ids: Set<NotificationID>) {}
     /// Called by `close`, before all connections drain and close.
     func willClose() {}
-    package func turnEnded() { preconditionFailure("A subclass must override this") }
+    package func turnEnded() { preconditionFailure("A subclass must override turnEnded()") }
 
     // MARK: Commands
 

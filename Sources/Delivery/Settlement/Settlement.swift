@@ -345,7 +345,7 @@ struct ProductionQueues: ~Copyable {
         case .retry(let tier):
             precondition(tier >= 0 && 2 + tier < queueCount, "The index of a retry tier must be in range")
             return 2 + tier
-        case .deadLetters: preconditionFailure("Dead letters must not be queued here: the publisher owns them")
+        case .deadLetters: preconditionFailure("The publisher, not the settlement, must queue dead letters")
         }
     }
 }

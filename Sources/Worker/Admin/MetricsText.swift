@@ -171,7 +171,7 @@ struct MetricsText {
             \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
-            "Limit of requests in flight: up to 9/8 of streams_allowed, less while APNs is overloaded or the guard slows the app."
+            "Limit of requests in flight: up to 9/8 of streams_allowed, less if APNs is overloaded or the environment guard slows the app."
         ) { Double($0.status?.concurrency ?? 0) }
         perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {

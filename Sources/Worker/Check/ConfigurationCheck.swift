@@ -214,7 +214,7 @@ package struct ConfigurationCheck {
                 let address = try ReachProbe.run(target)
                 return
                     "the feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
-                    + "certificate not tried, because the service deletes the tokens that it sends"
+                    + "the certificate were not tested, because the service would send its tokens and delete them"
             } catch {
                 throw DirectSend.Failure("the feedback service: \(error)")
             }
@@ -265,7 +265,7 @@ package struct ConfigurationCheck {
             return report(.fine, "\(accepted) (200 for a token of zeros, so the host is probably a simulator)")
         default:
             let advice = advice(answer, app, topic).map { ": \($0)" } ?? ""
-            return report(.notFine, "app \(app.name): the probe for \(topic) was answered \(said)\(advice)")
+            return report(.notFine, "app \(app.name): the probe for \(topic) was answered with \(said)\(advice)")
         }
     }
 

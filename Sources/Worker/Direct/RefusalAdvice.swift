@@ -91,7 +91,7 @@ package enum RefusalAdvice {
             "the credential is not valid for \(topic); check the key's team and the spelling of the bundle id"
         case .forbidden: "Apple refuses this provider; check the developer account"
         case .tooManyProviderTokenUpdates:
-            "each run of a command creates a provider token, and Apple allows one in 20 minutes; try again after that"
+            "each run of a command creates a provider token, and Apple allows one in 20 minutes; wait for 20 minutes"
 
         case .tooManyRequests: "APNs received too many requests; try again in a minute"
         case .idleTimeout, .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
@@ -115,7 +115,7 @@ package enum RefusalAdvice {
 
     private static func gatewayText(of word: String, _ binary: BinarySettings) -> String? {
         switch word {
-        case "InvalidTokenSize": "a gateway accepts device tokens of 32 bytes (64 hex digits)"
+        case "InvalidTokenSize": "a gateway accepts only device tokens of 32 bytes (64 hex digits)"
         case "InvalidTopicSize": "the gateway does not accept the topic in the client certificate"
         case "ProtocolError":
             "the gateway does not accept frames of binary.format: \(binary.format.rawValue); try an older format, "

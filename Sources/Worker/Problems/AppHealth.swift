@@ -182,8 +182,8 @@ struct AppHealth {
         return feedback.failure.map { reason in
             Problem(
                 row.subject, .feedback, "feedback cannot be read: \(reason)",
-                "check binary.feedback, the network and the client certificate; the read is repeated every "
-                    + "minute, or at its interval if that is shorter")
+                "check binary.feedback, the network and the client certificate; the worker tries again "
+                    + "after a minute, or after binary.feedback.interval if that is shorter")
         }
     }
 }

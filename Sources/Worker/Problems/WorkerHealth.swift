@@ -93,7 +93,7 @@ struct WorkerHealth {
         let cause = reader.lastError.map { ": \($0.text)" } ?? ""
         return Problem(
             group, .unjoined, "the group cannot be joined\(cause)",
-            "check the broker that coordinates the group, and with kafka-consumer-groups --describe --members whether a "
-                + "member does not rejoin; give all workers of the group the same kafka.assignment")
+            "check the broker that coordinates the group; run kafka-consumer-groups --describe --members to find a "
+                + "member that does not rejoin; give all workers of the group the same kafka.assignment")
     }
 }

@@ -88,7 +88,7 @@ package struct ClusterReadiness {
                 }
             } catch {
                 guard !makesTopics else { return .unreachable(error) }
-                doubts = ["unknown whether the brokers would create the missing topics: \(error)"]
+                doubts = ["it is unknown whether the brokers would create the missing topics: \(error)"]
             }
             if !makesTopics { toBeMade = new.map(\.name) }
         }

@@ -34,7 +34,7 @@ extension WorkerConfiguration {
             throw StartFailure([
                 "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, but the worker uses "
                     + "\(found >> 24).\(found >> 16 & 0xFF).\(found >> 8 & 0xFF), which may leave a member without "
-                    + "partitions after a rebalance; use eager, or a newer library"
+                    + "partitions after a rebalance; use eager, or a newer librdkafka"
             ])
         }
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
@@ -160,7 +160,7 @@ package enum DescriptorNeed {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }
         return
-            "the worker may need \(most) descriptors (apps' connections, brokers, admin pages), but the process may "
-            + "have \(limit): raise the limit of the process (LimitNOFILE=, ulimit -n), or lower connections.max"
+            "the worker needs up to \(most) descriptors (apps' connections, brokers, admin pages), but the process can "
+            + "open only \(limit): raise this limit (LimitNOFILE=, ulimit -n), or lower connections.max of the apps"
     }
 }

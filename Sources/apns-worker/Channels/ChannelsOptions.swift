@@ -66,7 +66,7 @@ struct ChannelsOptions {
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
                 "Wait this long for the answer (default 30s)."),
-            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, even on errors."),
+            .init("format", value: "NAME", choice: \.format, "Print text (default) or json (also for errors)."),
         ]
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {

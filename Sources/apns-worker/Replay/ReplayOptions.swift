@@ -47,7 +47,7 @@ struct ReplayOptions {
             condition("app", "NAME", \.order.selection.apps, OptionValue.text, "Match results of this app."),
             .init(
                 "since", value: "TIME", to: \.since, OptionValue.moment,
-                "Match results and dead letters from this time on: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
+                "Match results and dead letters from this time on: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration before now such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
             ),
             .init(
                 "until", value: "TIME", to: \.until, OptionValue.moment,
@@ -88,7 +88,7 @@ struct ReplayOptions {
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "Stop after this time, such as 10m (default: never)."),
-        .init("format", value: "NAME", choice: \.format, "text (default) or json: one object at the end."),
+        .init("format", value: "NAME", choice: \.format, "Print text (default), or one JSON object at the end."),
     ]
 
     private static func name(_ text: String) throws(UsageError) -> String {

@@ -88,9 +88,9 @@ final class GroupFeeder {
         }
         let left = batch.records
         leave()
-        if left > 0 { complain("apns-worker tail: \(left) records were not processed before the end") }
+        if left > 0 { complain("apns-worker tail: \(left) records were not processed before tail ended") }
         if total != .max, taken < total {
-            complain("apns-worker tail: \(taken) of \(total) records were processed before the end")
+            complain("apns-worker tail: \(taken) of \(total) records were processed before tail ended")
         }
         return !isInDoubt && left == 0 && (total == .max || taken >= total)
     }

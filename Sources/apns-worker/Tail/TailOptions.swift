@@ -56,7 +56,7 @@ struct TailOptions {
             "json (default) prints one JSON object per line, text one readable line per record."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
-            "Start at beginning, end, or a duration ago such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
+            "Start at beginning, end, or a duration before now such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
         ),
         .init(
             "count", "n", value: "N", to: \.count,
