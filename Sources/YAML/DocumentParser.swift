@@ -20,7 +20,7 @@ import CYAML
     private(set) var root: Node?
     private(set) var problems: [Document.Problem] = []
 
-    /// Reads the bytes to the end, or to the first syntax error.
+    /// Reads the bytes to the end, or to the first syntax error, second document or node that is nested too deep.
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
@@ -58,7 +58,7 @@ import CYAML
 
     /// Reads the node that begins with this event.
     ///
-    /// - Parameter depth: the number of collections that enclose the node.
+    /// - Parameter depth: The number of collections that enclose the node.
     private mutating func node(_ first: Event, depth: Int) throws(Stop) -> Node {
         switch first.type {
         case YAML_SCALAR_EVENT: return Node(.scalar(first.text, isPlain: first.isPlain), at: first.mark)

@@ -58,9 +58,9 @@ void linux_tune_malloc(int heaps) {
 
 int linux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
-// `apns-worker run` blocks these signals before any library's constructor runs, some milliseconds before `main`. A
-// blocked signal stays pending. This includes a signal to process 1 of a container, which the kernel would otherwise
-// drop.
+// `apns-worker run` blocks SIGHUP, SIGTERM and SIGINT before any library's constructor runs, some milliseconds before
+// `main`. A blocked signal stays pending until the worker handles it. The kernel would drop a signal that process 1 of
+// a container neither blocks nor handles.
 static void hold_signals(int count, char **arguments, char **environment) {
     (void)environment;
     if (count < 2 || strcmp(arguments[1], "run") != 0) return;

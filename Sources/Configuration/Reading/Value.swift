@@ -165,7 +165,7 @@ struct SubstitutionError: Error, Equatable {
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` with the variable's value, and `$$` with a dollar sign. The default
-/// replaces a variable that is unset or empty. Any other dollar sign is kept. Variables in values are not substituted.
+/// replaces a variable that is unset or empty. Any other dollar sign is kept. The result is not substituted again.
 func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
     guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
     var result = ""

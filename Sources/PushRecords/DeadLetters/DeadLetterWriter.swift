@@ -16,7 +16,7 @@ package struct DeadLetterWriter: ~Copyable {
     /// - Parameters:
     ///   - place: The topic, partition and offset of the record. The index is ignored.
     ///   - truncatedBytes: The size of the value in bytes if the dead letter omits the value, because the broker
-    ///     rejected it as too large.
+    ///     rejected the complete dead letter.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
@@ -46,7 +46,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case tombstone
     /// The record's value is not JSON (RFC 8259), or is nested deeper than `JSONScanner.depthLimit`.
     case notJSON
-    /// A record in payload form has no device token or channel id, or an envelope has an empty list of tokens.
+    /// A record in payload form has no device token or channel id, or an envelope's target is null or an empty list.
     case noDeviceToken
     /// The record is an envelope from which no target can be read.
     case badEnvelope

@@ -66,7 +66,7 @@ package struct RequestParser: ~Copyable {
         /// The first `apns-` or `push-` header of the record. The record of an envelope must not have one.
         var instruction: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header that is not allowed in a request. Its name may be misspelled, reserved
-        /// for the worker, or one of a newer version.
+        /// for the worker, or known only to a newer version.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
@@ -216,8 +216,8 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // `AppDirectory` has this check too. The parser repeats it, so that it also applies to producers that
-                // use this library.
+                // `AppDirectory` also rejects such a topic. The parser checks the topic too, so that producers that
+                // use this library get the error before they produce the record.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic must be the bundle id without a push type's suffix", value)
             }

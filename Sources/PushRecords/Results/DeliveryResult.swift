@@ -60,7 +60,7 @@ public struct DeliveryResult: Hashable, Sendable {
     /// The time at which the token became invalid, in milliseconds since 1970 (UTC). Delete the token only if it was
     /// registered before this time.
     public var unregisteredAtMs: Int64?
-    /// An upper bound of the number of sends, including sends in doubt.
+    /// An upper bound on the number of sends, including sends in doubt.
     public var attempts: Int
     /// The number of sends whose outcome is unknown. If it is above 0, the device may have shown the notification more
     /// than once.

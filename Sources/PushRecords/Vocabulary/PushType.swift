@@ -6,7 +6,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
     case background
     /// Updates a complication of a watch face.
     case complication
-    /// Reloads the app's controls.
+    /// Reloads one of the app's controls.
     case controls
     /// Tells a File Provider extension about changes.
     case fileprovider

@@ -7,7 +7,7 @@ public struct Reason: RawRepresentable, Hashable, Sendable {
     public init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The known reasons as one byte each, so that an APNs response needs no string. `none` and `other` are not reasons.
+/// The known reasons as one byte each, so that an APNs response with a known reason needs no string.
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
     /// No reason: APNs accepted the notification, its response has no readable reason, or the worker rejected the
     /// request with a detail alone.
