@@ -16,7 +16,7 @@ private struct FeedbackOptions {
         ],
         options: [
             .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
-            .init("app", value: "NAME", to: \.app, "Read only this app's service."),
+            .init("app", value: "NAME", to: \.app, "Read only the feedback service of this app."),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
                 "Stop after this time (default 5m). Tokens that Kafka has not acknowledged by then are lost and reported."

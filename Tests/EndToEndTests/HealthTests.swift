@@ -32,7 +32,7 @@ extension EndToEnd {
             try scene.produce(30, "--plain")
             // First commits are rejected. Then the session is lost, and the worker cannot join the group again.
             try pages.awaitProblem(
-                "group \(group)", "the worker's user may not use the group", "grant Read on the group")
+                "group \(group)", "the worker's user has no access to the group", "grant Read on the group")
             try broker.lift(.read, .group(group))
             try pages.awaitMended("group \(group)")
             try scene.finish(worker)

@@ -36,7 +36,7 @@ struct AdminPagesTests {
         (.joining, "", false, 503, "not ready: waiting for the group's first assignment\n"),
         (.running, "", true, 200, "ready\n"),
         (.stopping, "", true, 200, "ready\n"),
-        (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
+        (.stopping, "", false, 503, "not ready: the worker is stopping and was never ready\n"),
     ]) func `A worker becomes ready with its groups' first assignment and stays ready while it stops`(
         phase: WorkerSnapshot.Phase, problem: String, isReady: Bool, status: Int, text: String
     ) {

@@ -198,8 +198,7 @@ public enum Outcome: String, CaseIterable, Sendable {
     /// The `apns-expiration` or the worker's `delivery.max_age` passed before APNs accepted the notification, or a
     /// notification with expiration 0 would have needed a later retry.
     case expired
-    /// The worker gave up, usually because all retries failed, or because the notification is in doubt and
-    /// `delivery.in_doubt` is `abandon`.
+    /// The worker gave up, usually because all retries failed, or because of `delivery.in_doubt: abandon`.
     case abandoned
 }
 

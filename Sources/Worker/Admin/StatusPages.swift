@@ -114,7 +114,7 @@ enum AdminPages {
             switch snapshot.phase {
             case .starting, .running: snapshot.problems.first?.text ?? "starting"
             case .joining: "waiting for the group's first assignment"
-            case .stopping: "stopping before it was ready"
+            case .stopping: "the worker is stopping and was never ready"
             }
         return .text("not ready: \(reason)\n", status: 503)
     }

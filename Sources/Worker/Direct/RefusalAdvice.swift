@@ -38,8 +38,8 @@ package enum RefusalAdvice {
                 + "followed by the suffix of the push type if it has one"
         case .unregistered:
             "the app was removed from the device, or the token was replaced: delete the token, unless it was "
-                + "registered again since"
-        case .expiredToken: "the token expired: delete the token, unless it was registered again since"
+                + "registered again since then"
+        case .expiredToken: "the token expired: delete the token, unless it was registered again since then"
         case .missingDeviceToken where app.binary != nil:
             "a gateway of the binary protocol accepts notifications for one device, but no broadcasts"
 
@@ -103,7 +103,7 @@ package enum RefusalAdvice {
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
         case 403: "APNs refuses the credential"
-        case 410: "the token is dead: delete the token, unless it was registered again since"
+        case 410: "the token is dead: delete the token, unless it was registered again since then"
         case 429: "APNs received too many requests; try again in a minute"
         case 500...: "APNs has an internal error; try again"
         case _ where AnswerOrigin.isForeign(UInt16(clamping: status), reason):

@@ -84,7 +84,7 @@ struct WorkerHealth {
         let isDenied = reader.lastError?.code == .groupAuthorizationFailed
         if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {
             return Problem(
-                group, .groupDenied, "the worker's user may not use the group: nothing can be read or committed",
+                group, .groupDenied, "the worker's user has no access to the group: nothing can be read or committed",
                 "grant Read on the group (kafka.group_id) to the worker's user")
         }
         // After a member has crashed, the group cannot be joined until the session of that member has timed out.

@@ -156,10 +156,10 @@ package struct ClusterReadiness {
             return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
             case nil: nil
             case .group?:
-                "the worker's user may not use group \(group): grant Read on the group (kafka.group_id)"
+                "the worker's user has no access to group \(group): grant Read on the group (kafka.group_id)"
             case .topics? where topics.isEmpty: nil
             case .topics(let names)?:
-                "the worker's user may not read \(Denial.naming(names)): grant Read (group \(group))"
+                "the worker's user cannot read \(Denial.naming(names)): grant Read (group \(group))"
             }
         }
     }

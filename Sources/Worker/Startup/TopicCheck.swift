@@ -32,7 +32,7 @@ struct TopicCheck {
         let missing = missing(in: topics)
         guard !missing.isEmpty else { return nil }
         return
-            "topics do not exist at \(configuration.kafka.bootstrapServers), or this worker may not describe them: "
+            "topics do not exist at \(configuration.kafka.bootstrapServers), or this worker cannot describe them: "
             + "create them, set kafka.create_topics: true (on a cluster of one broker "
             + "{partitions: 8, replication_factor: 1}), or grant Describe on them: "
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")

@@ -53,7 +53,7 @@ struct TailOptions {
         .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the one in the configuration."),
         .init(
             "format", value: "NAME", choice: \.format,
-            "json (default) prints one JSON object per line, text one readable line per record."),
+            "json (default) prints one JSON object per line; text prints a readable line per record."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
             "Start at beginning, end, or a duration before now such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
