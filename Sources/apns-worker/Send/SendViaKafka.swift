@@ -28,11 +28,11 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     _ = try wait.partitions(of: topic, from: results.client) { Denial.writing([$0], $1) }
     let sentMs = LoopTime.read().wallMs
     let request = try produce(record, to: topic, cluster, until: deadline)
-    let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
+    let id = options.notification.apnsID ?? derivedID(request.topic, request.partition, request.offset, 0)
     let command = "apns-worker tail results --config \(options.file ?? "") --apns-id \(id)"
     // If the notification is due after the deadline, this command ends once a worker has moved the request to a retry
     // topic.
-    let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
+    let dueMs = options.notification.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
         .map { $0.overflow ? .max : $0.partialValue }
     let isLater = dueMs ?? 0 > sentMs + options.deadline.milliseconds
     var place: PutOff?
