@@ -132,7 +132,7 @@ struct ControlPages: Sendable {
 
     private func inject(_ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
-            let named = NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
+            let named = Fault.named.filter(\.fault.isOfConnection).map(\.name)
             let names = named + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
             throw SimulatorError("give fault=NAME with one of \(names.joined(separator: ", "))")
         }
