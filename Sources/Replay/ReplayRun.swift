@@ -82,8 +82,7 @@ package final class ReplayRun {
         if !report.wasDone {
             try remember()
             try replay()
-            report.unmatched = Set(order.selection.places).subtracting(gatherer.matchedPlaces).map(\.description)
-                .sorted()
+            report.unmatched = order.selection.places.filter { !gatherer.matchedPlaces.contains($0) }.map(\.description)
         }
         report.counts = job.counts
         report.isDone = true

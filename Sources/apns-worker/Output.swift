@@ -3,24 +3,22 @@ import JSON
 import Observability
 import Synchronization
 
-/// Standard output. A failed write is reported once and makes the command fail, so that a truncated file is
-/// not mistaken for a complete one. A reader that closes the pipe (`| head`) does not make the command fail.
-enum Output {
-    fileprivate static let hasFailed = Atomic(false)
+/// Whether a write to standard output failed. The failure is reported once and makes the command fail, so that a
+/// truncated file is not mistaken for a complete one. A reader that closes the pipe (`| head`) is not a failure.
+private let hasLostOutput = Atomic(false)
 
-    /// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers.
-    /// Writes to the opened descriptors still fail. Call it on the main thread, before any file is opened.
-    static func keepDescriptors() {
-        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
-            // open(2) returns the lowest free descriptor, which is the one that was closed.
-            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
-        }
+/// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers. Writes to
+/// the opened descriptors still fail. Call it on the main thread, before any file is opened.
+func keepDescriptors() {
+    for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
+        // open(2) returns the lowest free descriptor, which is the one that was closed.
+        _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
     }
+}
 
-    /// Returns the exit code of the process: the command's exit code, or `failed` if a successful command lost output.
-    static func ending(_ code: ExitCode) -> ExitCode {
-        code == .fine && hasFailed.load(ordering: .relaxed) ? .failed : code
-    }
+/// Returns the exit code of the process: the command's exit code, or `failed` if a successful command lost output.
+func ending(_ code: ExitCode) -> ExitCode {
+    code == .fine && hasLostOutput.load(ordering: .relaxed) ? .failed : code
 }
 
 func complain(_ line: String) {
@@ -31,7 +29,7 @@ func complain(_ line: String) {
 @discardableResult
 func say(_ text: String) -> Bool {
     let code = writeAll(text, to: STDOUT_FILENO)
-    if code != 0, code != EPIPE, !Output.hasFailed.exchange(true, ordering: .relaxed) {
+    if code != 0, code != EPIPE, !hasLostOutput.exchange(true, ordering: .relaxed) {
         complain("apns-worker: the output cannot be written: \(String(cString: strerror(code)))")
     }
     return code == 0

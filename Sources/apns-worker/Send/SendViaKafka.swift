@@ -69,10 +69,9 @@ private func report(
     case .json:
         // The command prints the published result, with the advice as an additional last member.
         let text = String(decoding: value, as: UTF8.self)
-        var json = JSONWriter()
-        json.value(advice ?? "")
-        let end = text.lastIndex(of: "}") ?? text.endIndex
-        say((advice == nil ? text : text[..<end] + ",\"advice\":\(json.text)}") + "\n")
+        let members = text[..<(text.lastIndex(of: "}") ?? text.endIndex)]
+        let last = advice.map { advice in jsonObject { $0.member("advice", advice) }.dropFirst() }
+        say((last.map { "\(members),\($0)" } ?? text) + "\n")
     case .text:
         say(result.line + "\n")
         if let advice { complain("apns-worker send: \(advice)") }
