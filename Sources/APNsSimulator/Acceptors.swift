@@ -6,16 +6,22 @@ import TLS
 protocol AcceptedConnection: ByteChannelDelegate {
     /// The connection's channel. Set it immediately after the channel is created.
     var channel: SecureChannel? { get set }
+    /// The closure to call once when the channel has closed.
+    var onClosed: (() -> Void)? { get set }
     /// Closes the connection when the simulator stops. An HTTP/2 connection sends GOAWAY first, a gateway connection
     /// status 10.
     func close()
 }
 
+extension AcceptedConnection {
+    func channelClosed(_ end: ChannelEnd) {
+        channel = nil
+        onClosed?()
+    }
+}
+
 /// Accepts connections on one port. Confined to the loop's thread.
 final class Acceptor<Connection: AcceptedConnection> {
-    /// Creates the connection with this number. The connection must call `onClosed` once its channel has closed.
-    typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
-
     /// The maximum number of open connections on a port. The simulator drops additional connections.
     private static var limit: Int { 1024 }
     let port: UInt16
@@ -29,7 +35,7 @@ final class Acceptor<Connection: AcceptedConnection> {
     /// - Throws: A one-line error that names the port.
     init(
         _ options: SimulatorOptions, port: UInt16, loop: Loop, context: ServerContext, books: Books,
-        make: @escaping Make
+        make: @escaping (_ number: Int) -> Connection
     ) throws(SimulatorError) {
         self.books = books
         var accept: ((TCPConnection) -> Void)?
@@ -46,7 +52,8 @@ final class Acceptor<Connection: AcceptedConnection> {
             guard connections.count < Self.limit else { return }
             let number = nextNumber
             nextNumber += 1
-            let connection = make(number) { [weak self] in self?.forget(number) }
+            let connection = make(number)
+            connection.onClosed = { [weak self] in self?.forget(number) }
             connections[number] = connection
             books.write { state in
                 state.totals.connections += 1
@@ -93,34 +100,28 @@ final class Acceptors {
         binaryContext: ServerContext, books: Books, channels: ChannelBook, feedback list: FeedbackList
     ) throws(SimulatorError) {
         func acceptor<Connection>(
-            _ port: UInt16?, _ context: ServerContext, make: @escaping Acceptor<Connection>.Make
+            _ port: UInt16?, _ context: ServerContext, make: @escaping (_ number: Int) -> Connection
         ) throws(SimulatorError) -> Acceptor<Connection>? {
             guard let port else { return nil }
             return try Acceptor(options, port: port, loop: loop, context: context, books: books, make: make)
         }
         self.loop = loop
-        let nowNs = loop.now.monotonicNs
-        let service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
+        let service = Service(
+            options: options, keys: keys, books: books, channels: channels, nowNs: loop.now.monotonicNs)
         self.service = service
-        // Channel management has no fault rules and no latency. These apply to notifications only.
-        var calm = options
-        calm.faults = []
-        calm.latency = .zero
-        let manager = Service(
-            options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, managesChannels: true)
         let gatewayService = GatewayService(
             books: books, faults: options.gatewayFaults, payloadLimit: options.gatewayPayloadLimit)
         self.gatewayService = gatewayService
         notifications = try Acceptor(options, port: options.port, loop: loop, context: context, books: books) {
-            ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
+            ServerConnection(number: $0, service: service, loop: loop)
         }
         management = try acceptor(options.managementPort, context) {
-            ServerConnection(number: $0, service: manager, loop: loop, onClosed: $1)
+            ServerConnection(number: $0, service: service, loop: loop, managesChannels: true)
         }
-        gateway = try acceptor(options.gatewayPort, binaryContext) {
-            GatewayConnection(service: gatewayService, loop: loop, onClosed: $1)
+        gateway = try acceptor(options.gatewayPort, binaryContext) { _ in
+            GatewayConnection(service: gatewayService, loop: loop)
         }
-        feedback = try acceptor(options.feedbackPort, binaryContext) { FeedbackConnection(list: list, onClosed: $1) }
+        feedback = try acceptor(options.feedbackPort, binaryContext) { _ in FeedbackConnection(list: list) }
         alarm = Alarm(loop: loop) { [unowned self] in tick() }
         loop.onTurnEnd { [weak self] in self?.setAlarm() }
     }
@@ -143,7 +144,8 @@ final class Acceptors {
         alarm?.set(atNs: next)
     }
 
-    /// Injects a fault into every open notification connection and returns the number of connections.
+    /// Injects a fault into every open notification connection and returns the number of connections. A fault of a
+    /// single request has no effect.
     @discardableResult
     func inject(_ fault: Fault) -> Int {
         let all = Array(notifications.connections.values)
@@ -151,7 +153,8 @@ final class Acceptors {
         return all.count
     }
 
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS of open and new connections with a valid provider token.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token. The simulator sends a change to
+    /// all of them immediately.
     var streams: UInt32 {
         get { service.options.streams }
         set {
@@ -160,13 +163,20 @@ final class Acceptors {
         }
     }
 
-    /// The faults of new gateway connections.
+    /// The faults of new gateway connections. A change does not affect open connections, except that the simulator
+    /// resets those with the fault `silent`.
     var gatewayFaults: GatewayFaults {
         get { gatewayService.faults }
         set {
             gatewayService.faults = newValue
             for connection in (gateway?.connections ?? [:]).values { connection.faultsChanged() }
         }
+    }
+
+    /// The fault rules. A new value resets the count and timer of every rule.
+    var rules: [FaultRule] {
+        get { service.schedule.rules }
+        set { service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs) }
     }
 
     /// Stops listening on all ports and closes every connection.

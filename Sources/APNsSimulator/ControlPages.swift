@@ -13,19 +13,19 @@ struct ControlPages: Sendable {
         [
             Route(.get, "/") { _ in .text(Self.help) },
             Route(.get, "/totals") { [books] _ in .json(books.totals.json) },
-            route(.get, "/accepted") { [books] in try Self.dump(books, .accepted, $0) },
-            route(.get, "/received") { [books] in try Self.dump(books, .received, $0) },
-            route(.get, "/tokens") { [books] in try Self.dump(books, .tokens, $0) },
-            Route(.get, "/channels") { [books, channels] _ in .text(Self.list(channels, books)) },
+            route(.get, "/accepted") { try dump(.accepted, $0) },
+            route(.get, "/received") { try dump(.received, $0) },
+            route(.get, "/tokens") { try dump(.tokens, $0) },
+            Route(.get, "/channels") { _ in .text(listChannels()) },
             Route(.get, "/feedback") { [feedback] _ in .text(feedback.text) },
-            route(.post, "/feedback") { [feedback] in try Self.add(to: feedback, $0) },
+            route(.post, "/feedback", addFeedback),
             Route(.post, "/reset") { [books] _ in
                 books.reset()
                 return .json(books.totals.json)
             },
-            Route(.get, "/faults") { [switches] _ in .json(Self.describe(switches)) },
-            route(.post, "/faults") { [switches] in try Self.change(switches, $0) },
-            route(.post, "/now") { [switches] in try Self.inject(switches, $0) },
+            Route(.get, "/faults") { _ in .json(describeFaults()) },
+            route(.post, "/faults", changeFaults),
+            route(.post, "/now", inject),
         ]
     }
 
@@ -64,16 +64,14 @@ struct ControlPages: Sendable {
 
         """
 
-    private static func list(_ channels: ChannelBook, _ books: Books) -> String {
+    private func listChannels() -> String {
         channels.all.map { channel in
             let counts = books.counts(ofChannel: channel.id)
             return "\(channel.bundleID) \(channel.id) \(channel.policy.rawValue) \(counts.arrived) \(counts.accepted)\n"
         }.joined()
     }
 
-    private static func dump(
-        _ books: Books, _ listing: Books.Listing, _ request: HTTPRequest
-    ) throws(SimulatorError) -> HTTPResponse {
+    private func dump(_ listing: Books.Listing, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         let text = request.parameter("from") ?? "0"
         guard let first = Int(text), first >= 0 else {
             throw SimulatorError("from must be a number of at least 0, not '\(text)'")
@@ -87,23 +85,24 @@ struct ControlPages: Sendable {
             })
     }
 
-    private static func add(to list: FeedbackList, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
+    private func addFeedback(_ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         guard let token = request.parameter("token"), let seconds = request.parameter("seconds").flatMap(UInt32.init)
         else { throw SimulatorError("give a token and a Unix time: /feedback?token=HEX&seconds=N") }
-        list.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
-        return .text(list.text)
+        feedback.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
+        return .text(feedback.text)
     }
 
-    private static func describe(_ switches: FaultSwitches) -> String {
-        let rules = switches.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
-        let names = switches.gateway.names.map { "\"\($0)\"" }.joined(separator: ",")
-        let gateway = names.isEmpty ? "" : ",\"gateway\":[\(names)]"
-        return
-            "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]\(gateway)}\n"
+    private func describeFaults() -> String {
+        switches.with { acceptors in
+            let latency = acceptors.service.options.latency.text
+            let rules = acceptors.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
+            let names = acceptors.gatewayFaults.names.map { "\"\($0)\"" }.joined(separator: ",")
+            let gateway = names.isEmpty ? "" : ",\"gateway\":[\(names)]"
+            return "{\"latency\":\"\(latency)\",\"streams\":\(acceptors.streams),\"faults\":[\(rules)]\(gateway)}\n"
+        }
     }
 
-    private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse
-    {
+    private func changeFaults(_ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault", "gateway"]) {
             throw SimulatorError("there is no parameter '\(unknown)'; use latency, streams, fault or gateway")
         }
@@ -122,23 +121,24 @@ struct ControlPages: Sendable {
         }
         let rules = try names("fault")?.map { name throws(SimulatorError) in try FaultRule(text: name) }
         let gateway = try names("gateway").map { names throws(SimulatorError) in try GatewayFaults(names) }
-        if let latency { switches.latency = latency }
-        if let streams { switches.streams = streams }
-        if let rules { switches.rules = rules }
-        if let gateway { switches.gateway = gateway }
-        return .json(describe(switches))
+        switches.with { acceptors in
+            if let latency { acceptors.service.options.latency = latency }
+            if let streams { acceptors.streams = streams }
+            if let rules { acceptors.rules = rules }
+            if let gateway { acceptors.gatewayFaults = gateway }
+        }
+        return .json(describeFaults())
     }
 
-    private static func inject(_ switches: FaultSwitches, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse
-    {
+    private func inject(_ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
-            let named = NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
+            let named = Fault.named.filter(\.fault.isOfConnection).map(\.name)
             let names = named + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
             throw SimulatorError("give fault=NAME with one of \(names.joined(separator: ", "))")
         }
         guard fault.isOfConnection else {
             throw SimulatorError("'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s")
         }
-        return .json("{\"connections\":\(switches.inject(fault))}\n")
+        return .json("{\"connections\":\(switches.with { $0.inject(fault) })}\n")
     }
 }

@@ -16,45 +16,11 @@ final class FaultSwitches: @unchecked Sendable {
 
     /// Runs a closure on the loop's thread and waits for its result. Must not be called after `stop`.
     @discardableResult
-    private func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R {
+    func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R {
         let handoff = Handoff<R>()
         loop.perform { handoff.give(body(self.acceptors)) }
         return handoff.wait()
     }
-
-    /// The faults of new binary gateway connections. A change does not affect open connections, except that the
-    /// simulator resets those with the fault `silent`.
-    var gateway: GatewayFaults {
-        get { with { $0.gatewayFaults } }
-        set { with { $0.gatewayFaults = newValue } }
-    }
-
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token. The simulator sends a change to
-    /// all of them immediately.
-    var streams: UInt32 {
-        get { with { $0.streams } }
-        set { with { $0.streams = newValue } }
-    }
-
-    var latency: Latency {
-        get { with { $0.service.options.latency } }
-        set { with { $0.service.options.latency = newValue } }
-    }
-
-    /// The fault rules. A new value resets the count and timer of every rule.
-    var rules: [FaultRule] {
-        get { with { $0.service.schedule.rules } }
-        set {
-            with { [loop] in
-                $0.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
-            }
-        }
-    }
-
-    /// Injects a fault into every open notification connection and returns the number of connections. A fault of a
-    /// single request has no effect.
-    @discardableResult
-    func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } }
 
     /// Closes all connections, then stops the loop. Waits up to a second until the connections have sent their output.
     func stop() {

@@ -92,14 +92,6 @@ package final class Simulator: Sendable {
 
     deinit { stop() }
 
-    /// Adds the token (hex) of a device that removed the app at the given time. The feedback service sends the token to
-    /// its next client.
-    ///
-    /// - Throws: A one-line error if the token is invalid.
-    package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
-        feedback.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
-    }
-
     /// Stops listening, sends GOAWAY (status 10 on the gateway) and closes every connection without waiting for
     /// answers. Returns after all threads have ended. `books` can still be read. Further calls have no effect.
     package func stop() {

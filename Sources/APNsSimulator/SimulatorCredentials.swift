@@ -74,7 +74,7 @@ enum Files {
     /// Creates a directory unless it exists. Returns its absolute path with symbolic links resolved.
     static func makeDirectory(_ path: String) throws(SimulatorError) -> String {
         guard mkdir(path, 0o755) == 0 || errno == EEXIST, let found = realpath(path, nil) else {
-            throw failure("cannot create the directory \(path)")
+            throw SimulatorError(errno: "cannot create the directory \(path)")
         }
         defer { free(found) }
         return String(cString: found)
@@ -84,19 +84,21 @@ enum Files {
     static func read(_ path: String) throws(SimulatorError) -> String? {
         guard let file = fopen(path, "re") else {
             if errno == ENOENT { return nil }
-            throw failure("cannot read \(path)")
+            throw SimulatorError(errno: "cannot read \(path)")
         }
         defer { fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
         let count = fread(&bytes, 1, bytes.count, file)
-        if ferror(file) != 0 { throw failure("cannot read \(path)") }
+        if ferror(file) != 0 { throw SimulatorError(errno: "cannot read \(path)") }
         return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     /// Locks a directory until the returned descriptor is closed.
     static func lock(_ directory: String) throws(SimulatorError) -> Int32 {
         let fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard fd >= 0, flock(fd, LOCK_EX) == 0 else { throw failure("cannot lock the directory \(directory)") }
+        guard fd >= 0, flock(fd, LOCK_EX) == 0 else {
+            throw SimulatorError(errno: "cannot lock the directory \(directory)")
+        }
         return fd
     }
 
@@ -104,14 +106,10 @@ enum Files {
     static func write(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
         let draft = "\(path).new"
         let fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
-        guard fd >= 0 else { throw failure("cannot write \(path)") }
+        guard fd >= 0 else { throw SimulatorError(errno: "cannot write \(path)") }
         defer { close(fd) }
         guard Glibc.write(fd, text, text.utf8.count) == text.utf8.count, rename(draft, path) == 0 else {
-            throw failure("cannot write \(path)")
+            throw SimulatorError(errno: "cannot write \(path)")
         }
-    }
-
-    private static func failure(_ what: String) -> SimulatorError {
-        SimulatorError("\(what): \(String(cString: strerror(errno)))")
     }
 }

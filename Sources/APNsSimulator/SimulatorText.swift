@@ -9,7 +9,7 @@ extension Simulator {
             Faults by name, for --fault and the control endpoint: one of Apple's reasons (TooManyRequests), or
 
             """
-        for named in NamedFault.all {
+        for named in Fault.named {
             text += Self.line(named.name, named.help)
         }
         for family in FaultFamily.all { text += Self.line(family.start + family.rest, family.help) }

@@ -1,21 +1,11 @@
 internal import Kafka
-internal import PushRecords
+package import PushRecords
 
 struct SourceRecord {
     var partition: TopicPartition
     var offset: Int64
     var timestampMs: Int64
     var record: OwnedRecord
-}
-
-extension SourceRecord {
-    init(_ message: borrowing Message, of partition: TopicPartition) {
-        var headers: [RecordHeader] = []
-        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
-        self.init(
-            partition: partition, offset: message.offset, timestampMs: message.timestampMs,
-            record: OwnedRecord(copying: message.key, message.value, headers: headers))
-    }
 }
 
 /// A result or dead letter that matches the conditions, and how the run handles it.
@@ -37,12 +27,9 @@ struct ReplayItem {
     var offset: Int64
     var kind: Kind
 
-    var letterBytes: Int {
-        switch kind {
-        case .letter: source.record.byteCount + 200
-        case .truncatedLetter(let letter): letter.truncatedBytes ?? 0
-        default: 0
-        }
+    var byteCount: Int {
+        if case .truncatedLetter(let letter) = kind { return letter.truncatedBytes ?? 0 }
+        return source.record.byteCount
     }
 
     var place: String {
@@ -56,6 +43,11 @@ struct ReplayItem {
 }
 
 extension DeadLetter {
+    package init(_ record: OwnedRecord) throws(RecordError) {
+        let headers = record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
+        try self.init(key: record.key, value: record.value, headers: headers)
+    }
+
     /// Returns whether a record with this value and timestamp may be the original of the truncated dead letter.
     /// Compares the timestamp, the size and the first bytes.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
@@ -79,7 +71,8 @@ package struct ReplayKind: Sendable {
 /// clock nor I/O.
 struct Gatherer {
     private let order: ReplayOrder
-    private var found: [[String?]: ReplayKind] = [:]
+    /// The requests found so far by kind. A run clears them, so that they count only its own requests.
+    var found: [[String?]: ReplayKind] = [:]
     /// The selected positions (`--request`) for which a result or dead letter was found.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []
     /// The hashes of the requests found so far, about 16 bytes of memory for each. A notification may have several
@@ -91,9 +84,6 @@ struct Gatherer {
 
     /// The kinds of the requests found so far, the most frequent first.
     var kinds: [ReplayKind] { found.values.sorted { ($1.count, $0.first) < ($0.count, $1.first) } }
-
-    /// Clears `kinds`, which then counts only the requests of this run.
-    mutating func forgetKinds() { found = [:] }
 
     /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
     /// a `skipped` item.
@@ -123,22 +113,16 @@ struct Gatherer {
     }
 
     private mutating func letter(_ record: SourceRecord) throws(RecordError) -> ReplayItem? {
-        let letter = try DeadLetter(
-            key: record.record.key, value: record.record.value,
-            headers: record.record.headers.map {
-                HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
-            })
+        let letter = try DeadLetter(record.record)
         guard order.selection.matches(letter, writtenMs: record.timestampMs) else { return nil }
         let isWhole = letter.truncatedBytes == nil && letter.truncatedKeyBytes == nil
         var item = ReplayItem(
             source: record, log: TopicPartition(letter.topic, letter.partition), offset: letter.offset,
             kind: isWhole ? .letter : .truncatedLetter(letter))
-        switch letter.reason {
-        case "output-too-large", "output-refused":
+        if ReducedRecord.outputReasons.contains(letter.reason) {
             item.refuse("the record was written by the worker and is not a request")
-        case "unreadable-headers":
+        } else if letter.reason == "unreadable-headers" {
             item.refuse("the record's headers cannot be read")
-        default: break
         }
         note(&item, index: nil, timestampMs: letter.timestampMs, [letter.topic, nil, nil, letter.reason])
         return item
@@ -165,12 +149,5 @@ struct Gatherer {
         } else if !isRetry, !order.isRequestTopic(item.log.topic) {
             item.refuse("the request's topic is not in requests.topics, so the workers do not read the topic")
         }
-    }
-}
-
-extension ReplayOrder {
-    func whole(_ topic: String) -> ReplayWriter.Whole {
-        guard retryTopics.contains(topic) else { return .letter }
-        return target == nil ? .retryLetter : .movedRetryLetter
     }
 }

@@ -122,12 +122,11 @@ final class OriginalFetcher {
             }
             try reader.read(timeoutMs: 100) { _, message in
                 miss(wanted.count { $0 < message.offset })
-                if wanted.first == message.offset {
-                    let source = SourceRecord(message, of: log)
-                    source.record.withLent {
-                        make(
-                            items[wanted.removeFirst()] ?? [], key: $0, value: $1, headers: $2,
-                            timestampMs: source.timestampMs)
+                if let next = wanted.first, next == message.offset {
+                    wanted.removeFirst()
+                    let timestampMs = message.timestampMs
+                    OwnedRecord(message).withLent {
+                        make(items[next] ?? [], key: $0, value: $1, headers: $2, timestampMs: timestampMs)
                     }
                 }
                 return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
@@ -148,6 +147,8 @@ final class OriginalFetcher {
     ) {
         guard let first = items.first else { return }
         var topic = first.log.topic
+        let isRetry = order.retryTopics.contains(topic)
+        let form: ReplayWriter.Whole = !isRetry ? .letter : order.target == nil ? .retryLetter : .movedRetryLetter
         topic.withUTF8 { topic in
             let place = RequestPlace(
                 topic: UnsafeRawBufferPointer(topic), partition: first.log.partition, offset: first.offset, index: 0)
@@ -158,10 +159,7 @@ final class OriginalFetcher {
                 case .truncatedLetter(let letter) where !letter.fits(value, timestampMs: timestampMs):
                     miss([item], "the record at the request's offset is not the record in the dead letter")
                 default:
-                    append(
-                        writer.whole(
-                            key: key, value: value, headers: headers, place: place, as: order.whole(first.log.topic)),
-                        item)
+                    append(writer.whole(key: key, value: value, headers: headers, place: place, as: form), item)
                 }
             }
             guard !results.isEmpty else { return }

@@ -17,11 +17,6 @@ package enum ReplayOutcome: CaseIterable, Sendable {
 
 package typealias ReplayCounts = [ReplayOutcome: Int64]
 
-extension ReplayCounts {
-    /// The number of matches that could not be requested again.
-    package var missed: Int64 { [.gone, .unreadable, .refused].reduce(0) { $0 + self[$1, default: 0] } }
-}
-
 /// The progress of a job in one partition of the result topic or the dead-letter topic.
 struct PartitionProgress: Hashable, Sendable {
     /// The log end offset when the job began. Results of the job's new requests are at or above this offset.

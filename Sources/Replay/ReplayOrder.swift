@@ -10,40 +10,35 @@ package enum ReplaySource: String, CaseIterable, Sendable {
 package struct ReplaySelection: Hashable, Sendable {
     /// The position of a request record or of one of its notifications.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
-        package var topic: String
-        package var partition: Int32
-        package var offset: Int64
-        /// The index of a notification, or `nil` for all notifications of the record.
-        package var index: Int32?
+        package let description: String
+        package let request: DeliveryResult.Request
+        /// Whether the place is that of a record, with all its notifications.
+        package let isWhole: Bool
 
         /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for any other text.
         package init?(_ text: String) {
-            let isWhole = text.utf8.count { $0 == UInt8(ascii: "/") } == 2
+            isWhole = text.utf8.count { $0 == UInt8(ascii: "/") } == 2
             guard let request = DeliveryResult.Request(text: isWhole ? text + "/0" : text) else { return nil }
-            topic = request.topic
-            partition = request.partition
-            offset = request.offset
-            index = isWhole ? nil : request.index
+            self.request = request
+            description = text
         }
-
-        package var description: String { "\(topic)/\(partition)/\(offset)" + (index.map { "/\($0)" } ?? "") }
 
         /// - Parameter index: The notification's index, or `nil` for a dead letter, which represents the whole record.
         package func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
-            self.offset == offset && self.partition == partition && self.topic == topic
-                && (self.index == nil || index == nil || self.index == index)
+            request.offset == offset && request.partition == partition && request.topic == topic
+                && (isWhole || index == nil || request.index == index)
         }
     }
 
     /// The reasons to select: Apple's reasons, or the reasons of dead letters.
-    package var reasons: Set<String> = []
+    package var reasons: [String] = []
     /// The outcomes to select. If empty, all outcomes except `accepted` are selected.
-    package var outcomes: Set<Outcome> = []
-    package var apps: Set<String> = []
+    package var outcomes: [Outcome] = []
+    package var apps: [String] = []
     /// The earliest time of the result or dead letter, in milliseconds since the epoch.
     package var sinceMs: Int64?
     package var untilMs: Int64?
-    package var places: Set<Place> = []
+    package var places: [Place] = []
 
     package init() {}
 

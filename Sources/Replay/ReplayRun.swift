@@ -42,7 +42,7 @@ package final class ReplayRun {
     /// selected time range, because brokers search by record timestamps, and the conditions apply to the times inside
     /// the results.
     private static let clockMs: Int64 = 60_000
-    /// The total size of a batch's dead letters, in bytes, at which the batch is full.
+    /// The total size of a batch's results or dead letters, in bytes, at which the batch is full.
     private static let byteLimit = 16 << 20
 
     /// Begins the job, or resumes it from the offsets that its group has committed. `remark` receives a line for each
@@ -78,15 +78,11 @@ package final class ReplayRun {
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
-    /// The maximum number of requests in one transaction: as many as the configured rate allows in 250 ms, but at least
-    /// 1 and at most 10,000.
-    private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
-
     package func run() throws -> ReplayReport {
         if !report.wasDone {
             try remember()
             try replay()
-            report.unmatched = order.selection.places.subtracting(gatherer.matchedPlaces).map(\.description).sorted()
+            report.unmatched = order.selection.places.filter { !gatherer.matchedPlaces.contains($0) }.map(\.description)
         }
         report.counts = job.counts
         report.isDone = true
@@ -99,7 +95,7 @@ package final class ReplayRun {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
         try read(done, isFull: { false }) { _ = gatherer.take($0) }
-        gatherer.forgetKinds()
+        gatherer.found = [:]
     }
 
     private func replay() throws {
@@ -112,6 +108,8 @@ package final class ReplayRun {
             // offset that exists.
             try source.start(partition, at: progress.position)
         }
+        // A transaction has as many requests as the configured rate allows in 250 ms, but at most 10,000.
+        let batchLimit = min(10_000, max(1, (order.ratePerSecond ?? .max) / 4))
         while !job.isDone {
             var items: [ReplayItem] = []
             var byteCount = 0
@@ -119,7 +117,7 @@ package final class ReplayRun {
                 items.count >= batchLimit || byteCount >= Self.byteLimit
             } take: { record in
                 guard let item = gatherer.take(record) else { return }
-                byteCount += item.letterBytes
+                byteCount += item.byteCount
                 items.append(item)
             }
             report.kinds = gatherer.kinds
@@ -149,7 +147,12 @@ package final class ReplayRun {
             try wait.check()
             let before = source.positions
             try source.read(timeoutMs: 100) { partition, message in
-                if message.offset < targets[partition] ?? 0 { take(SourceRecord(message, of: partition)) }
+                if message.offset < targets[partition] ?? 0 {
+                    take(
+                        SourceRecord(
+                            partition: partition, offset: message.offset, timestampMs: message.timestampMs,
+                            record: OwnedRecord(message)))
+                }
                 return !isFull()
             }
             for (partition, position) in source.positions where position < before[partition] ?? 0 {

@@ -12,7 +12,7 @@ final class ReplayTransactions {
     private let cluster: ClusterSettings
     private let wait: BrokerWait
     private let reader: OffsetReader
-    private var producer: Producer
+    private var producer: Producer!
     /// Whether librdkafka has aborted the current transaction.
     private var hasFailed = false
     /// The reason why the records cannot be written together: a broker refused the content or size of a record or of a
@@ -32,16 +32,12 @@ final class ReplayTransactions {
         self.cluster = cluster
         self.reader = reader
         self.wait = wait
-        producer = try Self.producer(order, cluster)
     }
 
-    private static func producer(_ order: ReplayOrder, _ cluster: ClusterSettings) throws -> Producer {
-        try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
-    }
-
-    /// Aborts the transaction of an earlier run and fences that run. Returns the job that is stored in the group's
-    /// committed offsets, or `nil` if there is none.
+    /// Creates a producer, which aborts the transaction of an earlier run and fences that run. Returns the job that is
+    /// stored in the group's committed offsets, or `nil` if there is none.
     func begin(_ partitions: [TopicPartition]) throws -> ReplayJob? {
+        producer = try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
         while true {
             try wait.check()
             do throws(KafkaError) {
@@ -66,6 +62,10 @@ final class ReplayTransactions {
         Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
     }
 
+    private var takenOver: CommandFailure {
+        CommandFailure("another run of this job has taken over (group \(order.group)), so this run ends")
+    }
+
     /// Produces the records and commits the job's progress in one transaction. Repeats the transaction after an error.
     ///
     /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
@@ -84,13 +84,9 @@ final class ReplayTransactions {
             }
             // A new producer aborts the transaction if it is still open. The group's offsets show whether it was
             // committed.
-            producer = try Self.producer(order, cluster)
             let found = try begin(Array(job.partitions.keys))
             if found == job { return nil }
-            guard found == committed else {
-                throw CommandFailure(
-                    "another run of this job has taken over (group \(order.group)), so this run ends")
-            }
+            guard found == committed else { throw takenOver }
             if case .success(let refused) = ending { return refused }
         }
     }
@@ -117,10 +113,7 @@ final class ReplayTransactions {
             let code = error.code
             let isInTime = LoopTime.read().monotonicNs - beganNs < Self.timeoutNs
             // Brokers also fence a producer whose transaction took too long.
-            if code.isFenced, isInTime {
-                throw CommandFailure(
-                    "another run of this job has started and taken over (group \(order.group)), so this run ends")
-            }
+            if code.isFenced, isInTime { throw takenOver }
             let targets = Set(records.map(\.topic)).sorted()
             // Committing offsets of a topic requires READ on the topic.
             let line = isWritten ? Denial.reading(order.topic, code) : Denial.writing(targets, code)
@@ -163,6 +156,14 @@ final class ReplayTransactions {
             if Producer.tellsFailedTransaction(event) { hasFailed = true }
             if case .error(let error) = event { wait.say(error.text) }
         }
+    }
+}
+
+extension OwnedRecord {
+    package init(_ message: borrowing Message) {
+        var headers: [RecordHeader] = []
+        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+        self.init(copying: message.key, message.value, headers: headers)
     }
 }
 

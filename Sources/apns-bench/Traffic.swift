@@ -1,5 +1,3 @@
-import Glibc
-
 /// A one-line error that ends the bench and says what to do.
 struct BenchFailure: Error, CustomStringConvertible {
     let description: String
@@ -7,20 +5,10 @@ struct BenchFailure: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-/// Writes text to standard output.
-func say(_ text: String) {
-    text.withCString { _ = write(STDOUT_FILENO, $0, strlen($0)) }
-}
-
 /// Sample requests for the baseline programs (`Floors`) and the component benchmarks (`Parts`). They are equal to the
 /// requests that the driver produces for the worker.
 enum Traffic {
     static let bundleID = "com.example.bench"
-    static let pushType = "alert"
-
-    /// A placeholder for a provider token, about as long as a real one: header, claims and a 64-byte signature in
-    /// base64url.
-    static let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
 
     /// Returns a payload that contains a number, with the same size for every number below a billion.
     static func payload(_ number: Int) -> String {

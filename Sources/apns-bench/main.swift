@@ -17,15 +17,15 @@ private func run(_ words: [String]) -> Int32 {
     do {
         switch words.first {
         case "part": try PartCommand.run(rest)
-        case "send-floor": say("\(try sendFloor(rest))\n")
-        case "kafka-floor": say("\(try kafkaFloor(rest))\n")
+        case "send-floor": print(try sendFloor(rest))
+        case "kafka-floor": print(try kafkaFloor(rest))
         case "tokens":
             var source = TokenSource()
-            for _ in 0..<(rest.first.flatMap { Int($0) } ?? 0) { say(source.next() + "\n") }
+            for _ in 0..<(rest.first.flatMap { Int($0) } ?? 0) { print(source.next()) }
         case "certificates": try writeCertificates(to: rest.first ?? "")
         case "versions":
-            say("nghttp2 \(String(cString: nghttp2_version(0).pointee.version_str))\n")
-            say("openssl \(String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)))\n")
+            print("nghttp2 \(String(cString: nghttp2_version(0).pointee.version_str))")
+            print("openssl \(String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)))")
         default: try becomeDriver(words)
         }
         return 0
@@ -40,9 +40,11 @@ private func sendFloor(_ words: [String]) throws -> Int64 {
     let numbers = words.map { Int32($0) ?? 0 }
     guard numbers.count == 5 else { throw BenchFailure("send-floor takes five arguments") }
     let tokens = PartInputs.tokens(Int(numbers[4])).map { String(decoding: $0, as: UTF8.self) }.joined()
+    // The placeholder is about as long as a real provider token: header, claims and a 64-byte signature in base64url.
+    let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
     return send_floor(
-        numbers[0], words[1], numbers[2], Int64(numbers[3]), tokens, numbers[4], Traffic.payload(0),
-        Traffic.authorization, Traffic.bundleID)
+        numbers[0], words[1], numbers[2], Int64(numbers[3]), tokens, numbers[4], Traffic.payload(0), authorization,
+        Traffic.bundleID)
 }
 
 /// Runs the command `kafka-floor SERVERS REQUESTS RESULTS PARTITIONS COUNT`.

@@ -28,6 +28,7 @@ struct Command: Sendable {
     static func dispatch(_ arguments: [String]) -> ExitCode {
         switch arguments.first {
         case nil:
+            let names = all.map(\.name).joined(separator: ", ")
             complain("apns-worker: needs a command, one of \(names) (see apns-worker --help)")
             return .wrongUsage
         case "--version", "-V", "version": say("apns-worker \(version)\n")
@@ -65,8 +66,6 @@ struct Command: Sendable {
             return .failed
         }
     }
-
-    private static var names: String { all.map(\.name).joined(separator: ", ") }
 
     private static var help: String {
         let width = all.map(\.name.count).max() ?? 0

@@ -75,8 +75,7 @@ extension AppFlags {
 }
 
 func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
-    guard let environment = PushEnvironment(text: text) else { throw UsageError("expected production or development") }
-    return environment
+    try OptionValue.accept(text, "production or development", PushEnvironment(text: text))
 }
 
 let keyLogHelp =

@@ -16,10 +16,8 @@ private let healthTable = OptionTable<HealthOptions>(
             "listen", value: "HOST:PORT", "The admin endpoint, as in admin.listen (default 127.0.0.1:9464)."
         ) {
             options, text throws(UsageError) in
-            guard let address = NetworkAddress(text) else {
-                throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:9464)")
-            }
-            options.address = address
+            options.address = try OptionValue.accept(
+                text, "HOST:PORT (an IPv6 address in brackets: [::1]:9464)", NetworkAddress(text))
         },
         .init("ready", nil, "Ask whether the worker has joined its consumer groups (/readyz).") { $0.page = "/readyz" },
     ],

@@ -1,34 +1,24 @@
 import Glibc
+import JSON
 import Observability
 import Synchronization
 
-/// Standard output. A failed write is reported once and makes the command fail, so that a truncated file is
-/// not mistaken for a complete one. A reader that closes the pipe (`| head`) does not make the command fail.
-enum Output {
-    private static let hasFailed = Atomic(false)
+/// Whether a write to standard output failed. The failure is reported once and makes the command fail, so that a
+/// truncated file is not mistaken for a complete one. A reader that closes the pipe (`| head`) is not a failure.
+private let hasLostOutput = Atomic(false)
 
-    /// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers.
-    /// Writes to the opened descriptors still fail. Call it on the main thread, before any file is opened.
-    static func keepDescriptors() {
-        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
-            // open(2) returns the lowest free descriptor, which is the one that was closed.
-            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
-        }
+/// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers. Writes to
+/// the opened descriptors still fail. Call it on the main thread, before any file is opened.
+func keepDescriptors() {
+    for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
+        // open(2) returns the lowest free descriptor, which is the one that was closed.
+        _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
     }
+}
 
-    /// Writes text. Returns false if the reader has closed the pipe or the write fails.
-    static func print(_ text: String) -> Bool {
-        let code = writeAll(text, to: STDOUT_FILENO)
-        if code != 0, code != EPIPE, !hasFailed.exchange(true, ordering: .relaxed) {
-            complain("apns-worker: the output cannot be written: \(String(cString: strerror(code)))")
-        }
-        return code == 0
-    }
-
-    /// Returns the exit code of the process: the command's exit code, or `failed` if a successful command lost output.
-    static func ending(_ code: ExitCode) -> ExitCode {
-        code == .fine && hasFailed.load(ordering: .relaxed) ? .failed : code
-    }
+/// Returns the exit code of the process: the command's exit code, or `failed` if a successful command lost output.
+func ending(_ code: ExitCode) -> ExitCode {
+    code == .fine && hasLostOutput.load(ordering: .relaxed) ? .failed : code
 }
 
 func complain(_ line: String) {
@@ -37,7 +27,13 @@ func complain(_ line: String) {
 
 /// Writes text to standard output. Returns false if the reader has closed the pipe or the write fails.
 @discardableResult
-func say(_ text: String) -> Bool { Output.print(text) }
+func say(_ text: String) -> Bool {
+    let code = writeAll(text, to: STDOUT_FILENO)
+    if code != 0, code != EPIPE, !hasLostOutput.exchange(true, ordering: .relaxed) {
+        complain("apns-worker: the output cannot be written: \(String(cString: strerror(code)))")
+    }
+    return code == 0
+}
 
 /// Writes text to a descriptor. Returns 0 or an errno value.
 private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
@@ -50,6 +46,15 @@ private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
         written += count
     }
     return 0
+}
+
+/// Returns a JSON object with the members that `members` writes.
+func jsonObject(_ members: (inout JSONWriter) -> Void) -> String {
+    var json = JSONWriter()
+    json.beginObject()
+    members(&json)
+    json.endObject()
+    return json.text
 }
 
 /// Returns the text padded with trailing spaces to a width.

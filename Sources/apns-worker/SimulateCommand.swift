@@ -120,10 +120,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
     ], notes: Simulator.helpText)
 
 func parsedLatency(_ text: String) throws(UsageError) -> Latency {
-    guard let latency = Latency(text: text) else {
-        throw UsageError("expected a time such as 50ms, 20ms..80ms or ~50ms")
-    }
-    return latency
+    try OptionValue.accept(text, "a time such as 50ms, 20ms..80ms or ~50ms", Latency(text: text))
 }
 
 func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
@@ -132,11 +129,10 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
 
 /// Parses the value of a key option, `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
-    let parts = text.split(separator: "=", maxSplits: 1)
-    guard parts.count == 2, text.first != "=" else {
-        throw UsageError("expected a key id and a file, such as ABC123DEFG=AuthKey_ABC123DEFG.p8")
-    }
-    return (String(parts[0]), String(parts[1]))
+    let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    return try OptionValue.accept(
+        text, "a key id and a file, such as ABC123DEFG=AuthKey_ABC123DEFG.p8",
+        parts.count == 2 && !parts.contains("") ? (parts[0], parts[1]) : nil)
 }
 
 private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {

@@ -53,7 +53,7 @@ struct FaultTests {
         let text = Simulator.helpText
         for line in TokenTable.lines { #expect(text.contains("fa17\(line.code)")) }
         for code in UInt8(1)...32 { #expect(text.contains(ReasonCode(rawValue: code)!.text!.description)) }
-        for name in NamedFault.all.map(\.name) + GatewayFaults.all.map(\.name) { #expect(text.contains("  \(name) ")) }
+        for name in Fault.named.map(\.name) + GatewayFaults.all.map(\.name) { #expect(text.contains("  \(name) ")) }
         for family in FaultFamily.all { #expect(text.contains("  \(family.start)\(family.rest) ")) }
         #expect(text.contains("fa170NNN  ") && text.split(separator: "\n").allSatisfy { $0.count <= 120 })
     }

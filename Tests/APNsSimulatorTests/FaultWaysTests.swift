@@ -13,7 +13,7 @@ import Testing
 struct FaultWaysTests {
     /// The names of faults, and the digits of the device tokens that request the same fault.
     static let faults: [(name: String, code: String?)] =
-        NamedFault.all.map { ($0.name, $0.code.description) } + [
+        Fault.named.map { ($0.name, $0.code.description) } + [
             ("TooManyRequests", "4291"), ("Unregistered", "4101"), ("late-150ms", "d015"), ("late-0", "d000"),
             ("late-~50ms", nil), ("status-418", "e418"), ("empty-503", "b503"), ("streams-0", "1000"),
             ("streams-7", "1007"), ("goaway:IdleTimeout", nil), ("goaway-now:TooManyProviderTokenUpdates", nil),

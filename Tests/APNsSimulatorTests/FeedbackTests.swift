@@ -11,14 +11,14 @@ struct FeedbackTests {
         let simulator = try Simulator.withGateway {
             $0.feedback = [try .init(token: token("01").uppercased(), seconds: 1_700_000_000)]
         }
-        try simulator.addFeedback(token: "0a0b", atSeconds: .max)
+        simulator.feedback.add(try .init(token: "0a0b", seconds: .max))
         let client = try simulator.feedbackClient()
         #expect(
             client.receivedAtEnd() == Self.item(1_700_000_000, tokenBytes("01")) + Self.item(0xFFFF_FFFF, [10, 11]))
         #expect(client.end == .closedByPeer)
         let again = try simulator.feedbackClient()
         #expect(again.receivedAtEnd() == [] && again.isOpen)
-        try simulator.addFeedback(token: "0c", atSeconds: 1)
+        simulator.feedback.add(try .init(token: "0c", seconds: 1))
         #expect(try simulator.feedbackClient().receivedAtEnd() == Self.item(1, [12]))
     }
 
@@ -27,9 +27,8 @@ struct FeedbackTests {
         let simulator = try Simulator.withGateway()
         var whole: [UInt8] = []
         for number in 0..<200_000 {
-            let bytes = tokenBytes("01", number)
-            whole += Self.item(number, bytes)
-            simulator.feedback.add(token: bytes, atSeconds: UInt32(number))
+            whole += Self.item(number, tokenBytes("01", number))
+            simulator.feedback.add(try .init(token: token("01", number), seconds: UInt32(number)))
         }
         let first = try simulator.feedbackClient()
         #expect(first.run { !first.received.isEmpty })
@@ -43,12 +42,12 @@ struct FeedbackTests {
         #expect(second.run { simulator.feedback.text.isEmpty })
     }
 
-    @Test func `Items that two connections sent are removed without removing newer ones`() {
+    @Test func `Items that two connections sent are removed without removing newer ones`() throws {
         let list = FeedbackList()
-        list.add(token: [1], atSeconds: 1)
+        list.add(try .init(token: "01", seconds: 1))
         let one = list.items
         let two = list.items
-        list.add(token: [2], atSeconds: 2)
+        list.add(try .init(token: "02", seconds: 2))
         list.sent(upTo: one.mark)
         list.sent(upTo: two.mark)
         #expect(list.items.bytes == Self.item(2, [2]))

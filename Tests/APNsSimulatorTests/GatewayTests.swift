@@ -31,7 +31,7 @@ struct GatewayTests {
 
     @Test func `The gateway closes a connection without a client certificate`() throws {
         let simulator = try Simulator.withGateway()
-        try simulator.addFeedback(token: token("01"), atSeconds: 5)
+        simulator.feedback.add(try .init(token: token("01"), seconds: 5))
         for port in [simulator.gatewayPort, simulator.feedbackPort] {
             let client = try RawClient(simulator, port: port, hasCertificate: false)
             client.send(Wire.frame(1, tokenBytes("01")))
@@ -45,7 +45,8 @@ struct GatewayTests {
         let first = try simulator.gatewayClient()
         #expect(first.open())
         first.send(Wire.frame(1, tokenBytes("01", 1)))
-        simulator.switches.gateway = try GatewayFaults(["shutdown@1"])
+        let faults = try GatewayFaults(["shutdown@1"])
+        simulator.switches.with { $0.gatewayFaults = faults }
         let second = try simulator.gatewayClient()
         #expect(second.open())
         second.send(Wire.frame(7, tokenBytes("01", 7)))

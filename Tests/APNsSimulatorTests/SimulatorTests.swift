@@ -103,7 +103,7 @@ struct SimulatorTests {
         try provider.push(2)
         #expect(provider.run { provider.responses.count == 3 })
         #expect(provider.order.suffix(2) == [2, 1])
-        simulator.switches.latency = .uniform(fromNs: 1_000_000, toNs: 40_000_000)
+        simulator.switches.with { $0.service.options.latency = .uniform(fromNs: 1_000_000, toNs: 40_000_000) }
         for user in 10..<60 as Range<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 53 })
         #expect(provider.order.suffix(50) != Array(10..<60), "The latency must change the order")

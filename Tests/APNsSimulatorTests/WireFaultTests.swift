@@ -20,7 +20,7 @@ struct WireFaultTests {
     @Test func `The stream limit can change while a connection is open`() throws {
         let (simulator, provider) = try Simulator.connected()
         for streams in [5, 1, 0, 700] as [UInt32] {
-            simulator.switches.streams = streams
+            simulator.switches.with { $0.streams = streams }
             #expect(provider.run { provider.session.allowedStreams == Int(streams) })
         }
     }
@@ -42,21 +42,22 @@ struct WireFaultTests {
             $0.latency = .fixed(ns: 30_000_000)
             $0.faults = try ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"].map { try FaultRule(text: $0) }
         }
-        simulator.switches.inject(.outOfOrder)
+        simulator.switches.with { $0.inject(.outOfOrder) }
         for user in 1...29 as ClosedRange<UInt32> { try provider.push(user, token: token("00", Int(user))) }
         try provider.push(30, token: token("fa174101"))
         #expect(provider.run { provider.responses.count == 31 })
         let statuses = provider.responses.values.map(\.status)
         // The rule applies to the 5th, 15th and 25th request. At the 10th, 20th and 30th, an earlier rule applies.
         #expect(statuses.count { $0 == 429 } == 3 && statuses.count { $0 == 410 } == 1)
-        #expect(simulator.switches.rules.map(\.text) == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
+        let rules = simulator.switches.with { $0.rules.map(\.text) }
+        #expect(rules == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
     }
 
     @Test func `Connections with a blackhole fault can still be cut`() throws {
         let (simulator, provider) = try Simulator.connected()
         let other = try simulator.provider()
         for fault in [.blackhole, .goAway(.graceful()), .cut(.reset)] as [Fault] {
-            #expect(simulator.switches.inject(fault) == 2)
+            #expect(simulator.switches.with { $0.inject(fault) } == 2)
         }
         for one in [provider, other] {
             #expect(one.run { one.end != nil })

@@ -27,7 +27,7 @@ import Testing
     @Test func `A match of an earlier run is remembered and not replayed again`() {
         var gatherer = Gatherer(order())
         for value in [result(1), "damaged"] { _ = gatherer.take(0, value) }
-        gatherer.forgetKinds()
+        gatherer.found = [:]
         // A later result of the same request may be in another partition.
         let actions = [result(1), result(3)].map { gatherer.take(2, $0, of: other)?.action }
         #expect(actions == ["repeated", "fetch apns.requests/3/3/0"])
@@ -44,7 +44,7 @@ import Testing
         let places = ["apns.requests/3/1", "apns.requests/3/2/1", "apns.requests/3/3/0"].map {
             ReplaySelection.Place($0)!
         }
-        var gatherer = Gatherer(order { $0.places = Set(places) })
+        var gatherer = Gatherer(order { $0.places = places })
         for value in [result(1, index: 7), result(2, index: 0), result(3, outcome: .accepted)] {
             _ = gatherer.take(0, value)
         }
@@ -95,9 +95,7 @@ import Testing
     }
 
     @Test func `The record of a truncated dead letter is recognized by its time, size and first bytes`() throws {
-        let record = letter("worker-crashed", truncated: 6, value: "abc")
-        let headers = record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
-        let found = try DeadLetter(key: record.key, value: record.value, headers: headers)
+        let found = try DeadLetter(letter("worker-crashed", truncated: 6, value: "abc"))
         func fits(_ value: String, _ timestampMs: Int64) -> Bool {
             Array(value.utf8).withUnsafeBytes { found.fits($0, timestampMs: timestampMs) }
         }

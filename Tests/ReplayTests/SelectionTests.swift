@@ -28,9 +28,9 @@ import Testing
             ("BadTopic", "shop", [], ["annex"], [], false), ("BadTopic", nil, [], ["shop"], [], false),
             ("BadTopic", "shop", ["BadTopic"], ["annex"], [], false),
             ("BadTopic", "shop", [], [], [.rejected, .invalid], true), ("BadTopic", "shop", [], [], [.invalid], false),
-        ] as [(String?, String?, Set<String>, Set<String>, Set<Outcome>, Bool)])
+        ] as [(String?, String?, [String], [String], [Outcome], Bool)])
     func `A result must match one value of each condition`(
-        reason: String?, app: String?, reasons: Set<String>, apps: Set<String>, outcomes: Set<Outcome>, isMeant: Bool
+        reason: String?, app: String?, reasons: [String], apps: [String], outcomes: [Outcome], isMeant: Bool
     ) throws {
         let matches = try matches(result(1, reason: reason, app: app)) {
             ($0.reasons, $0.apps, $0.outcomes) = (reasons, apps, outcomes)
@@ -69,10 +69,7 @@ import Testing
     }
 
     @Test func `A dead letter is selected by its reason, its own time and its place`() throws {
-        let fields = letter("not-json", offset: 5).headers.map {
-            HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
-        }
-        let letter = try DeadLetter(key: nil, value: nil, headers: fields)
+        let letter = try DeadLetter(letter("not-json", offset: 5))
         var selection = ReplaySelection()
         #expect(selection.matches(letter, writtenMs: 5_000))
         selection.reasons = ["worker-crashed"]

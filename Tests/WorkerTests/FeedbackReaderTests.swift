@@ -1,4 +1,3 @@
-import APNsSimulator
 import Configuration
 import EventLoop
 import Foundation
@@ -10,6 +9,7 @@ import TLS
 import TestSupport
 import Testing
 
+@testable import APNsSimulator
 @testable import Worker
 
 /// The simulator's feedback service and in-process brokers, with a reader between them.
@@ -70,8 +70,8 @@ import Testing
         func tell(_ count: Int) throws {
             for number in 0..<count {
                 let digits = String(number, radix: 16)
-                try simulator.addFeedback(
-                    token: String(repeating: "0", count: 64 - digits.count) + digits, atSeconds: UInt32(number))
+                let token = String(repeating: "0", count: 64 - digits.count) + digits
+                simulator.feedback.add(try .init(token: token, seconds: UInt32(number)))
             }
         }
 

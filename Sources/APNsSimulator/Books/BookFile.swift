@@ -30,14 +30,14 @@ final class BookFile {
         // The file contains device tokens, so only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
-        guard descriptor >= 0 else { throw failure("cannot open the --book file \(path)") }
+        guard descriptor >= 0 else { throw SimulatorError(errno: "cannot open the --book file \(path)") }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw SimulatorError("the --book file \(path) is in use by another simulator: name another file")
         }
         let size = Int(lseek(descriptor, 0, SEEK_END))
         if size == 0 {
             guard pwrite(descriptor, Self.head, used, 0) == used else {
-                throw failure("cannot write the --book file \(path)")
+                throw SimulatorError(errno: "cannot write the --book file \(path)")
             }
             return
         }
@@ -54,7 +54,7 @@ final class BookFile {
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
-            throw failure("cannot read the --book file \(path)")
+            throw SimulatorError(errno: "cannot read the --book file \(path)")
         }
         defer { munmap(memory, size) }
         var at = Self.head.count
@@ -104,10 +104,6 @@ final class BookFile {
             "the --book file \(path) was not written by a simulator, or is damaged: delete the file, or name another file"
         )
     }
-
-    private func failure(_ what: String) -> SimulatorError {
-        SimulatorError("\(what): \(String(cString: strerror(errno)))")
-    }
 }
 
 /// The outcome of a request, as `Books` records it.
@@ -131,12 +127,8 @@ enum RequestOutcome: Equatable {
     }
 
     fileprivate init?(code: UInt8, reason: ReasonCode) {
-        switch code {
-        case 0: self = .notProcessed
-        case 1: self = .accepted
-        case 2: self = .refused(reason)
-        case 3: self = .unanswered
-        default: return nil
-        }
+        let outcomes: [Self] = [.notProcessed, .accepted, .refused(reason), .unanswered]
+        guard code < outcomes.count else { return nil }
+        self = outcomes[Int(code)]
     }
 }

@@ -1,65 +1,5 @@
 import PushRecords
 
-/// Faults with a fixed name for the command line and the control endpoint, and a fixed code in device tokens.
-enum NamedFault {
-    /// The faults with a fixed name. Apple's reasons and the names of `FaultFamily` are valid too, but not listed here.
-    /// `code` is the four digits after `fa17` in device tokens that request the fault.
-    static let all: [(name: String, code: StaticString, fault: Fault, help: String)] = [
-        ("no-answer", "f001", .noAnswer, "neither processes nor answers the request"),
-        ("reset-stream", "f002", .resetStream, "sends RST_STREAM with INTERNAL_ERROR instead of the answer"),
-        (
-            "refuse-stream", "f003", .refuseStream,
-            "sends RST_STREAM with REFUSED_STREAM, and does not process the request"
-        ),
-        (
-            "goaway", "f010", .goAway(.graceful()),
-            "sends GOAWAY, answers the received requests, then closes the connection"
-        ),
-        (
-            "goaway-shutdown", "f011", .goAway(.graceful(.shutdown)),
-            "like goaway, with the debug data {\"reason\":\"Shutdown\"}"
-        ),
-        ("goaway-text", "f016", .goAway(.text), "like goaway, with plain text instead of a reason"),
-        (
-            "goaway-twice", "f012", .goAway(.twice),
-            "like goaway, with two GOAWAYs, the first with last-stream-id 2^31-1"
-        ),
-        (
-            "goaway-below", "f013", .goAway(.below),
-            "sends GOAWAY with last-stream-id below this request, and does not process the request"
-        ),
-        (
-            "goaway-now", "f014", .goAway(.immediate()),
-            "sends GOAWAY and closes the connection immediately, without outstanding answers"
-        ),
-        (
-            "goaway-environment", "f015", .goAway(.badEnvironment),
-            "sends GOAWAY with last-stream-id 0 and the reason BadCertificateEnvironment, then closes"
-        ),
-        ("cut-before", "f020", .cut(.before), "closes the connection instead of answering"),
-        (
-            "cut-inside", "f021", .cut(.inside),
-            "accepts the request, and closes the connection in the middle of the answer"
-        ),
-        ("cut-after", "f022", .cut(.after), "accepts the request, and closes the connection after the answer"),
-        ("tcp-reset", "f023", .cut(.reset), "resets the TCP connection (RST) instead of answering"),
-        ("blackhole", "f030", .blackhole, "from now on reads all bytes of the connection, and sends nothing"),
-        (
-            "stall", "f031", .stall,
-            "accepts the request; from now on sends no WINDOW_UPDATE, so bodies stop after 65,535 bytes"
-        ),
-        ("garbage", "f050", .garbage, "sends 64 bytes of 0xff instead of the answer, and nothing after them"),
-        (
-            "split-frames", "f051", .splitFrames, "accepts the request; from now on sends 1 to 7 bytes at a time"
-        ),
-        ("slow-frames", "f052", .slowFrames, "accepts the request; from now on sends 1 to 7 bytes every 2 ms"),
-        (
-            "out-of-order", "f053", .outOfOrder,
-            "accepts the request; from now on answers requests that arrive within 20 ms in reverse order"
-        ),
-    ]
-}
-
 /// Faults whose name contains a number, a time or a reason.
 struct FaultFamily: Sendable {
     /// The prefix that all names of the family share, such as `late-`.
@@ -120,10 +60,67 @@ struct FaultFamily: Sendable {
 }
 
 extension Fault {
-    /// Looks up a fault by name: a name in `NamedFault.all`, one of Apple's reasons, or a name of a `FaultFamily`.
+    /// The faults with a fixed name for the command line and the control endpoint. Apple's reasons and the names of
+    /// `FaultFamily` are valid too. `code` is the four digits after `fa17` in device tokens that request the fault.
+    static let named: [(name: String, code: StaticString, fault: Fault, help: String)] = [
+        ("no-answer", "f001", .noAnswer, "neither processes nor answers the request"),
+        ("reset-stream", "f002", .resetStream, "sends RST_STREAM with INTERNAL_ERROR instead of the answer"),
+        (
+            "refuse-stream", "f003", .refuseStream,
+            "sends RST_STREAM with REFUSED_STREAM, and does not process the request"
+        ),
+        (
+            "goaway", "f010", .goAway(.graceful()),
+            "sends GOAWAY, answers the received requests, then closes the connection"
+        ),
+        (
+            "goaway-shutdown", "f011", .goAway(.graceful(.shutdown)),
+            "like goaway, with the debug data {\"reason\":\"Shutdown\"}"
+        ),
+        ("goaway-text", "f016", .goAway(.text), "like goaway, with plain text instead of a reason"),
+        (
+            "goaway-twice", "f012", .goAway(.twice),
+            "like goaway, with two GOAWAYs, the first with last-stream-id 2^31-1"
+        ),
+        (
+            "goaway-below", "f013", .goAway(.below),
+            "sends GOAWAY with last-stream-id below this request, and does not process the request"
+        ),
+        (
+            "goaway-now", "f014", .goAway(.immediate()),
+            "sends GOAWAY and closes the connection immediately, without outstanding answers"
+        ),
+        (
+            "goaway-environment", "f015", .goAway(.badEnvironment),
+            "sends GOAWAY with last-stream-id 0 and the reason BadCertificateEnvironment, then closes"
+        ),
+        ("cut-before", "f020", .cut(.before), "closes the connection instead of answering"),
+        (
+            "cut-inside", "f021", .cut(.inside),
+            "accepts the request, and closes the connection in the middle of the answer"
+        ),
+        ("cut-after", "f022", .cut(.after), "accepts the request, and closes the connection after the answer"),
+        ("tcp-reset", "f023", .cut(.reset), "resets the TCP connection (RST) instead of answering"),
+        ("blackhole", "f030", .blackhole, "from now on reads all bytes of the connection, and sends nothing"),
+        (
+            "stall", "f031", .stall,
+            "accepts the request; from now on sends no WINDOW_UPDATE, so bodies stop after 65,535 bytes"
+        ),
+        ("garbage", "f050", .garbage, "sends 64 bytes of 0xff instead of the answer, and nothing after them"),
+        (
+            "split-frames", "f051", .splitFrames, "accepts the request; from now on sends 1 to 7 bytes at a time"
+        ),
+        ("slow-frames", "f052", .slowFrames, "accepts the request; from now on sends 1 to 7 bytes every 2 ms"),
+        (
+            "out-of-order", "f053", .outOfOrder,
+            "accepts the request; from now on answers requests that arrive within 20 ms in reverse order"
+        ),
+    ]
+
+    /// Looks up a fault by name: a name in `named`, one of Apple's reasons, or a name of a `FaultFamily`.
     init?(name: String) {
         guard
-            let fault = NamedFault.all.first(where: { $0.name == name })?.fault
+            let fault = Self.named.first(where: { $0.name == name })?.fault
                 ?? ReasonCode(name).map({ Fault.answer(Answer($0)) })
                 ?? FaultFamily.all.lazy.compactMap({ $0.fault(name: name) }).first
         else { return nil }
@@ -132,7 +129,7 @@ extension Fault {
 
     /// The fault's name, as `init(name:)` accepts it.
     var name: String {
-        if let named = NamedFault.all.first(where: { $0.fault == self }) { return named.name }
+        if let named = Self.named.first(where: { $0.fault == self }) { return named.name }
         switch self {
         case .answer(let answer) where answer.body == .reason: return answer.reason.name
         case .answer(let answer): return "\(answer.body == .missing ? "empty" : "status")-\(answer.status)"

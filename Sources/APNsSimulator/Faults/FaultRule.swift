@@ -1,3 +1,5 @@
+import Glibc
+
 /// A rule that injects a fault repeatedly, into every Nth request or after every time interval.
 package struct FaultRule: Hashable, Sendable {
     enum Every: Hashable, Sendable {
@@ -45,6 +47,9 @@ package struct FaultRule: Hashable, Sendable {
 package struct SimulatorError: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
+
+    /// Creates an error with the text of `errno`.
+    init(errno what: String) { self.init("\(what): \(String(cString: strerror(errno)))") }
 }
 
 /// The schedule that decides when each rule is due, by request count or time. Not thread-safe.

@@ -24,7 +24,7 @@ enum TokenTable {
         ]
         let reasons = codes.enumerated().map { ($1, ReasonCode(rawValue: UInt8($0 + 1))!) } + others
         return reasons.map { ($0, .answer(Answer($1)), "\(Answer($1).status) \($1.name)") }
-            + NamedFault.all.map { ($0.code, $0.fault, "\($0.name): \($0.help)") }
+            + Fault.named.map { ($0.code, $0.fault, "\($0.name): \($0.help)") }
     }()
 
     private static let byCode: [UInt16: Fault] = {

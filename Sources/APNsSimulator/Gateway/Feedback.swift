@@ -7,25 +7,23 @@ import PushRecords
 /// The list removes a token once a connection has sent it completely.
 final class FeedbackList: Sendable {
     private struct State {
-        var items: [(token: [UInt8], seconds: UInt32)] = []
+        var items: [SimulatorOptions.FeedbackItem] = []
         /// The total number of items sent and removed.
         var gone = 0
     }
 
     private let state = Guarded(State())
 
-    /// - Parameter token: The token's bytes, 1 to 65,535.
-    func add(token: [UInt8], atSeconds seconds: UInt32) { state.withLock { $0.items.append((token, seconds)) } }
-
-    func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
+    func add(_ item: SimulatorOptions.FeedbackItem) { state.withLock { $0.items.append(item) } }
 
     /// The items in wire format: for each, the time and the token length (both big-endian), then the token. `mark`
     /// identifies the last item. Pass it to `sent(upTo:)` when a connection has sent the bytes.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
-            for (token, seconds) in state.items {
-                withUnsafeBytes(of: seconds.bigEndian) { bytes += $0 }
+            for item in state.items {
+                let token = item.token.bytes
+                withUnsafeBytes(of: item.seconds.bigEndian) { bytes += $0 }
                 withUnsafeBytes(of: UInt16(token.count).bigEndian) { bytes += $0 }
                 bytes += token
             }
@@ -45,23 +43,20 @@ final class FeedbackList: Sendable {
 
     /// The items as lines "token seconds", for the control endpoint.
     var text: String {
-        state.withLock { $0.items.map { "\(hexText($0.token)) \($0.seconds)\n" }.joined() }
+        state.withLock { $0.items.map { "\($0.token.hex) \($0.seconds)\n" }.joined() }
     }
 }
 
 /// A feedback service connection, which sends the whole list and closes. Confined to the loop's thread.
 final class FeedbackConnection: AcceptedConnection {
     private let list: FeedbackList
-    private let onClosed: () -> Void
     var channel: SecureChannel?
+    var onClosed: (() -> Void)?
     private var bytes: [UInt8] = []
     private var at = 0
     private var mark = 0
 
-    init(list: FeedbackList, onClosed: @escaping () -> Void) {
-        self.list = list
-        self.onClosed = onClosed
-    }
+    init(list: FeedbackList) { self.list = list }
 
     func close() { channel?.abort() }
 
@@ -95,6 +90,6 @@ final class FeedbackConnection: AcceptedConnection {
     func channelClosed(_ end: ChannelEnd) {
         noteSent()
         channel = nil
-        onClosed()
+        onClosed?()
     }
 }

@@ -6,18 +6,17 @@ final class GatewayConnection: AcceptedConnection {
     private let faults: GatewayFaults
     private let dialogue: GatewayDialogue
     private let loop: Loop
-    private let onClosed: () -> Void
     var channel: SecureChannel?
+    var onClosed: (() -> Void)?
     /// Whether the dialogue has ended and the connection is about to close.
     private var isEnding = false
     /// Bytes that a throttled connection has received but not processed.
     private var unread: ArraySlice<UInt8> = []
 
-    init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
+    init(service: GatewayService, loop: Loop) {
         faults = service.faults
         dialogue = GatewayDialogue(service: service)
         self.loop = loop
-        self.onClosed = onClosed
     }
 
     /// Resets the connection if it has the fault `silent`. Called when the gateway's faults have changed.
@@ -97,10 +96,5 @@ final class GatewayConnection: AcceptedConnection {
         channel.flush()
         guard bytes.count > 1 else { return channel.close() }
         loop.schedule(afterNs: GatewayFaults.splitPauseNs) { [weak self] in self?.sendSplit(bytes.dropFirst()) }
-    }
-
-    func channelClosed(_ end: ChannelEnd) {
-        self.channel = nil
-        onClosed()
     }
 }

@@ -10,39 +10,27 @@ struct GatewayFrame {
     /// documents.
     var isMalformed = false
 
-    /// The size of a frame, as far as its first bytes determine it.
-    enum Extent: Equatable {
-        /// The bytes so far do not determine the size.
-        case unknown
-        /// The size of the frame in bytes. The frame may not have arrived completely.
-        case frame(Int)
-        /// An unknown command, or a frame longer than `limit`. The start of the next frame is unknown.
-        case noFrame
-    }
-
     /// The maximum size of a frame: command 1 with the longest token and payload that 16-bit lengths allow.
     static let limit = 13 + 2 * 65_535
     private static let itemHead = 3
 
-    static func extent(of bytes: UnsafeRawBufferPointer) -> Extent {
-        guard let command = bytes.first else { return .unknown }
-        switch command {
-        case 0: return extent(of: bytes, tokenAt: 1)
-        case 1: return extent(of: bytes, tokenAt: 9)
-        case 2:
-            guard bytes.count >= 5 else { return .unknown }
-            let size = 5 + Int(bytes.number32(at: 1))
-            return size > limit ? .noFrame : .frame(size)
-        default: return .noFrame
+    /// Returns the size of the frame that begins with these bytes: `nil` if more bytes must arrive first, or a size
+    /// above `limit` for an unknown command.
+    static func size(of bytes: UnsafeRawBufferPointer) -> Int? {
+        switch bytes[0] {
+        case 0: return size(of: bytes, tokenAt: 1)
+        case 1: return size(of: bytes, tokenAt: 9)
+        case 2: return bytes.count < 5 ? nil : 5 + Int(bytes.number32(at: 1))
+        default: return .max
         }
     }
 
-    /// Returns the extent of a frame with command 0 or 1: a token and a payload, each preceded by its length.
-    private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Extent {
-        guard bytes.count >= index + 2 else { return .unknown }
+    /// Returns the size of a frame with command 0 or 1: a token and a payload, each preceded by its length.
+    private static func size(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Int? {
+        guard bytes.count >= index + 2 else { return nil }
         let payloadAt = index + 2 + Int(bytes.number16(at: index))
-        guard bytes.count >= payloadAt + 2 else { return .unknown }
-        return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
+        guard bytes.count >= payloadAt + 2 else { return nil }
+        return payloadAt + 2 + Int(bytes.number16(at: payloadAt))
     }
 
     /// Parses a complete frame.
@@ -111,15 +99,11 @@ struct GatewayReader {
         var at = 0
         while at < bytes.count {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
-            switch GatewayFrame.extent(of: rest) {
-            case .frame(let size) where size <= rest.count:
-                take(GatewayFrame(UnsafeRawBufferPointer(rebasing: rest[..<size])))
-                at += size
-            case .frame, .unknown: return at
-            case .noFrame:
-                isLost = true
-                return at
-            }
+            guard let size = GatewayFrame.size(of: rest) else { break }
+            isLost = size > GatewayFrame.limit
+            guard size <= rest.count, !isLost else { break }
+            take(GatewayFrame(UnsafeRawBufferPointer(rebasing: rest[..<size])))
+            at += size
         }
         return at
     }

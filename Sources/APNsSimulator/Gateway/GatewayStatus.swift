@@ -4,6 +4,8 @@ import PushRecords
 struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     let rawValue: UInt8
 
+    init(rawValue: UInt8) { self.rawValue = rawValue }
+
     static let processingError = Self(rawValue: 1)
     static let missingToken = Self(rawValue: 2)
     static let missingTopic = Self(rawValue: 3)
@@ -26,9 +28,7 @@ struct GatewayStatus: RawRepresentable, Hashable, Sendable {
 
     /// The reason under which the simulator counts notifications with this status.
     var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
-}
 
-extension GatewayStatus {
     /// Looks up the gateway's status for an HTTP/2 reason. Returns `nil` if the gateway has no such status.
     init?(_ reason: ReasonCode) {
         guard let row = Self.reasons.first(where: { $0.reason == reason }) else { return nil }

@@ -9,12 +9,8 @@ struct ManagementCheck {
         case create, read, delete, list
     }
 
-    /// The operation of a channel management request, and the bundle id to which the operation applies.
-    struct Target {
-        var operation: Operation
-        /// The bundle id, borrowed from the request's path.
-        var bundleID: UnsafeRawBufferPointer
-    }
+    /// The operation of a channel management request, and the bundle id, borrowed from the request's path.
+    typealias Target = (operation: Operation, bundleID: UnsafeRawBufferPointer)
 
     struct Answer: Equatable {
         var status: UInt16
@@ -28,16 +24,12 @@ struct ManagementCheck {
     /// The checks shared by broadcasts and channel management.
     var common: RequestCheck
 
-    private static let prefix: StaticString = "/1/apps/"
-
     /// Checks the request's method and path. Returns the operation, or Apple's reason for a rejection. Call it before
     /// the check of the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
-        let prefix = Self.prefix.utf8CodeUnitCount
-        guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
-        else { return (nil, .badPath) }
-        let rest = fields.path[prefix...]
-        guard let slash = rest.firstIndex(of: UInt8(ascii: "/")) else { return (nil, .badPath) }
+        guard let rest = fields.path.after("/1/apps/"), let slash = rest.firstIndex(of: UInt8(ascii: "/")) else {
+            return (nil, .badPath)
+        }
         let bundleID = UnsafeRawBufferPointer(rebasing: rest[..<slash])
         guard !bundleID.isEmpty, common.isIdentifier(bundleID) else { return (nil, .badPath) }
         let resource = UnsafeRawBufferPointer(rebasing: rest[(slash + 1)...])
@@ -50,7 +42,7 @@ struct ManagementCheck {
         case ("channels", _), ("all-channels", _): return (nil, .methodNotAllowed)
         default: return (nil, .badPath)
         }
-        return (Target(operation: operation, bundleID: bundleID), .none)
+        return ((operation, bundleID), .none)
     }
 
     /// Performs the operation and returns the answer. Call it after the check of the provider token.

@@ -37,7 +37,6 @@ struct RequestCheck: Sendable {
     static let broadcastPayloadLimit = 5120
     static let collapseIDLimit = 64
     static let devicePath: StaticString = "/3/device/"
-    static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
     /// Checks a request's method and path, and stores the token, id and bundle id in `request`. `room` is a buffer of
     /// 100 bytes for the token. Call it before the check of the provider token.
@@ -45,13 +44,11 @@ struct RequestCheck: Sendable {
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
         guard fields.method.spells("POST") else { return .methodNotAllowed }
-        let path = fields.path
-        let prefix = Self.devicePath.utf8CodeUnitCount
-        guard path.count >= prefix else { return path.spells("/3/device") ? .missingDeviceToken : .badPath }
-        guard UnsafeRawBufferPointer(rebasing: path[..<prefix]).spells(Self.devicePath) else {
+        guard let digits = fields.path.after(Self.devicePath) else {
+            if fields.path.spells("/3/device") { return .missingDeviceToken }
             return broadcastTarget(fields, room: room, into: &request)
         }
-        request.token = deviceToken(UnsafeRawBufferPointer(rebasing: path[prefix...]), room: room)
+        request.token = deviceToken(digits, room: room)
         request.id = NotificationUUID(text: fields.id) ?? .none
         return .none
     }
@@ -59,12 +56,9 @@ struct RequestCheck: Sendable {
     private func broadcastTarget(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
-        let prefix = Self.broadcastPath.utf8CodeUnitCount
-        guard fields.path.count > prefix,
-            UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.broadcastPath)
-        else { return .badPath }
-        let bundleID = UnsafeRawBufferPointer(rebasing: fields.path[prefix...])
-        guard isIdentifier(bundleID) else { return .badPath }
+        guard let bundleID = fields.path.after("/4/broadcasts/apps/"), !bundleID.isEmpty, isIdentifier(bundleID) else {
+            return .badPath
+        }
         request.bundleID = bundleID
         request.id = NotificationUUID(text: fields.requestID) ?? .none
         if let id = channelBytes(fields.channelID) {

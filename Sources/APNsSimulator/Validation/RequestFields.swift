@@ -59,6 +59,12 @@ extension UnsafeRawBufferPointer {
         count == text.utf8CodeUnitCount && (count == 0 || memcmp(baseAddress!, text.utf8Start, count) == 0)
     }
 
+    /// Returns the bytes after a prefix, or `nil` if the buffer does not begin with the prefix.
+    @inline(__always) func after(_ prefix: StaticString) -> UnsafeRawBufferPointer? {
+        let start = UnsafeRawBufferPointer(rebasing: self.prefix(prefix.utf8CodeUnitCount))
+        return start.spells(prefix) ? UnsafeRawBufferPointer(rebasing: dropFirst(start.count)) : nil
+    }
+
     /// Returns whether both buffers have equal bytes.
     @inline(__always) func same(as other: UnsafeRawBufferPointer) -> Bool {
         count == other.count && (count == 0 || memcmp(baseAddress!, other.baseAddress!, count) == 0)

@@ -22,6 +22,7 @@ final class Dialogue {
     let service: Service
     let session: ServerSession
     private let number: Int
+    private let managesChannels: Bool
     /// Whether requests on this connection need a provider token.
     private let needsToken: Bool
     private var credential = ConnectionCredential()
@@ -55,10 +56,11 @@ final class Dialogue {
 
     /// - Parameter certificateUserID: `UID` of the client certificate, if the client sent one.
     init(
-        service: Service, number: Int, hasCertificate: Bool, certificateUserID: String?
+        service: Service, number: Int, managesChannels: Bool, hasCertificate: Bool, certificateUserID: String?
     ) throws(HTTP2Error) {
         self.service = service
         self.number = number
+        self.managesChannels = managesChannels
         certificateTopic = certificateUserID.map { Array($0.utf8) }
         var check = service.check
         check.isCertificate = hasCertificate
@@ -128,7 +130,7 @@ final class Dialogue {
             let header = session.header(index)
             fields.add(name: header.name, value: header.value)
         }
-        if service.managesChannels { return try manage(fields, stream: stream, now: now) }
+        if managesChannels { return try manage(fields, stream: stream, now: now) }
         var request = CheckedRequest()
         var refusal = check.target(fields, room: service.tokenRoom, into: &request)
         if refusal == .none { refusal = try authorize(fields, now: now) }

@@ -27,7 +27,6 @@ struct Reply: Sendable {
 struct DueQueue {
     private var heap: [DueAnswer] = []
 
-    var count: Int { heap.count }
     var nextDueNs: Int64 { heap.first?.dueNs ?? .max }
 
     mutating func push(_ answer: DueAnswer) {

@@ -22,9 +22,8 @@ struct ReplyWriter: ~Copyable {
     /// Returns an id for a notification that arrived without one.
     mutating func newID() -> NotificationUUID { .random(using: &random) }
 
-    /// Sends the answer to a notification. Returns `false` if the stream is closed.
-    @discardableResult
-    mutating func write(_ reply: Reply, stream: Int32, to session: ServerSession) throws(HTTP2Error) -> Bool {
+    /// Sends the answer to a notification, unless the stream is closed.
+    mutating func write(_ reply: Reply, stream: Int32, to session: ServerSession) throws(HTTP2Error) {
         begin(status: reply.status)
         if reply.status != 200 { headers.append("content-type", "application/json") }
         // Apple writes ids that it generates in upper case. The simulator returns a client's id in lower case.
@@ -35,7 +34,7 @@ struct ReplyWriter: ~Copyable {
             headers.append("apns-id", id, .nameOnly(slot: 0))
         }
         if reply.status == 200, hasUniqueID { headers.append("apns-unique-id", add(newID()), .nameOnly(slot: 1)) }
-        return try session.respond(stream: stream, headers, body: body(of: reply))
+        _ = try session.respond(stream: stream, headers, body: body(of: reply))
     }
 
     /// Sends the answer to a channel management request.

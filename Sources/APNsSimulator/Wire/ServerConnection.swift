@@ -10,9 +10,9 @@ final class ServerConnection: AcceptedConnection {
     private let service: Service
     private let loop: Loop
     private var dialogue: Dialogue?
+    private let managesChannels: Bool
     var channel: SecureChannel?
-    /// The closure to call once when the channel has closed.
-    private let onClosed: () -> Void
+    var onClosed: (() -> Void)?
     /// Whether the simulator has paused reading, because the client reads its answers too slowly.
     private var isPaused = false
     private var random: SplitMix64
@@ -24,11 +24,12 @@ final class ServerConnection: AcceptedConnection {
     /// The size of pending output, in bytes, above which the simulator stops reading from the client.
     static let waitingLimit = 1 << 20
 
-    init(number: Int, service: Service, loop: Loop, onClosed: @escaping () -> Void) {
+    /// - Parameter managesChannels: Whether the requests manage channels instead of sending notifications.
+    init(number: Int, service: Service, loop: Loop, managesChannels: Bool = false) {
         self.number = number
         self.service = service
         self.loop = loop
-        self.onClosed = onClosed
+        self.managesChannels = managesChannels
         random = SplitMix64(seed: UInt64(number))
     }
 
@@ -109,8 +110,8 @@ final class ServerConnection: AcceptedConnection {
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {
             dialogue = try Dialogue(
-                service: service, number: number, hasCertificate: certificate != nil,
-                certificateUserID: certificate?.userID)
+                service: service, number: number, managesChannels: managesChannels,
+                hasCertificate: certificate != nil, certificateUserID: certificate?.userID)
         } catch {
             return channel.abort()
         }
@@ -123,10 +124,4 @@ final class ServerConnection: AcceptedConnection {
     }
 
     func channelWritable() { flush() }
-
-    func channelClosed(_ end: ChannelEnd) {
-        self.channel = nil
-        dialogue = nil
-        onClosed()
-    }
 }

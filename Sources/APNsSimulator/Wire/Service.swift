@@ -2,11 +2,8 @@ internal import Bytes
 import EventLoop
 import PushRecords
 
-/// The state that all connections of one service share: checks, faults, and recorded requests. Notifications and
-/// channel management are two services. Not thread-safe.
+/// The state that all HTTP/2 connections share: checks, faults, and recorded requests. Not thread-safe.
 final class Service {
-    /// Whether the service accepts channel management requests instead of notifications.
-    let managesChannels: Bool
     let books: Books
     let check: RequestCheck
     var options: SimulatorOptions
@@ -20,10 +17,9 @@ final class Service {
 
     init(
         options: SimulatorOptions, keys: [ProviderKey], books: Books, channels: ChannelBook = ChannelBook(),
-        nowNs: Int64, managesChannels: Bool = false
+        nowNs: Int64
     ) {
         self.books = books
-        self.managesChannels = managesChannels
         check = RequestCheck(
             bundleIDs: options.bundleIDs.map { Array($0.utf8) }, checksTopicSuffixes: options.checksTopicSuffixes,
             withoutBroadcast: options.withoutBroadcast.map { Array($0.utf8) }, channels: channels)
@@ -36,17 +32,10 @@ final class Service {
 
     deinit { tokenRoom.deallocate() }
 
-    /// The reply to one request, with its fault and delay.
-    struct Decision {
-        var reply: Reply
-        /// The fault to inject, or `nil` to send the reply after `delayNs`.
-        var fault: Fault?
-        var delayNs: Int64
-    }
-
     /// Decides how to answer a complete request, given the result of the checks, and records the request in `books`.
+    /// Returns the fault to inject, or `nil` to send the reply after `delayNs`.
     @inline(__always)
-    func decide(_ request: CheckedRequest, refusal: ReasonCode) -> Decision {
+    func decide(_ request: CheckedRequest, refusal: ReasonCode) -> (reply: Reply, fault: Fault?, delayNs: Int64) {
         var id = request.id
         let isOwnID = id == .none
         if isOwnID { id = replies.newID() }
@@ -75,6 +64,6 @@ final class Service {
             status: answer.status, reason: answer.reason, body: answer.body, id: id, isOwnID: isOwnID,
             timestampMs: answer.status == 410 ? unregisteredAtMs(token: token) : 0,
             isBroadcast: request.isBroadcast)
-        return Decision(reply: reply, fault: fault, delayNs: delayNs)
+        return (reply, fault, delayNs)
     }
 }

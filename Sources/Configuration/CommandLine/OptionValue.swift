@@ -42,7 +42,7 @@ package enum OptionValue {
         try accept(text, "one of \(T.allCases.map(\.rawValue).joined(separator: ", "))", T(rawValue: text))
     }
 
-    private static func accept<T>(_ text: String, _ expectation: String, _ value: T?) throws(UsageError) -> T {
+    package static func accept<T>(_ text: String, _ expectation: String, _ value: T?) throws(UsageError) -> T {
         guard let value else { throw UsageError("expected \(expectation), found \(quoted(text))") }
         return value
     }

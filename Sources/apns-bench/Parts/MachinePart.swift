@@ -42,7 +42,7 @@ final class MachinePart: PartRun {
             records = (0..<Self.partitionCount).map { record in
                 let list = tokens[record * tokensPerRecord..<(record + 1) * tokensPerRecord]
                 return LentRecord(
-                    key: PartInputs.nothing, value: PartInputs.envelope(Array(list)), headers: headers)
+                    key: .nothing, value: PartInputs.envelope(Array(list)), headers: headers)
             }
         }
         machine.setCapacity(AppIndex(0), requests: 4_096, now: now)
@@ -50,7 +50,7 @@ final class MachinePart: PartRun {
             partitions.append(
                 machine.assign(
                     topic: "apns.requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
-                    metadata: PartInputs.nothing, logEnd: 0))
+                    metadata: .nothing, logEnd: 0))
         }
     }
 

@@ -13,7 +13,7 @@ final class ParsePart: PartRun {
         let headers = PartInputs.headers(isEnvelope ? [] : PartInputs.manyHeaders)
         records = PartInputs.tokens(256).map {
             isEnvelope
-                ? LentRecord(key: PartInputs.nothing, value: PartInputs.envelope([$0]), headers: headers)
+                ? LentRecord(key: .nothing, value: PartInputs.envelope([$0]), headers: headers)
                 : LentRecord(key: $0, value: payload, headers: headers)
         }
     }
@@ -53,7 +53,7 @@ final class ResultsPart: PartRun {
                     apnsID: DerivedID.make(topicHash: hash, partition: 3, offset: offset, index: 0)),
                 app: 0, payload: payload,
                 request: RequestPlace(topic: requests, partition: 3, offset: offset, index: 0),
-                requestKey: PartInputs.nothing, requestedAtMs: 1_800_000_000_000, copiedHeaders: noHeaders)
+                requestKey: .nothing, requestedAtMs: 1_800_000_000_000, copiedHeaders: noHeaders)
             let ending = Ending(
                 outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_800_000_000_003,
                 settledAtMs: 1_800_000_000_007)
@@ -110,10 +110,6 @@ final class LedgerPart: PartRun {
                 count += 1
             }
         }
-        try commit()
-    }
-
-    private func commit() throws {
         guard let base = ledger.committable else { throw BenchFailure("there is nothing to commit") }
         let next = horizon.next(from: base)
         horizon.sent(naming: next)

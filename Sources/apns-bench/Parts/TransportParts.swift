@@ -14,7 +14,6 @@ class TransportPart {
     private var capacity = 0
     /// The completions that the transport reported in the last turn.
     private var completions: [Completion] = []
-    let clock = SteppedClock()
     let loop: Loop
     let wire = PipeDialer()
     /// A batch of requests for distinct devices with one payload, in flight together on one connection.
@@ -28,7 +27,7 @@ class TransportPart {
         }
     }()
 
-    init() throws { loop = try Loop { [clock] in clock.now } }
+    init() throws { loop = try Loop { [wire] in wire.now } }
 
     final func take(_ events: [TransportEvent]) {
         for event in events {
@@ -96,8 +95,8 @@ final class EncodePart: TransportPart, PartRun {
 
     func prepare() throws {
         try startBatch(isPresumed: false)
-        clock.now.monotonicNs += 10_000_000
-        clock.now.wallMs += 10
+        wire.now.monotonicNs += 10_000_000
+        wire.now.wallMs += 10
         try serve()
         for index in requests.indices {
             requests[index].headers.apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
@@ -110,7 +109,7 @@ final class EncodePart: TransportPart, PartRun {
         wire.channel.sent.removeAll(keepingCapacity: true)
         while let event = server.nextEvent() {
             guard case .request(let stream) = event else { continue }
-            try server.respond(stream: stream, answer, body: PartInputs.nothing)
+            try server.respond(stream: stream, answer, body: .nothing)
         }
         let output = server.output
         wire.channel.coming += output
@@ -156,16 +155,11 @@ final class FramesPart: TransportPart, PartRun {
         loop.runOnce()
         // First the transport registers the written bytes, then the resend window passes, then a check finds no error.
         for stepNs in [100_000_000, Self.windowNs, 100_000_000] {
-            clock.now.monotonicNs += stepNs
-            clock.now.wallMs += stepNs / 1_000_000
+            wire.now.monotonicNs += stepNs
+            wire.now.wallMs += stepNs / 1_000_000
             loop.runOnce()
         }
     }
-}
-
-/// A clock that only the benchmark advances.
-final class SteppedClock {
-    var now = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
 }
 
 /// A byte channel in memory.
@@ -204,9 +198,10 @@ final class PipeChannel: ByteChannel {
     func abort() { isOpen = false }
 }
 
-/// A dialer that opens one channel for one connection.
+/// A dialer that opens one channel for one connection, and the clock, which only the benchmark advances.
 final class PipeDialer: ChannelDialer {
     private(set) var channel: PipeChannel!
+    var now = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
 
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,

@@ -23,11 +23,7 @@ func manageChannels(_ arguments: [String]) throws -> ExitCode {
 
 extension ChannelManagement.Answer {
     private var storage: String {
-        switch storagePolicy {
-        case 0: "storage=none"
-        case 1: "storage=most-recent"
-        default: "storage=\(storagePolicy.map(String.init) ?? "unknown")"
-        }
+        "storage=" + (storagePolicy.map { [0: "none", 1: "most-recent"][$0] ?? "\($0)" } ?? "unknown")
     }
 
     /// Returns Apple's answer as text. A list has one channel id per line, for `xargs`.
@@ -49,24 +45,21 @@ extension ChannelManagement.Answer {
     }
 
     fileprivate var json: String {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("app", app)
-        json.member("environment", environment.text)
-        json.member("bundle_id", bundleID)
-        json.member("status", status)
-        json.member("reason", reason?.rawValue)
-        json.member("advice", advice)
-        json.member("request_id", requestID)
-        json.member("channel_id", channelID)
-        json.member("message_storage_policy", storagePolicy)
-        if let channels {
+        jsonObject { json in
+            json.member("app", app)
+            json.member("environment", environment.text)
+            json.member("bundle_id", bundleID)
+            json.member("status", status)
+            json.member("reason", reason?.rawValue)
+            json.member("advice", advice)
+            json.member("request_id", requestID)
+            json.member("channel_id", channelID)
+            json.member("message_storage_policy", storagePolicy)
+            guard let channels else { return }
             json.name("channels")
             json.beginArray()
             for channel in channels { json.value(channel) }
             json.endArray()
         }
-        json.endObject()
-        return json.text
     }
 }

@@ -70,10 +70,8 @@ struct ChannelsOptions {
         ]
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {
-        guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
-            throw UsageError("expected a channel id as printed by create or list")
-        }
-        return text
+        let isID = (1...1_000).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        return try OptionValue.accept(text, "a channel id as printed by create or list", isID ? text : nil)
     }
 
     /// Returns the request to Apple. Throws if an option is missing or does not fit the action.

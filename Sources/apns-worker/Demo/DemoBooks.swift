@@ -30,12 +30,12 @@ struct DemoBooks {
 
         var isReadRight: Bool {
             let isDeadLetter = completion == .deadLetter
-            return results == (isDeadLetter ? 0 : 1) && outcome == completion.outcome
+            return results == (isDeadLetter ? 0 : 1) && outcome == completion.expected.outcome
                 && deadLetters == (isDeadLetter ? 1 : 0) && deadTokens == (completion == .unregistered ? 1 : 0)
         }
 
         var difference: String {
-            let wanted = completion.outcome?.rawValue ?? "a dead letter"
+            let wanted = completion.expected.outcome?.rawValue ?? "a dead letter"
             let found = outcome.map { " (\($0.rawValue))" } ?? ""
             return "expected \(wanted); the simulator processed \(received), accepted \(accepted); "
                 + "read back: results \(results)\(found), dead tokens \(deadTokens), dead letters \(deadLetters)"
@@ -124,7 +124,7 @@ struct DemoBooks {
         var rows = ["", Self.row("", "produced", "simulator", "read back")]
         var simulatedRight = 0
         for outcome in Outcome.allCases.map(Optional.some) + [nil] {
-            let entries = entries.compactMap(\.self).filter { $0.completion.outcome == outcome }
+            let entries = entries.compactMap(\.self).filter { $0.completion.expected.outcome == outcome }
             guard !entries.isEmpty else { continue }
             // The simulator never receives requests that are invalid or expired, nor dead letters.
             let isSent = outcome != nil && outcome != .invalid && outcome != .expired

@@ -4,7 +4,7 @@ import PushRecords
 /// The requests of the demo: numbered notifications whose device tokens contain the notification's number. Two runs
 /// with the same count produce the same requests.
 struct DemoTraffic {
-    enum Completion: CaseIterable {
+    enum Completion {
         case accepted
         /// The simulator answers the first send with 429, and accepts the second send.
         case retried
@@ -18,7 +18,7 @@ struct DemoTraffic {
         /// The expected outcome in the result (`nil` for a dead letter, which has no result), and the prefix of the
         /// device tokens with which the simulator answers accordingly (`simulate --help`). Tokens for which the
         /// simulator should give no special answer must not begin with `fa17`.
-        fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
+        var expected: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")
             case .retried: (.accepted, "fa1742911")
@@ -29,8 +29,6 @@ struct DemoTraffic {
             case .deadLetter: (nil, "0")
             }
         }
-
-        var outcome: Outcome? { parts.outcome }
     }
 
     /// A record of `count` notifications, starting with number `first`. With more than one notification, it is an
@@ -99,7 +97,7 @@ struct DemoTraffic {
     /// Returns a device token of 64 hex digits: the prefix that requests the outcome, zeros, and the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
-        let start = completion.parts.tokenPrefix
+        let start = completion.expected.tokenPrefix
         return start + String(repeating: "0", count: 64 - start.count - digits.count) + digits
     }
 

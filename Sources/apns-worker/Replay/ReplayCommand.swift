@@ -7,13 +7,12 @@ func replay(_ arguments: [String]) throws -> ExitCode {
         ReplayOptions.table, arguments, ReplayOptions(), "kind of record")
     try options.check(source)
     var (configuration, cluster) = try loaded(options.file)
-    try options.check(configuration)
     cluster.clientID += "-replay"
     // The signals are blocked before librdkafka creates its threads, because threads inherit the signal mask.
     let signals = StopSignals()
     let deadline = Deadline(after: options.deadline)
     let began = LoopTime.read()
-    let order = options.order(source, configuration, nowMs: began.wallMs)
+    let order = try options.order(source, configuration, nowMs: began.wallMs)
     for hint in options.hints(source) { complain("apns-worker replay: \(hint)") }
     var isStopped = false
     let wait = BrokerWait(
@@ -45,5 +44,6 @@ func replay(_ arguments: [String]) throws -> ExitCode {
     }
     say((options.format == .json ? order.json(last, seconds()) : order.summary(last, seconds())) + "\n")
     if options.format == .text, order.isDryRun { say(order.table(last)) }
-    return last.isDone && last.counts.missed == 0 && last.unmatched.isEmpty ? .fine : .failed
+    let hasMissed = [ReplayOutcome.gone, .unreadable, .refused].contains { last.counts[$0, default: 0] > 0 }
+    return last.isDone && !hasMissed && last.unmatched.isEmpty ? .fine : .failed
 }

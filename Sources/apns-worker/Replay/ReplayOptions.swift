@@ -24,55 +24,45 @@ struct ReplayOptions {
             "Requests failed notifications again. The command reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the original request. If the request was an envelope, the new request has only the notification of the result.",
             "Example: apns-worker replay results --config worker.yaml --reason Shutdown --dry-run",
             "All conditions must match. A repeated condition matches if one of its values matches. Accepted notifications are only requested with --outcome accepted. Each request is written once, even if you kill the command and run it again, because progress and requests are committed in one transaction. Records that arrive after the start of the job are not read.",
-        ], options: conditionOptions + otherOptions,
+        ],
+        options: [
+            .init(
+                "config", "c", value: "FILE", to: \.file,
+                "Read the brokers, the topics and the group from this configuration file.")
+        ] + conditionOptions.map { $0.noted(in: \.conditions) } + otherOptions,
         notes:
             "Exit codes: 0 every match was requested again, or skipped as expired or repeated; 1 some matches could not be requested, a --request had no match, or the command was stopped (repeat it to continue);\n64 wrong usage, 78 wrong configuration."
     )
 
-    private static let conditionOptions: [OptionTable<Self>.Option] =
-        [
-            .init(
-                "config", "c", value: "FILE", to: \.file,
-                "Read the brokers, the topics and the group from this configuration file.")
-        ]
-        + [
-            condition(
-                "reason", "REASON", \.order.selection.reasons, OptionValue.text,
-                "Match this reason: Apple's reason in results, such as BadTopic, or the reason of dead letters, such as worker-crashed."
-            ),
-            condition(
-                "outcome", "OUTCOME", \.order.selection.outcomes,
-                { text throws(UsageError) in try OptionValue.choice(text) },
-                "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."),
-            condition("app", "NAME", \.order.selection.apps, OptionValue.text, "Match results of this app."),
-            .init(
-                "since", value: "TIME", to: \.since, OptionValue.moment,
-                "Match results and dead letters from this time on: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration before now such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
-            ),
-            .init(
-                "until", value: "TIME", to: \.until, OptionValue.moment,
-                "Match results and dead letters before this time, in the formats of --since."),
-            condition(
-                "request", "PLACE", \.order.selection.places, parsedPlace,
-                "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),
-            .init("all", sets: \.isAll, "Match all results except accepted ones, or all dead letters."),
-            .init(
-                "to", value: "TOPIC", to: \.order.target, OptionValue.topicName,
-                "Write the requests to this topic (default: their original topics)."),
-            .init(
-                "expired", sets: \.order.expiredToo,
-                "Also request notifications whose apns-expiration has passed. Their new results have the outcome expired."
-            ),
-        ].map { $0.noted(in: \.conditions) }
-
-    private static func condition<Value: Hashable & SendableMetatype>(
-        _ name: String, _ value: String, _ member: any WritableKeyPath<Self, Set<Value>> & Sendable,
-        _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
-    ) -> OptionTable<Self>.Option {
-        .init(name, value: value, help) { options, text throws(UsageError) in
-            options[keyPath: member].insert(try read(text))
-        }
-    }
+    private static let conditionOptions: [OptionTable<Self>.Option] = [
+        .init(
+            "reason", value: "REASON", each: \.order.selection.reasons, OptionValue.text,
+            "Match this reason: Apple's reason in results, such as BadTopic, or the reason of dead letters, such as worker-crashed."
+        ),
+        .init(
+            "outcome", value: "OUTCOME", each: \.order.selection.outcomes,
+            { text throws(UsageError) in try OptionValue.choice(text) },
+            "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."),
+        .init("app", value: "NAME", each: \.order.selection.apps, OptionValue.text, "Match results of this app."),
+        .init(
+            "since", value: "TIME", to: \.since, OptionValue.moment,
+            "Match results and dead letters from this time on: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration before now such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
+        ),
+        .init(
+            "until", value: "TIME", to: \.until, OptionValue.moment,
+            "Match results and dead letters before this time, in the formats of --since."),
+        .init(
+            "request", value: "PLACE", each: \.order.selection.places, parsedPlace,
+            "Match one request: TOPIC/PARTITION/OFFSET, or with /INDEX one notification of an envelope."),
+        .init("all", sets: \.isAll, "Match all results except accepted ones, or all dead letters."),
+        .init(
+            "to", value: "TOPIC", to: \.order.target, OptionValue.topicName,
+            "Write the requests to this topic (default: their original topics)."),
+        .init(
+            "expired", sets: \.order.expiredToo,
+            "Also request notifications whose apns-expiration has passed. Their new results have the outcome expired."
+        ),
+    ]
 
     private static let otherOptions: [OptionTable<Self>.Option] = [
         .init(
@@ -82,7 +72,7 @@ struct ReplayOptions {
             "dry-run", sets: \.order.isDryRun,
             "Write nothing, and print the number of matching requests by topic, app, outcome and reason."),
         .init(
-            "name", value: "JOB", to: \.name, name,
+            "name", value: "JOB", to: \.name, parsedName,
             "Name the job (default: a hash of the conditions). A completed job does not run again. Repeat the command to resume a job that was stopped."
         ),
         .init(
@@ -91,15 +81,13 @@ struct ReplayOptions {
         .init("format", value: "NAME", choice: \.format, "Print text (default), or one JSON object at the end."),
     ]
 
-    private static func name(_ text: String) throws(UsageError) -> String {
-        guard text.wholeMatch(of: /[A-Za-z0-9._-]{1,100}/) != nil else {
-            throw UsageError("expected 1 to 100 letters, digits, dots, hyphens or underscores")
-        }
-        return text
+    private static func parsedName(_ text: String) throws(UsageError) -> String {
+        let isName = text.wholeMatch(of: /[A-Za-z0-9._-]{1,100}/) != nil
+        return try OptionValue.accept(
+            text, "1 to 100 letters, digits, dots, hyphens or underscores", isName ? text : nil)
     }
 
     func check(_ source: ReplaySource) throws {
-        if file == nil { throw UsageError("needs --config FILE") }
         let isOpen = order.selection == ReplaySelection() && since == nil && until == nil
         if isOpen, !isAll {
             throw UsageError(
@@ -118,12 +106,6 @@ struct ReplayOptions {
         }
     }
 
-    func check(_ configuration: WorkerConfiguration) throws {
-        guard let output = configuration.outputTopics.first(where: { $0.name == order.target }) else { return }
-        throw UsageError(
-            "--to: topic \(output.name) is an output topic (\(output.path)); the worker reads no requests from it")
-    }
-
     /// Returns hints about unknown reasons. Unknown reasons are not errors, because Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
@@ -131,13 +113,19 @@ struct ReplayOptions {
             ? ReasonCode.allCases.compactMap(\.text?.description)
             : DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
         let things = source == .results ? "results" : "dead letters"
-        return order.selection.reasons.subtracting(known).sorted().map { reason in
+        return Set(order.selection.reasons).subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
             return "no \(things) are known to have the reason \(printable(reason))\(meant)"
         }
     }
 
-    func order(_ source: ReplaySource, _ configuration: WorkerConfiguration, nowMs: Int64) -> ReplayOrder {
+    func order(
+        _ source: ReplaySource, _ configuration: WorkerConfiguration, nowMs: Int64
+    ) throws(UsageError) -> ReplayOrder {
+        if let output = configuration.outputTopics.first(where: { $0.name == self.order.target }) {
+            throw UsageError(
+                "--to: topic \(output.name) is an output topic (\(output.path)); the worker reads no requests from it")
+        }
         var order = order
         order.source = source
         order.topic = source == .results ? configuration.results.topic : configuration.deadLetters.topic

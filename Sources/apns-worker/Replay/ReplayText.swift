@@ -37,29 +37,27 @@ extension ReplayOrder {
 
     func json(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("job", job)
-        json.member("group", group)
-        json.member("source", source.rawValue)
-        json.member("topic", topic)
-        json.member("dry_run", isDryRun)
-        json.member("done", report.isDone)
-        json.member("resumed", report.isResumed)
-        json.member("was_done", report.wasDone)
-        json.member("took_ms", Int64(seconds * 1_000))
-        for kind in ReplayOutcome.allCases { json.member("\(kind)", counts[kind, default: 0]) }
-        json.name("kinds")
-        json.beginArray()
-        for kind in report.kinds {
-            json.beginObject()
-            for (name, word) in zip(["topic", "app", "outcome", "reason"], kind.words) { json.member(name, word) }
-            json.member("count", kind.count)
-            json.member("first", kind.first)
-            json.endObject()
+        return jsonObject { json in
+            json.member("job", job)
+            json.member("group", group)
+            json.member("source", source.rawValue)
+            json.member("topic", topic)
+            json.member("dry_run", isDryRun)
+            json.member("done", report.isDone)
+            json.member("resumed", report.isResumed)
+            json.member("was_done", report.wasDone)
+            json.member("took_ms", Int64(seconds * 1_000))
+            for kind in ReplayOutcome.allCases { json.member("\(kind)", counts[kind, default: 0]) }
+            json.name("kinds")
+            json.beginArray()
+            for kind in report.kinds {
+                json.beginObject()
+                for (name, word) in zip(["topic", "app", "outcome", "reason"], kind.words) { json.member(name, word) }
+                json.member("count", kind.count)
+                json.member("first", kind.first)
+                json.endObject()
+            }
+            json.endArray()
         }
-        json.endArray()
-        json.endObject()
-        return json.text
     }
 }

@@ -25,18 +25,16 @@ struct PutOff {
     }
 
     func json(of request: DeliveryResult.Request, dueMs: Int64) -> String {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("not_before_ms", dueMs)
-        json.member("retry_topic", topic)
-        json.member("request") { json in
-            json.member("topic", request.topic)
-            json.member("partition", Int64(request.partition))
-            json.member("offset", request.offset)
-            json.member("index", Int64(request.index))
+        jsonObject { json in
+            json.member("not_before_ms", dueMs)
+            json.member("retry_topic", topic)
+            json.member("request") { json in
+                json.member("topic", request.topic)
+                json.member("partition", Int64(request.partition))
+                json.member("offset", request.offset)
+                json.member("index", Int64(request.index))
+            }
         }
-        json.endObject()
-        return json.text
     }
 
     /// Finds the last retry record of a request. Returns in `unread` a line for each retry topic that cannot be read.

@@ -7,22 +7,17 @@ import Worker
 func send(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(SendOptions.table, arguments, SendOptions())
     let token = try options.checkedToken()
-    let record = try options.notification().payloadRecord(to: token)
+    let record = try options.completeNotification().payloadRecord(to: token)
     return options.isDirect
         ? try sendDirectly(record, token, options) : try sendViaKafka(record, token, options)
 }
 
 extension SendOptions {
-    fileprivate func notification() throws -> PushNotification<RawPayload> {
+    fileprivate func completeNotification() throws -> PushNotification<RawPayload> {
         let type = pushType ?? topic.flatMap { PushType(ofTopic: $0) } ?? .alert
-        var notification = PushNotification(json: try payloadBytes(), pushType: type, topic: topic.map { .exactly($0) })
-        notification.app = app
-        notification.environment = environment
-        notification.priority = priority
-        notification.expiration = expiration
-        notification.notBefore = notBefore
-        notification.collapseID = collapseID
-        notification.apnsID = id
+        var notification = notification
+        notification.payload = RawPayload(try payloadBytes(), pushType: type)
+        notification.topic = topic.map { .exactly($0) }
         return notification
     }
 
@@ -44,7 +39,7 @@ extension SendOptions {
 }
 
 private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
-    let configuration = try options.flags.load(options.file, options.environment)
+    let configuration = try options.flags.load(options.file, options.notification.environment)
     try startKeyLog(options.keyLog)
     let answer = try DirectSend.run(
         record, with: configuration, timeoutNs: options.deadline.nanoseconds,
@@ -61,26 +56,24 @@ private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ optio
 extension DeliveryResult {
     /// Returns the result as a JSON object, without the member `request` and with the advice as the last member.
     fileprivate func json(_ token: String, advice: String?) -> String {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("outcome", outcome.rawValue)
-        if let status { json.member("status", status) }
-        if let reason { json.member("reason", reason.rawValue) }
-        if let detail { json.member("detail", detail) }
-        if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
-        if let apnsID { json.member("apns_id", apnsID.description) }
-        if let apnsUniqueID { json.member("apns_unique_id", apnsUniqueID) }
-        json.member("device_token", token)
-        if let apnsTopic { json.member("apns_topic", apnsTopic) }
-        if let app { json.member("app", app) }
-        if let environment { json.member("environment", environment.text) }
-        json.member("attempts", attempts)
-        json.member("in_doubt", inDoubt)
-        json.member("requested_at_ms", requestedAtMs)
-        if let sentAtMs { json.member("sent_at_ms", sentAtMs) }
-        json.member("settled_at_ms", settledAtMs)
-        if let advice { json.member("advice", advice) }
-        json.endObject()
-        return json.text
+        jsonObject { json in
+            json.member("outcome", outcome.rawValue)
+            if let status { json.member("status", status) }
+            if let reason { json.member("reason", reason.rawValue) }
+            if let detail { json.member("detail", detail) }
+            if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
+            if let apnsID { json.member("apns_id", apnsID.description) }
+            if let apnsUniqueID { json.member("apns_unique_id", apnsUniqueID) }
+            json.member("device_token", token)
+            if let apnsTopic { json.member("apns_topic", apnsTopic) }
+            if let app { json.member("app", app) }
+            if let environment { json.member("environment", environment.text) }
+            json.member("attempts", attempts)
+            json.member("in_doubt", inDoubt)
+            json.member("requested_at_ms", requestedAtMs)
+            if let sentAtMs { json.member("sent_at_ms", sentAtMs) }
+            json.member("settled_at_ms", settledAtMs)
+            if let advice { json.member("advice", advice) }
+        }
     }
 }

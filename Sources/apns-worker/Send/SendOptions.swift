@@ -10,16 +10,11 @@ struct SendOptions {
     var payload: String?
     var title: String?
     var alert: String?
-    var app: String?
+    /// The notification without its payload, push type and topic.
+    var notification = PushNotification(json: "")
     var topic: String?
     /// The push type, or `nil` to derive it from the topic's suffix.
     var pushType: PushType?
-    var priority: PushPriority?
-    var expiration = PushExpiration.appleDefault
-    var notBefore: UnixTime?
-    var collapseID: String?
-    var id: NotificationUUID?
-    var environment: PushEnvironment?
     var requests: String?
     var deadline = Duration.seconds(30)
     var format = OutputFormat.text
@@ -55,29 +50,27 @@ struct SendOptions {
         .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of --payload.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
         .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
-        .init("app", value: "NAME", to: \.app, "Choose the app, if several apps have the topic."),
+        .init("app", value: "NAME", to: \.notification.app, "Choose the app, if several apps have the topic."),
         .init(
-            "environment", value: "NAME", to: \.environment, parsedEnvironment,
+            "environment", value: "NAME", to: \.notification.environment, parsedEnvironment,
             "Choose production or development, if an app is configured for both (default with --key-file: production)."),
         .init(
             "push-type", value: "NAME",
             "Set apns-push-type: \(pushTypes) (default: the push type that the topic's suffix belongs to, or alert)."
         ) {
             options, text throws(UsageError) in
-            guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
-                throw UsageError("expected one of \(pushTypes)")
-            }
-            options.pushType = type
+            let type = PushType.allCases.first { $0.text.description == text }
+            options.pushType = .some(try OptionValue.accept(text, "one of \(pushTypes)", type))
         },
         .init("priority", value: "N", "Set apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
-            options.priority = UInt8(text).flatMap { PushPriority(rawValue: $0) }
-            if options.priority == nil { throw UsageError("expected 10, 5 or 1") }
+            options.notification.priority = UInt8(text).flatMap { PushPriority(rawValue: $0) }
+            if options.notification.priority == nil { throw UsageError("expected 10, 5 or 1") }
         },
         .init(
-            "expiration", value: "TIME", to: \.expiration, parsedExpiration,
+            "expiration", value: "TIME", to: \.notification.expiration, parsedExpiration,
             "Set apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for a single attempt."),
         .init(
-            "not-before", value: "TIME", to: \.notBefore, parsedNotBefore,
+            "not-before", value: "TIME", to: \.notification.notBefore, parsedNotBefore,
             "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The notification waits in a retry topic until that time. If the time is after --deadline, the command ends once the notification is in the retry topic."
         ),
     ]
@@ -85,9 +78,9 @@ struct SendOptions {
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
     private static let moreOptions: [OptionTable<Self>.Option] = [
-        .init("collapse-id", value: "ID", to: \.collapseID, "Set apns-collapse-id."),
+        .init("collapse-id", value: "ID", to: \.notification.collapseID, "Set apns-collapse-id."),
         .init(
-            "apns-id", value: "UUID", to: \.id, parsedUUID,
+            "apns-id", value: "UUID", to: \.notification.apnsID, parsedUUID,
             "Set apns-id (default: derived from the request's topic, partition and offset; random with --direct)."),
         .init("direct", sets: \.isDirect, "Send directly to APNs, without Kafka and without a worker."),
         .init(
@@ -136,7 +129,7 @@ struct SendOptions {
         if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
         if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
         if isDirect, requests != nil { throw UsageError("--request-topic needs Kafka: leave out --direct") }
-        if isDirect, notBefore != nil { throw UsageError("--not-before needs Kafka: leave out --direct") }
+        if isDirect, notification.notBefore != nil { throw UsageError("--not-before needs Kafka: leave out --direct") }
         if !isDirect, keyLog != nil {
             throw UsageError("--keylog needs --direct; for the worker's connections, set --keylog on the command run")
         }
@@ -145,6 +138,5 @@ struct SendOptions {
 }
 
 func parsedUUID(_ text: String) throws(UsageError) -> NotificationUUID {
-    guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
-    return id
+    try OptionValue.accept(text, "a UUID", NotificationUUID(text: text))
 }

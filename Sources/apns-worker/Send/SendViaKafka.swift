@@ -28,11 +28,11 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     _ = try wait.partitions(of: topic, from: results.client) { Denial.writing([$0], $1) }
     let sentMs = LoopTime.read().wallMs
     let request = try produce(record, to: topic, cluster, until: deadline)
-    let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
+    let id = options.notification.apnsID ?? derivedID(request.topic, request.partition, request.offset, 0)
     let command = "apns-worker tail results --config \(options.file ?? "") --apns-id \(id)"
     // If the notification is due after the deadline, this command ends once a worker has moved the request to a retry
     // topic.
-    let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
+    let dueMs = options.notification.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
         .map { $0.overflow ? .max : $0.partialValue }
     let isLater = dueMs ?? 0 > sentMs + options.deadline.milliseconds
     var place: PutOff?
@@ -69,10 +69,9 @@ private func report(
     case .json:
         // The command prints the published result, with the advice as an additional last member.
         let text = String(decoding: value, as: UTF8.self)
-        var json = JSONWriter()
-        json.value(advice ?? "")
-        let end = text.lastIndex(of: "}") ?? text.endIndex
-        say((advice == nil ? text : text[..<end] + ",\"advice\":\(json.text)}") + "\n")
+        let members = text[..<(text.lastIndex(of: "}") ?? text.endIndex)]
+        let last = advice.map { advice in jsonObject { $0.member("advice", advice) }.dropFirst() }
+        say((last.map { "\(members),\($0)" } ?? text) + "\n")
     case .text:
         say(result.line + "\n")
         if let advice { complain("apns-worker send: \(advice)") }

@@ -130,11 +130,12 @@ final class GroupFeeder {
         let process = try ShellCommand(command, input: batch.lines)
         var cut: (reason: String, grace: Deadline)?
         while true {
-            if let ending = process.ending() {
+            if let status = process.status() {
                 // A killed command may have processed some records, so the batch does not count as processed.
                 if let cut { return "was stopped \(cut.reason)" }
-                if case .failure(let problem) = ending { return "\(problem)" }
-                return nil
+                // wait(2): bits 0 to 6 are the signal, bits 8 to 15 the exit status.
+                if status & 0x7F != 0 { return "was killed by signal \(status & 0x7F)" }
+                return status == 0 ? nil : "exited with \(status >> 8 & 0xFF)"
             }
             try serve(timeoutMs: 10)
             let isSignal = signals.take()

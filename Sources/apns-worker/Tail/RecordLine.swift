@@ -3,6 +3,7 @@ import JSON
 import Kafka
 import Observability
 import PushRecords
+import Replay
 
 /// A record of a topic that `tail` can read.
 struct PublishedRecord {
@@ -24,14 +25,7 @@ struct PublishedRecord {
         switch kind {
         case .results: content = .result(try DeliveryResult(json: self.value))
         case .unregistered: content = .unregistered(try UnregisteredToken(json: self.value))
-        case .deadLetters:
-            var headers: [HeaderField] = []
-            message.forEachHeader { headers.append(HeaderField(String(decoding: $0, as: UTF8.self), Array($1))) }
-            let key = message.key
-            content = .deadLetter(
-                try DeadLetter(
-                    key: key.baseAddress == nil ? nil : Array(key),
-                    value: value.baseAddress == nil ? nil : self.value, headers: headers))
+        case .deadLetters: content = .deadLetter(try DeadLetter(OwnedRecord(message)))
         }
     }
 
@@ -75,29 +69,27 @@ extension DeadLetter {
     /// The dead letter as one JSON object. Bytes that are not UTF-8 are written in base64, in a member with the suffix
     /// `_base64`.
     fileprivate var json: String {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("reason", reason)
-        json.member("detail", detail)
-        json.member("topic", topic)
-        json.member("partition", Int64(partition))
-        json.member("offset", offset)
-        json.member("timestamp_ms", timestampMs)
-        json.member("truncated_bytes", truncatedBytes)
-        json.member("truncated_key_bytes", truncatedKeyBytes)
-        json.member("key", bytes: key)
-        json.name("headers")
-        json.beginArray()
-        for header in headers {
-            json.beginObject()
-            json.member("name", header.name)
-            json.member("value", bytes: header.value)
-            json.endObject()
+        jsonObject { json in
+            json.member("reason", reason)
+            json.member("detail", detail)
+            json.member("topic", topic)
+            json.member("partition", Int64(partition))
+            json.member("offset", offset)
+            json.member("timestamp_ms", timestampMs)
+            json.member("truncated_bytes", truncatedBytes)
+            json.member("truncated_key_bytes", truncatedKeyBytes)
+            json.member("key", bytes: key)
+            json.name("headers")
+            json.beginArray()
+            for header in headers {
+                json.beginObject()
+                json.member("name", header.name)
+                json.member("value", bytes: header.value)
+                json.endObject()
+            }
+            json.endArray()
+            json.member("value", bytes: value)
         }
-        json.endArray()
-        json.member("value", bytes: value)
-        json.endObject()
-        return json.text
     }
 }
 

@@ -8,14 +8,6 @@ enum Search: Equatable {
     /// A search for the records of a device, by the first digits of its token in lower case.
     case device(String)
 
-    var option: String {
-        switch self {
-        case .id: "--apns-id"
-        case .request: "--request"
-        case .device: "--device"
-        }
-    }
-
     func matches(_ record: PublishedRecord) -> Bool {
         switch (record.content, self) {
         case (.result(let result), .id(let id)):
@@ -49,7 +41,8 @@ enum Search: Equatable {
     /// - Parameter topics: The possible topics of a derived id, which contains only the topic's hash.
     private func request(among topics: [String]) -> (log: TopicPartition, offset: Int64)? {
         switch self {
-        case .request(let place): return (TopicPartition(place.topic, place.partition), place.offset)
+        case .request(let place):
+            return (TopicPartition(place.request.topic, place.request.partition), place.request.offset)
         case .device: return nil
         case .id(let id):
             guard let derived = DerivedID.decode(id),
@@ -80,7 +73,7 @@ enum Search: Equatable {
         let wanted: Int? =
             switch self {
             case .device: nil
-            case .request(let place) where place.index == nil && kind != .deadLetters:
+            case .request(let place) where place.isWhole && kind != .deadLetters:
                 found.map { max(1, $0.tokens) } ?? .max
             case .id, .request: 1
             }
@@ -101,12 +94,9 @@ private func readRequest(
     while reader.positions[log] == offset, !limit.hasPassed {
         try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { _, message in
             guard message.offset == offset else { return false }
-            var headers: [RecordHeader] = []
-            message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             var parser = RequestParser()
-            let (key, value) = (message.key, message.value)
-            let tokens = headers.withUnsafeBufferPointer {
-                parser.parse(key: key, value: value, headers: $0, role: .request).tokenCount
+            let tokens = OwnedRecord(message).withLent {
+                parser.parse(key: $0, value: $1, headers: $2, role: .request).tokenCount
             }
             found = (message.timestampMs, tokens)
             return false

@@ -1,4 +1,5 @@
 import CLinux
+import EventLoop
 import Glibc
 import Kafka
 
@@ -27,10 +28,7 @@ struct ShellCommand: ~Copyable {
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         // The command must not inherit the signal mask and the ignored signals of this process.
-        var (none, ignored) = (sigset_t(), sigset_t())
-        sigemptyset(&none)
-        sigemptyset(&ignored)
-        for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
+        var (none, ignored) = (Signals.set([]), Signals.set([SIGPIPE, SIGXFSZ]))
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &ignored)
         // The command runs in a separate process group, so that signals reach the shell's children as well, and Ctrl-C
@@ -39,8 +37,7 @@ struct ShellCommand: ~Copyable {
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
         var processID: pid_t = 0
-        let arguments: [String] = ["sh", "-c", text]
-        let words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
+        let words = ["sh", "-c", text].map { (word: String) in strdup(word) } + [nil]
         defer { for word in words { free(word) } }
         let code = posix_spawn(&processID, "/bin/sh", &actions, &attributes, words, linux_environment())
         guard code == 0 else { throw CommandFailure("/bin/sh cannot be started: \(String(cString: strerror(code)))") }
@@ -53,14 +50,10 @@ struct ShellCommand: ~Copyable {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }
 
-    func ending() -> Result<Void, CommandFailure>? {
+    /// Returns the status of wait(2), or `nil` while the command runs.
+    func status() -> Int32? {
         var status: Int32 = 0
-        guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
-        if status == 0 { return .success(()) }
-        // wait(2): bits 0 to 6 are the signal, bits 8 to 15 the exit status.
-        let signal = status & 0x7F
-        return .failure(
-            CommandFailure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)"))
+        return waitpid(processID, &status, WNOHANG) == processID ? status : nil
     }
 
     func send(_ signal: Int32) { kill(-processID, signal) }

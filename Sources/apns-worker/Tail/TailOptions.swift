@@ -25,6 +25,8 @@ struct TailOptions {
     var count: Int?
     var deadline: Duration?
     var search: Search?
+    /// The option of `search`, such as `--device`.
+    var searchOption = ""
     var group: String?
     var command: String?
     var batch = 500
@@ -76,10 +78,9 @@ struct TailOptions {
             "device", "HEX",
             "Print only records about this device token, or about tokens that begin with these digits (at least 8)."
         ) { text throws(UsageError) in
-            guard (8...200).contains(text.utf8.count), text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
-                throw UsageError("expected a device token, or at least its first 8 hex digits")
-            }
-            return .device(text.lowercased())
+            let isToken = (8...200).contains(text.utf8.count) && text.allSatisfy { $0.isASCII && $0.isHexDigit }
+            return try OptionValue.accept(
+                text, "a device token, or at least its first 8 hex digits", isToken ? .device(text.lowercased()) : nil)
         },
         .init("group", "g", value: "ID", to: \.group, "Join this consumer group; needs --exec."),
         .init(
@@ -96,9 +97,9 @@ struct TailOptions {
         .init(name, value: value, help) { options, text throws(UsageError) in
             let search = try read(text)
             if let earlier = options.search, earlier != search {
-                throw UsageError("give either this option or \(earlier.option)")
+                throw UsageError("give either this option or \(options.searchOption)")
             }
-            options.search = search
+            (options.search, options.searchOption) = (search, "--\(name)")
         }
     }
 
@@ -119,9 +120,7 @@ struct TailOptions {
         if (group == nil) != (command == nil) { throw UsageError("give --group and --exec together") }
         if group != nil, format == .text { throw UsageError("--exec passes JSON lines: leave out --format text") }
         guard let search else { return }
-        if group != nil {
-            throw UsageError("give either \(search.option) or --exec, which passes all records")
-        }
+        if group != nil { throw UsageError("give either \(searchOption) or --exec, which passes all records") }
         switch search {
         case .device: break
         case .id where kind == .unregistered:
@@ -129,15 +128,13 @@ struct TailOptions {
         case .request where kind == .unregistered:
             throw UsageError("dead tokens do not contain their request: read results or dead-letters, or use --device")
         case .id, .request:
-            if count != nil { throw UsageError("\(search.option) ends by itself: leave out --count") }
+            if count != nil { throw UsageError("\(searchOption) ends by itself: leave out --count") }
         }
     }
 }
 
 func parsedPlace(_ text: String) throws(UsageError) -> ReplaySelection.Place {
-    guard let place = ReplaySelection.Place(text) else {
-        throw UsageError(
-            "expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as in the member request of a result")
-    }
-    return place
+    try OptionValue.accept(
+        text, "TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as in the member request of a result",
+        ReplaySelection.Place(text))
 }
