@@ -28,7 +28,6 @@ import CRdkafka
     }
 
     private let queue: OpaquePointer
-    private var waker: FetchWaker?
     /// How long to wait for a record before waking librdkafka's broker threads, which may sleep for a second before
     /// they fetch from a new offset.
     private let wakeEveryMs: Int32
@@ -65,9 +64,8 @@ import CRdkafka
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
-        let properties = cluster.all(users: cluster.properties.consumer, fixed: fixed)
-        let client = try ClientHandle(RD_KAFKA_CONSUMER, properties)
-        waker = FetchWaker(client, properties)
+        let client = try ClientHandle(
+            RD_KAFKA_CONSUMER, cluster.all(users: cluster.properties.consumer, fixed: fixed))
         unsafe queue = rd_kafka_queue_new(client.raw)
         super.init(client)
     }
@@ -137,7 +135,7 @@ import CRdkafka
                 trouble(partition, Trouble(problem, at: message.offset))
             } else {
                 record(partition, message)
-                waker?.took(unsafe message.key.count + message.value.count)
+                client.took(unsafe message.key.count + message.value.count)
             }
             return true
         }
