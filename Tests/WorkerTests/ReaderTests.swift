@@ -61,7 +61,7 @@ import Testing
             // librdkafka handles only the log's end of the first fetch answer that reaches it (rdkafka_fetcher.c).
             try pass(seconds: 1.5)
             let known = refusedOffsets
-            cluster.fail(1, with: [.offsetOutOfRange])
+            cluster.fail(1, with: [KafkaCode(rawValue: 1)])
             try run("the refusal") { refusedOffsets > known }
         }
 
