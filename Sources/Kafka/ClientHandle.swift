@@ -1,5 +1,4 @@
 import CRdkafka
-import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
