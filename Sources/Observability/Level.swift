@@ -2,9 +2,17 @@
 package enum Level: String, CaseIterable, Comparable, Sendable {
     case trace, debug, info, notice, warning, error, critical
 
-    /// The position of the case. Swift numbers the cases of an enumeration without payloads in their order
-    /// (TypeLayout.rst, "Fragile Enum Layout").
-    var rank: UInt64 { UInt64(unsafe unsafeBitCast(self, to: UInt8.self)) }
+    var rank: UInt64 {
+        switch self {
+        case .trace: 0
+        case .debug: 1
+        case .info: 2
+        case .notice: 3
+        case .warning: 4
+        case .error: 5
+        case .critical: 6
+        }
+    }
 
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
@@ -22,8 +30,15 @@ package enum Part: String, CaseIterable, Sendable {
     /// The simulator that `simulate` and `demo` run.
     case simulator
 
-    /// The position of the case, as `Level.rank`.
-    var index: UInt64 { UInt64(unsafe unsafeBitCast(self, to: UInt8.self)) }
+    var index: UInt64 {
+        switch self {
+        case .worker: 0
+        case .kafka: 1
+        case .delivery: 2
+        case .apns: 3
+        case .simulator: 4
+        }
+    }
 }
 
 /// The lowest level at which each part writes log lines.
@@ -60,6 +75,13 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
 
     package init(dictionaryLiteral elements: (StaticString, Value)...) {
         pairs = elements.map { (name: $0.0, value: $0.1) }
+    }
+
+    /// The fields without countdowns such as `retry_in_ms`, which would be wrong in a line that is written later.
+    var withoutCountdowns: Fields {
+        var fields = self
+        fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }
+        return fields
     }
 
     package mutating func append(_ name: StaticString, _ value: Value) {

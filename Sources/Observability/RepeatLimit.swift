@@ -45,10 +45,11 @@ struct RepeatLimit {
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {
-            guard let line = state.last else {
+            guard var line = state.last else {
                 states[key] = nil
                 continue
             }
+            line.fields = line.fields.withoutCountdowns
             lines.append(line)
             states[key] = State(writtenAtNs: nowNs)
         }
