@@ -54,9 +54,7 @@ extension WorkerConfiguration {
     }
 
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
-        var places = Dictionary(uniqueKeysWithValues: flags.values.map { ($0.path, $0.flag) })
-        places["apps[0].token"] = "--key-file"
-        return try load(flags.tree, Reading(.flags(places), environment: nil, folder: ""), isComplete: true)
+        try load(flags.tree, Reading(.flags, environment: nil, folder: ""), isComplete: true)
     }
 
     private static func load(
@@ -82,43 +80,24 @@ extension WorkerConfiguration {
 }
 
 extension AppFlags {
-    fileprivate var values: [(flag: String, path: String, value: Node?)] {
-        func scalar(_ text: String) -> Node { Node(.scalar(text, isPlain: false), at: Self.mark) }
-        return [
-            ("--bootstrap-servers", "kafka.bootstrap_servers", bootstrapServers.map(scalar)),
-            (
-                "--bundle-id", "apps[0].bundle_ids",
-                bundleIDs.isEmpty ? nil : Node(.sequence(bundleIDs.map(scalar)), at: Self.mark)
-            ),
-            ("--environment", "apps[0].environment", environment.map(scalar)),
-            ("--host", "apps[0].host", host.map(scalar)), ("--port", "apps[0].port", port.map(scalar)),
-            ("--key-file", "apps[0].token.key_file", keyFile.map(scalar)),
-            ("--key-id", "apps[0].token.key_id", keyID.map(scalar)),
-            ("--team-id", "apps[0].token.team_id", teamID.map(scalar)),
-            ("--ca-file", "apps[0].tls.ca_file", caFile.map(scalar)),
-            ("--manage-host", "apps[0].broadcast.manage_host", manageHost.map(scalar)),
-            ("--manage-port", "apps[0].broadcast.manage_port", managePort.map(scalar)),
-        ]
-    }
-
-    private static let mark = Mark(line: 1, column: 1)
-
     /// The YAML document that is equivalent to the flags, so that the code that validates files also validates flags.
     fileprivate var tree: Node {
-        func mapping(_ prefix: String, _ more: [Entry] = []) -> Node {
-            let entries = values.compactMap { value -> Entry? in
-                guard let node = value.value, value.path.hasPrefix(prefix) else { return nil }
-                let name = String(value.path.dropFirst(prefix.count))
-                return name.contains(".") ? nil : Entry(name: name, at: Self.mark, value: node)
-            }
-            return Node(.mapping(more + entries), at: Self.mark)
+        let mark = Mark(line: 1, column: 1)
+        func scalar(_ text: String) -> Node { Node(.scalar(text, isPlain: false), at: mark) }
+        func list(_ items: [Node]) -> Node { Node(.sequence(items), at: mark) }
+        func mapping(_ members: KeyValuePairs<String, Node?>) -> Node {
+            let entries = members.compactMap { name, value in value.map { Entry(name: name, at: mark, value: $0) } }
+            return Node(.mapping(entries), at: mark)
         }
-        func entry(_ name: String, _ value: Node) -> Entry { Entry(name: name, at: Self.mark, value: value) }
-        let app = mapping(
-            "apps[0].",
-            [entry("name", Node(.scalar("default", isPlain: false), at: Self.mark))]
-                + ["token", "tls", "broadcast"].map { entry($0, mapping("apps[0].\($0).")) })
-        let apps = Node(.sequence([app]), at: Self.mark)
-        return Node(.mapping([entry("kafka", mapping("kafka.")), entry("apps", apps)]), at: Self.mark)
+        let app = mapping([
+            "name": scalar("default"), "bundle_ids": bundleIDs.isEmpty ? nil : list(bundleIDs.map(scalar)),
+            "environment": environment.map(scalar), "host": host.map(scalar), "port": port.map(scalar),
+            "token": mapping([
+                "key_file": keyFile.map(scalar), "key_id": keyID.map(scalar), "team_id": teamID.map(scalar),
+            ]),
+            "tls": mapping(["ca_file": caFile.map(scalar)]),
+            "broadcast": mapping(["manage_host": manageHost.map(scalar), "manage_port": managePort.map(scalar)]),
+        ])
+        return mapping(["kafka": mapping(["bootstrap_servers": bootstrapServers.map(scalar)]), "apps": list([app])])
     }
 }

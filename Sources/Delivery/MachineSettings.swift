@@ -93,7 +93,7 @@ package struct MachineSettings: Sendable {
 package struct AppRoute: Sendable {
     /// The reaction when Apple rejects more than half of the last 1,000 device tokens, or all of the first 20. Such
     /// tokens usually belong to the other environment. Set by `environment_guard`.
-    package enum GuardPolicy: Sendable {
+    package enum GuardPolicy: String, Sendable {
         /// Slows the app down and logs an event.
         case warn
         /// Slows the app down like `warn`, and moves notifications with rejected tokens to the retry tiers.

@@ -1,5 +1,4 @@
 import CRdkafka
-import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
@@ -17,6 +16,11 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     let queue: OpaquePointer
     private let username: String
     private let password: String
+    /// The number of bytes to take from the queues between two wake-ups of the fetch threads. It is smaller than the
+    /// capacity of all queues together, so the queues never run empty. It is large enough that the wake-ups cost
+    /// little: a few hundred a second for each thread at full load.
+    private let wakeUpBytes: Int
+    private var takenBytes = 0
 
     /// - Parameters:
     /// - events: the types of events to receive in addition to errors and log lines.
@@ -47,6 +51,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         unsafe queue = hasGroup ? rd_kafka_queue_get_consumer(raw) : rd_kafka_queue_get_main(raw)
         username = properties.value("sasl.username") ?? ""
         password = properties.value("sasl.password") ?? ""
+        let kilobytes = properties.value("queued.max.messages.kbytes").flatMap { Int($0) } ?? 65_536
+        wakeUpBytes = KafkaLibrary.hasFetchQueueBackOff ? .max : min(128 << 10, kilobytes << 9)
         // rd_kafka_set_log_queue fails for the client of the mock brokers, which logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
@@ -85,6 +91,15 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     /// it has nothing to fetch. Of all calls that wake the threads, only setting the SASL credentials sends no request
     /// and drops no fetched records (rdkafka.h: "will not disconnect existing connections").
     func wakeFetchers() { try? unsafe check(rd_kafka_sasl_set_credentials(raw, username, password)) }
+
+    /// Records that `bytes` bytes of keys and values were taken from a partition's queue. Used on the consumer's thread
+    /// only.
+    func took(_ bytes: Int) {
+        takenBytes += bytes
+        guard takenBytes >= wakeUpBytes else { return }
+        takenBytes = 0
+        wakeFetchers()
+    }
 
     /// Returns a topic's handle, which the caller owns. Takes ownership of `configuration` even if the call throws.
     func makeTopic(_ name: String, _ configuration: OpaquePointer? = nil) throws(KafkaError) -> OpaquePointer {
@@ -142,8 +157,9 @@ package enum KafkaLibrary {
         (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
     }
 
-    /// Whether a broker thread that finds its fetch queues full checks the queues again by itself
-    /// (`fetch.queue.backoff.ms`, since 2.2.0). In older versions the thread sleeps until `FetchWaker` wakes it.
+    /// Whether a broker thread that finds the queues of all its partitions full checks the queues again by itself
+    /// (`fetch.queue.backoff.ms`, since 2.2.0). In older versions the thread sleeps for up to a second, even if the
+    /// application reads the queues sooner, so `ClientHandle.took` wakes it.
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
     /// Whether the library can log in to Kafka 4 with SCRAM. Older versions send a wrong nonce

@@ -4,16 +4,14 @@ package struct ClusterSettings: Sendable, Equatable {
     package var clientID: String
     package var properties: KafkaProperties
     /// The interval in milliseconds at which a client reports statistics (`ClientEvent.statistics`), or 0 for never.
-    package var statisticsIntervalMs: Int
+    package var statisticsIntervalMs = 0
 
     package init(
-        bootstrapServers: String, clientID: String = "apns-worker", properties: KafkaProperties = .none,
-        statisticsIntervalMs: Int = 0
+        bootstrapServers: String, clientID: String = "apns-worker", properties: KafkaProperties = .none
     ) {
         self.bootstrapServers = bootstrapServers
         self.clientID = clientID
         self.properties = properties
-        self.statisticsIntervalMs = statisticsIntervalMs
     }
 
     func all(ours: [KafkaProperty] = [], users: [KafkaProperty], fixed: [KafkaProperty] = []) -> [KafkaProperty] {

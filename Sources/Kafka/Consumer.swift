@@ -19,13 +19,11 @@ import Glibc
     /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) to which 1 is added when the queue of events or a
     ///   partition's queue is no longer empty, or -1 for none. Keep it open as long as the consumer.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
-        let properties = settings.all
         isCooperative = settings.assignment == .cooperative
         let client = try ClientHandle(
-            RD_KAFKA_CONSUMER, properties, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
+            RD_KAFKA_CONSUMER, settings.all, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
             wakeUpDescriptor: wakeUpDescriptor)
-        shared = SharedQueueState(
-            client, waker: FetchWaker(client, properties), wakeUpDescriptor: wakeUpDescriptor)
+        shared = SharedQueueState(client, wakeUpDescriptor: wakeUpDescriptor)
         super.init(client)
     }
 

@@ -28,7 +28,6 @@ import CRdkafka
     }
 
     private let queue: OpaquePointer
-    private var waker: FetchWaker?
     /// How long to wait for a record before waking librdkafka's broker threads, which may sleep for a second before
     /// they fetch from a new offset.
     private let wakeEveryMs: Int32
@@ -65,9 +64,8 @@ import CRdkafka
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
-        let properties = cluster.all(users: cluster.properties.consumer, fixed: fixed)
-        let client = try ClientHandle(RD_KAFKA_CONSUMER, properties)
-        waker = FetchWaker(client, properties)
+        let client = try ClientHandle(
+            RD_KAFKA_CONSUMER, cluster.all(users: cluster.properties.consumer, fixed: fixed))
         unsafe queue = rd_kafka_queue_new(client.raw)
         super.init(client)
     }
@@ -137,7 +135,7 @@ import CRdkafka
                 trouble(partition, Trouble(problem, at: message.offset))
             } else {
                 record(partition, message)
-                waker?.took(unsafe message.key.count + message.value.count)
+                client.took(unsafe message.key.count + message.value.count)
             }
             return true
         }
@@ -152,20 +150,15 @@ import CRdkafka
 }
 
 extension OffsetReader {
-    package enum MissingRights: Hashable, Sendable {
-        case group
-        case topics([String])
-    }
-
-    /// Returns the permissions on the group and topics that are missing, or `nil` if none are missing. Joins no group
-    /// and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
-    /// missing.
+    /// Returns whether the permission on the group is missing, and the topics whose permission is missing. Joins no
+    /// group and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not
+    /// count as missing.
     ///
     /// The method sends the coordinator a commit for a partition that does not exist. The coordinator always rejects
     /// such a commit, but first checks READ on the group and READ on the topic. (For other requests it checks only
     /// DESCRIBE.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to all
     /// partitions.
-    package func missingRights(to topics: [String], timeoutMs: Int32) -> MissingRights? {
+    package func missingRights(to topics: [String], timeoutMs: Int32) -> (group: Bool, topics: [String]) {
         let replies: OpaquePointer = unsafe rd_kafka_queue_new(client.raw)
         defer { unsafe rd_kafka_queue_destroy(replies) }
         // The topics whose commit has no answer yet, by the commit's tag.
@@ -189,7 +182,6 @@ extension OffsetReader {
             // Without DESCRIBE on the group, brokers do not name its coordinator, and the client reports the error.
             client.poll(timeoutMs: 0) { if $0.code == .groupAuthorizationFailed { isGroupDenied = true } }
         }
-        if isGroupDenied { return .group }
-        return denied.isEmpty ? nil : .topics(denied.sorted())
+        return (isGroupDenied, denied.sorted())
     }
 }

@@ -70,7 +70,7 @@ import Glibc
             }
             first += 1
         }
-        shared.waker?.took(bytes)
+        shared.client.took(bytes)
         return count
     }
 
@@ -185,13 +185,11 @@ func forEach(
 @safe final class SharedQueueState {
     let client: ClientHandle
     let wakeUpDescriptor: Int32
-    var waker: FetchWaker?
     /// Errors of partitions. The next call of `Consumer.serve` delivers them.
     var events: [ConsumerEvent] = []
 
-    init(_ client: ClientHandle, waker: FetchWaker?, wakeUpDescriptor: Int32) {
+    init(_ client: ClientHandle, wakeUpDescriptor: Int32) {
         self.client = client
-        self.waker = waker
         self.wakeUpDescriptor = wakeUpDescriptor
     }
 }

@@ -10,11 +10,9 @@ package protocol LogSink: Sendable {
 /// A sink that writes to a file descriptor with write(2). It has no buffer, so that a crash loses no lines.
 ///
 /// A slow or missing reader must not block the threads that log. In every period of ten seconds, the sink waits for the
-/// reader for at most 100 ms in total. After a failed write, the sink does not wait again until it has written a line
-/// completely.
+/// reader for at most 100 ms in total.
 package final class DescriptorSink: LogSink {
     private struct State {
-        var isStuck = false
         var isCut = false
         /// The start of the current ten-second period (monotonic), and the time that the sink may still wait in that
         /// period.
@@ -37,16 +35,13 @@ package final class DescriptorSink: LogSink {
     /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if the descriptor is in blocking
     /// mode. After an error, such as a closed pipe, drops the rest of the lines.
     @discardableResult package func write(_ lines: [UInt8]) -> Bool {
-        state.withLock { state in
-            state.isStuck = !write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state)
-            return !state.isStuck
-        }
+        state.withLock { state in write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state) }
     }
 
     private func write(_ lines: [UInt8], _ state: inout State) -> Bool {
         var written = 0
         while written < lines.count {
-            guard isReady(withinMs: 0) || !state.isStuck && waits(&state) else { return false }
+            guard isReady(withinMs: 0) || waits(&state) else { return false }
             let size = min(lines.count - written, Self.pieceLimit)
             let count = unsafe lines.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress! + written, size) }
             if count > 0 {

@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import Testing
 
 /// One invalid line in an otherwise valid file, and the expected error.

@@ -177,19 +177,18 @@ private struct Recorder {
             ])
     }
 
-    /// A countdown has ended by the time that its suppressed line is written.
-    @Test func `Reminders are always written, and suppressed lines lose their countdown`() {
+    @Test func `Reminders are always written, other lines once in ten seconds`() {
         let recorder = Recorder()
         for n in 1...2 {
             recorder.logger.remind(.worker, "degraded", ["n": .count(n)])
-            recorder.logger.warning(.apns, "lost", about: "a", ["n": .count(n), "retry_in_ms": 500])
+            recorder.logger.warning(.apns, "lost", about: "a", ["n": .count(n)])
         }
         recorder.clock.advance(seconds: 10)
         recorder.logger.writeLeftOut()
         #expect(
             recorder.sink.lines == [
                 "2026-01-31T12:00:00.007Z warning worker: degraded n=1",
-                "2026-01-31T12:00:00.007Z warning apns: lost n=1 retry_in_ms=500",
+                "2026-01-31T12:00:00.007Z warning apns: lost n=1",
                 "2026-01-31T12:00:00.007Z warning worker: degraded n=2",
                 "2026-01-31T12:00:10.007Z warning apns: lost n=2 repeated=1"
                     + " repeated_first=2026-01-31T12:00:00.007Z repeated_last=2026-01-31T12:00:00.007Z",

@@ -61,7 +61,7 @@ import Testing
             // librdkafka handles only the log's end of the first fetch answer that reaches it (rdkafka_fetcher.c).
             try pass(seconds: 1.5)
             let known = refusedOffsets
-            cluster.fail(1, with: [.offsetOutOfRange])
+            cluster.fail(1, with: [KafkaCode(rawValue: 1)])
             try run("the refusal") { refusedOffsets > known }
         }
 
@@ -353,7 +353,7 @@ import Testing
         let scene = try Scene(cluster: cluster)
         // The broker's answers take longer than the reader waits for them.
         try cluster.setRoundTrip(milliseconds: 1_500)
-        try scene.run("the assignment", seconds: 60) { scene.reader.hasJoined }
+        try scene.run("the assignment", seconds: 60) { scene.reader.lookup != nil }
         #expect(scene.assigned.isEmpty)
         try cluster.setRoundTrip(milliseconds: 0)
         scene.reader.leave(&scene.machine, limitNs: 1_000_000_000, now: scene.now)

@@ -386,24 +386,3 @@ struct AcknowledgementWatchTests {
         #expect(!watch.isOverdue(nowNs: 61 * second))
     }
 }
-
-struct ProducerHealthTests {
-    @Test func `A failed replacement of the producer is retried after growing pauses`() {
-        var health = ProducerHealth()
-        var tries: [Int64] = []
-        func turn(_ second: Int64, succeeds: Bool = false) {
-            health.renew(nowNs: second * 1_000_000_000) {
-                tries.append(second)
-                return succeeds
-            }
-        }
-        turn(0)
-        #expect(tries.isEmpty)
-        health.noteFatal()
-        for second in 0..<100 as Range<Int64> { turn(second) }
-        #expect(tries == [0, 1, 3, 7, 15, 31, 61, 91])
-        turn(200, succeeds: true)
-        turn(300)
-        #expect(tries.last == 200)
-    }
-}

@@ -6,11 +6,6 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Why the file cannot be read, such as the system's error text `No such file or directory`.
     package var reason: String
 
-    package init(path: String, reason: String) {
-        self.path = path
-        self.reason = reason
-    }
-
     package var description: String { "cannot read \(path): \(reason)" }
 }
 

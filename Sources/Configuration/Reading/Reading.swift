@@ -2,8 +2,8 @@ import YAML
 
 enum Origin {
     case file(path: String)
-    /// Command-line flags. The dictionary maps each configuration path to its flag.
-    case flags([String: String])
+    /// Command-line flags, which are named like their keys: `--key-id` for `apps[0].token.key_id`.
+    case flags
 
     /// Returns the prefix of an error message about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
     func place(_ path: String, _ mark: Mark?) -> String {
@@ -11,8 +11,9 @@ enum Origin {
         case .file(let file):
             let place = mark.map { "\(file):\($0.line):\($0.column)" } ?? file
             return path.isEmpty ? place : "\(place): \(path)"
-        case .flags(let flags):
-            return flags[path] ?? path.lastIndex(of: "[").flatMap { flags[String(path[..<$0])] } ?? path
+        case .flags:
+            let key = path.split(separator: ".").last.map { String($0.prefix { $0 != "[" }) } ?? ""
+            return "--" + (["token": "key-file", "bundle_ids": "bundle-id"][key] ?? key.replacing("_", with: "-"))
         }
     }
 }

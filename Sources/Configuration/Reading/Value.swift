@@ -47,8 +47,6 @@ struct Value {
         return text
     }
 
-    func textOrEmpty() -> String? { scalar("a text") }
-
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
 
     /// Returns the content of the file that the value names, without the line breaks at its end.

@@ -30,8 +30,6 @@ package struct AppSettings: Hashable, Sendable {
         /// The maximum age of a connection, or 0 for no limit. The worker replaces each connection at a random age of
         /// 75 to 100 % of this time.
         package var maxAge = Duration.zero
-
-        package init() {}
     }
 
     package var name: String

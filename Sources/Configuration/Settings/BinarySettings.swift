@@ -16,8 +16,6 @@ package struct BinarySettings: Hashable, Sendable {
         /// Whether the worker increases `duration`, up to `drain.rebalance`, after an error that arrives later than
         /// `duration`.
         package var adjusts = true
-
-        package init() {}
     }
 
     package struct Feedback: Hashable, Sendable {

@@ -46,8 +46,6 @@ package struct DeliverySettings: Hashable, Sendable {
     package var commitInterval = Duration.milliseconds(20)
     /// The verdicts by reason that override the worker's defaults, from `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
-
-    package init() {}
 }
 
 extension DeliverySettings {

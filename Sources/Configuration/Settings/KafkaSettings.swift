@@ -128,7 +128,7 @@ extension UserProperty {
         return section.pairs.compactMap { name, _, value in
             let place = value.reading.place(value.path)
             guard name.hasSuffix("_file") else {
-                return value.textOrEmpty().map { text in
+                return value.text("a text", orEmpty: true, where: { _ in true }).map { text in
                     guard isPath(text, of: name) else { return UserProperty(name: name, value: text, place: place) }
                     let path = value.reading.absolute(text)
                     return UserProperty(name: name, value: path, place: place, file: path)

@@ -21,8 +21,6 @@ package struct RetrySettings: Hashable, Sendable {
     ]
     /// The number of retries after which a notification is `abandoned`.
     package var maxAttempts = 5
-
-    package init() {}
 }
 
 extension RetrySettings {

@@ -51,45 +51,33 @@ package struct ResultSettings: Hashable, Sendable {
     package var publish = Publish.all
     /// The names of request headers to copy into results, in addition to `traceparent` and `tracestate`. At most 32.
     package var copyHeaders: [String] = []
-
-    package init() {}
 }
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
     /// Whether tokens that APNs rejects with `BadDeviceToken` or `DeviceTokenNotForTopic` count as dead tokens.
     package var includeBadTokens = false
-
-    package init() {}
 }
 
 package struct DeadLetterSettings: Hashable, Sendable {
     package var topic = "apns.dead-letters"
-
-    package init() {}
 }
 
 /// How long a rebalance or a shutdown waits for unanswered notifications (the section `drain`).
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)
-
-    package init() {}
 }
 
 package struct AdminSettings: Hashable, Sendable {
     /// The address of the status pages, or `nil` for no pages. Port 0 selects a free port.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
-
-    package init() {}
 }
 
 package struct LogSettings: Hashable, Sendable {
     package var level = Level.info
     package var parts: [Part: Level] = [:]
     package var format = LineFormat.text
-
-    package init() {}
 
     package var levels: LevelTable { LevelTable(level, parts: parts) }
 }

@@ -57,9 +57,7 @@ extension WorkerSnapshot {
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
                 partitions.append(Partition(role: role, status: status, logEnd: logEnd))
             }
-        }
-        let read = Set(partitions.map(\.status.topic))
-        for (reader, role) in zip(parts.readers, Role.allCases) {
+            let read = Set(reader.partitions.map(\.partition.topic))
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
             // An unavailable topic may contain records, so the total lag of its role is unknown.
             if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }

@@ -45,7 +45,7 @@ extension WorkerParts: RequestSource, OffsetSink {
         // worker. The retry group must therefore look up the log end before this worker produces retry records, which
         // would otherwise be marked in doubt.
         let readsRequests =
-            readers.allSatisfy { $0.group == .requests || $0.hasStarted } || now.ns >= requestsAtLatestNs
+            readers.allSatisfy { $0.group == .requests || $0.hasJoined } || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {
             guard reader.group == .retries || readsRequests else { continue }
             if reader.read(into: &machine, now: now, deadLetters: publisher) { hasMore = true }

@@ -68,7 +68,6 @@ extension GroupReader {
     /// Accepts an assignment. The reader reads the partitions once their offsets are known (`moveAssignment`).
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
-        hasJoined = true
         // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign partitions before
         // `unassign` is called. librdkafka then neither fetches the new partitions nor rejoins, so the worker has to be
         // restarted.
@@ -90,7 +89,7 @@ extension GroupReader {
             if !answers.hasUnknownNewLog || now.ns >= newPartitionsUntilNs {
                 try begin(answers, &machine, now)
                 lookup = nil
-                hasStarted = true
+                hasJoined = true
                 return
             }
         } catch {

@@ -57,10 +57,8 @@ final class GroupReader {
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
     /// The current revocations. Each draining partition is in at most one revocation.
     var revocations: [Revocation] = []
-    /// Whether the member has received an assignment, which may be empty.
+    /// Whether the member has received an assignment, which may be empty, and has looked up its offsets.
     var hasJoined = false
-    /// Whether the offsets of an assignment, which may be empty, were looked up.
-    var hasStarted = false
     private var nextToRead = 0
     var fatalError: KafkaError?
     /// The client's last error, whose cause may have ended.
@@ -127,7 +125,7 @@ final class GroupReader {
     /// Whether the worker is a member of the group. Also true while it still looks up offsets or drains partitions
     /// after a rebalance.
     var isMember: Bool {
-        hasJoined && (brokers.isMemberSteady || lookup != nil || !revocations.isEmpty)
+        lookup != nil || hasJoined && (brokers.isMemberSteady || !revocations.isEmpty)
     }
 
     // MARK: Problems

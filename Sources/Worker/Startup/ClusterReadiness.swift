@@ -153,14 +153,12 @@ package struct ClusterReadiness {
             // request, so at most 100 topics are checked.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
-            return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
-            case nil: nil
-            case .group?:
-                "the worker's user has no access to group \(group): grant Read on the group (kafka.group_id)"
-            case .topics? where topics.isEmpty: nil
-            case .topics(let names)?:
-                "the worker's user cannot read \(Denial.naming(names)): grant Read (group \(group))"
+            guard let missing = reader?.missingRights(to: names, timeoutMs: timeoutMs) else { return nil }
+            if missing.group {
+                return "the worker's user has no access to group \(group): grant Read on the group (kafka.group_id)"
             }
+            guard !topics.isEmpty, !missing.topics.isEmpty else { return nil }
+            return "the worker's user cannot read \(Denial.naming(missing.topics)): grant Read (group \(group))"
         }
     }
 }

@@ -48,11 +48,5 @@ extension LoadedApp {
 }
 
 extension BinarySettings.Format {
-    var ofTransport: BinaryConfiguration.Format {
-        switch self {
-        case .simple: .simple
-        case .enhanced: .enhanced
-        case .framed: .framed
-        }
-    }
+    var ofTransport: BinaryConfiguration.Format { .init(rawValue: rawValue) ?? .framed }
 }

@@ -23,20 +23,13 @@ struct ProducerHealth {
 
     /// Replaces the producer's client if it is unusable.
     mutating func renew(_ producer: Producer, nowNs: Int64, _ logger: Logger) {
-        renew(nowNs: nowNs) {
-            do throws(KafkaError) {
-                try producer.rebuild()
-                return true
-            } catch {
-                logger.error(.kafka, "producer cannot be replaced, retrying", ["error": "\(error.text)"])
-                return false
-            }
-        }
-    }
-
-    mutating func renew(nowNs: Int64, _ make: () -> Bool) {
         guard mustRenew, nowNs >= pause.endNs else { return }
         pause.begin(nowNs)
-        if make() { mustRenew = false }
+        do throws(KafkaError) {
+            try producer.rebuild()
+            mustRenew = false
+        } catch {
+            logger.error(.kafka, "producer cannot be replaced, retrying", ["error": "\(error.text)"])
+        }
     }
 }
