@@ -111,10 +111,11 @@ extension EndToEnd {
         /// Such a member would take partitions away from the workers and commit offsets in their groups.
         @Test(.needs(.worker)) func `Tail refuses the groups of the configured workers`() throws {
             let scene = try Scene(withoutBroker: "groups")
-            try scene.write("kafka: {bootstrap_servers: '127.0.0.1:1', group_id: pushes}\n" + Self.app, to: "worker.yaml")
+            let kafka = "kafka: {bootstrap_servers: '127.0.0.1:1', group_id: pushes}\n"
+            try scene.write(kafka + Self.app, to: "worker.yaml")
             for group in ["pushes", "pushes.retry"] {
                 try scene.command("tail results --exec cat --deadline 1s --group \(group)")
-                    .expect(64, "--group: the workers use the groups pushes and pushes.retry themselves; choose another")
+                    .expect(64, "the workers use the groups pushes and pushes.retry themselves; choose another")
             }
         }
 
