@@ -14,15 +14,23 @@ package struct ErrorBody: Equatable, Sendable {
     package var timestampMs: Int64 = 0
     package var isTimestampUnusable = false
 
-    /// Parses a body, and skips its unknown members. If the body is not a JSON object, all properties are empty, and
-    /// the status determines the verdict.
+    /// A number below this one is a timestamp in seconds. As milliseconds it would be in 1973 or earlier.
+    private static let leastMs: Int64 = 100_000_000_000
+
+    /// Parses a body, and skips its unknown members. If the body is not a JSON object, `reason` and `text` are empty,
+    /// and the status determines the verdict. The timestamp of a damaged or truncated object is unusable.
     package init(parsing body: UnsafeRawBufferPointer) {
-        guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
+        guard var reader = try? JSONReader(body) else {
+            isTimestampUnusable = body.first == UInt8(ascii: "{")
+            return
+        }
+        guard (try? reader.enterObject()) != nil else { return }
         while let name = reader.nextMember() {
             if name.equals("reason"), reader.kind == .string, let value = try? reader.text() {
                 setReason(value.bytes)
             } else if name.equals("timestamp"), reader.kind == .number {
-                timestampMs = RecordTime.checked(Int64(exactly: ((try? reader.double()) ?? 0).rounded(.down)) ?? 0)
+                let time = Int64(exactly: ((try? reader.double()) ?? 0).rounded(.down)) ?? 0
+                timestampMs = RecordTime.checked((0..<Self.leastMs).contains(time) ? time * 1_000 : time)
                 isTimestampUnusable = timestampMs == 0
             } else {
                 reader.skip()

@@ -6,8 +6,8 @@ internal import Glibc
 /// on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
-/// such updates, and updates on network file systems. The watch reports a file with new contents, and a path that is no
-/// longer a regular file. It does not report a file that temporarily cannot be opened.
+/// such updates, and updates on network file systems. The watch reports a file with new contents, a path that is no
+/// longer a regular file, and with `reportsMissing` a file that can no longer be opened.
 package final class FileWatch {
     /// The maximum number of bytes that are hashed, from the beginning of a file.
     static let hashedLimit = 1 << 20
@@ -15,6 +15,7 @@ package final class FileWatch {
     private var files: [File]
     package let reading: FileReading
     private let onChange: ([String]) -> Void
+    private let reportsMissing: Bool
     private let intervalNs: Int64
     private var alarm: Alarm?
 
@@ -29,12 +30,13 @@ package final class FileWatch {
     /// the hash of the bytes in use, because the file may have been replaced since they were read. With a hash of
     /// `nil`, any contents are reported.
     package init(
-        _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
+        _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil, reportsMissing: Bool = false,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
     ) {
         self.reading = reading ?? FileReading(loop: loop)
         self.files = files.map { File(path: $0.path, hash: $0.hash) }
         self.onChange = onChange
+        self.reportsMissing = reportsMissing
         self.intervalNs = intervalNs
         alarm = Alarm(loop: loop) { [weak self] in self?.check() }
         alarm?.set(afterNs: intervalNs)
@@ -59,7 +61,7 @@ package final class FileWatch {
     private func compare(_ hashes: [UInt64?], with before: [File]) {
         var changed: [String] = []
         for (index, hash) in hashes.enumerated() where files[index].remembered == before[index].remembered {
-            guard let hash, hash != files[index].hash else { continue }
+            guard hash != files[index].hash, hash != nil || reportsMissing else { continue }
             files[index].hash = hash
             changed.append(files[index].path)
         }

@@ -195,8 +195,9 @@ extension ClientSession {
         let head = unsafe frame.pointee.hd
         switch UInt32(head.type) {
         case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
-            guard head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0,
-                let slot = unsafe slotOf(session, head.stream_id, state),
+            let isEnd = head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
+            guard let slot = unsafe slotOf(session, head.stream_id, state),
+                unsafe isEnd || slot.pointee.status == state.pointee.bodilessStatus,
                 unsafe !slot.pointee.flags.contains(.settled)
             else { return 0 }
             let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
@@ -208,7 +209,11 @@ extension ClientSession {
                 // The stream ended without a final status, so the request has no answer.
                 unsafe state.pointee.settle(slot, .ended(user: user, code: .protocolError, status: 0))
             }
-            if !bodyIsOut { unsafe state.pointee.early.append(head.stream_id) }
+            if !bodyIsOut {
+                unsafe state.pointee.early.append(head.stream_id)
+            } else if !isEnd {
+                unsafe state.pointee.unended.append(head.stream_id)
+            }
         case NGHTTP2_SETTINGS.rawValue:
             guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
             unsafe state.pointee.isReady = true

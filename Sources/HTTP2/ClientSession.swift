@@ -10,8 +10,8 @@ package final class ClientSession {
     /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
     /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
-        /// A complete response, and the last event of its stream. Its headers and body are valid until the next
-        /// `nextEvent`.
+        /// A complete response, or the headers of a response with `bodilessStatus`, and the last event of its stream.
+        /// The headers and the body are valid until the next `nextEvent`.
         case response(user: UInt32, status: UInt16)
         /// The stream ended without a complete response. This is the last event of the stream. `status` is 0 if no
         /// final status arrived. The code `refusedStream` means that the peer never processed the request: it reset the
@@ -49,6 +49,9 @@ package final class ClientSession {
         package var responseLimit = 4_096
         /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
         package var wantedHeaders: [StaticString] = []
+        /// A status whose responses have no body, so that the headers alone are the response, even if the peer never
+        /// ends the stream. The default is no status.
+        package var bodilessStatus = UInt16.max
         /// Whether the session records the header of every frame for `takeFrameHeads`.
         package var tracesFrames = false
         /// Whether to index the `authorization` header (`AuthorizationIndexing`).
@@ -210,6 +213,12 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
+        // Streams without END_STREAM count as open. Most peers end them soon after the headers, so reset them only when
+        // they may use half of the allowed streams.
+        if unsafe state.pointee.unended.count > allowedStreams / 2 {
+            for stream in unsafe state.pointee.unended { try cancel(stream: stream) }
+            unsafe state.pointee.unended.removeAll(keepingCapacity: true)
+        }
         // If the peer does not read, leave the acknowledgements of its PINGs and SETTINGS in nghttp2's queue. nghttp2
         // ends the session if the queue exceeds 1,000 acknowledgements.
         if unsafe state.pointee.output.count < options.outputLimit { try pump() }
@@ -315,6 +324,7 @@ extension ClientSession {
         }
 
         let responseLimit: Int
+        let bodilessStatus: UInt16
         let wanted: [4 of Wanted]
         /// A bit mask of the lengths of wanted names: bit n is set for a name of n bytes (modulo 64).
         let wantedLengths: UInt64
@@ -324,6 +334,8 @@ extension ClientSession {
         var sink = unsafe EventSink<Entry>()
         /// Streams that the peer answered before their body was sent completely.
         var early = EventSink<Int32>()
+        /// Streams that were answered by their headers alone, of which the peer may have ended some since.
+        var unended: [Int32] = []
         var isReady = false
         var isClosing = false
         var allowedStreams = 0
@@ -347,6 +359,7 @@ extension ClientSession {
 
         init(options: Options) {
             unsafe responseLimit = options.responseLimit
+            unsafe bodilessStatus = options.bodilessStatus
             var wanted = [4 of Wanted](repeating: Wanted())
             var lengths: UInt64 = 0
             for (index, name) in options.wantedHeaders.enumerated() {

@@ -18,10 +18,12 @@ import Testing
         #expect(body.text == nil)
     }
 
-    /// A timestamp beyond the year 9999 is ignored.
+    /// A timestamp beyond the year 9999 is ignored, and one in seconds is converted.
     @Test(
         arguments: [
-            ("0", 0), ("1", 1), ("1700000000123", 1_700_000_000_123), ("253402300799999", 253_402_300_799_999),
+            ("0", 0), ("1", 1_000), ("1700000000", 1_700_000_000_000), ("99999999999", 99_999_999_999_000),
+            ("100000000000", 100_000_000_000), ("1700000000123", 1_700_000_000_123),
+            ("253402300799999", 253_402_300_799_999),
             ("253402300800000", 0), ("9223372036854775807", 0), ("9223372036854775808", 0), ("-1", 0), (#""x""#, 0),
             ("null", 0), ("{}", 0), (String(repeating: "9", count: 4_000), 0), ("1700000000123.75", 1_700_000_000_123),
         ] as [(String, Int64)])
@@ -44,7 +46,7 @@ import Testing
         let body = Self.parse(#"{"timestamp":5,"reason":"SomethingNew","extra":true,"more":"x\"y","n":-1.5e3}"#)
         #expect(body.reason == .other)
         #expect(body.text == "SomethingNew")
-        #expect(body.timestampMs == 5)
+        #expect(body.timestampMs == 5_000)
         #expect(Self.parse(#"{"reason":"\#(String(repeating: "x", count: 900))"}"#).text?.utf8.count == 200)
     }
 
@@ -54,7 +56,10 @@ import Testing
         #"{"a":{"reason":"Unregistered"}}"#, "{\"reason\":\"a\\", #"{"reason":"Unregistered",}"#,
     ])
     func `A body that is malformed or has no reason is ignored`(text: String) {
-        #expect(Self.parse(text) == Self.parse("{}"))
+        let body = Self.parse(text)
+        #expect(body.reason == .none && body.text == nil && body.timestampMs == 0)
+        let objects = ["{}", #"{"reason":5}"#, #"{"reason":""}"#, #"{"a":{"reason":"Unregistered"}}"#]
+        #expect(body.isTimestampUnusable == (text.first == "{" && !objects.contains(text)))
     }
 }
 

@@ -88,7 +88,8 @@ final class ServerPeer: MemoryPeer {
     }
 
     func respond(
-        _ stream: Int32, _ status: Int = 200, _ body: String = "", headers extra: [(StaticString, String)] = []
+        _ stream: Int32, _ status: Int = 200, _ body: String = "", headers extra: [(StaticString, String)] = [],
+        isEnd: Bool = true
     ) {
         let texts = extra.map { Lent($0.1) }
         let statusText = Lent("\(status)")
@@ -96,7 +97,7 @@ final class ServerPeer: MemoryPeer {
         var headers = HeaderList()
         headers.append(":status", statusText.bytes)
         for (index, field) in extra.enumerated() { headers.append(field.0, texts[index].bytes) }
-        _ = try? session.respond(stream: stream, headers, body: bodyText.bytes)
+        _ = try? session.respond(stream: stream, headers, body: bodyText.bytes, isEnd: isEnd)
         flush()
     }
 }

@@ -112,6 +112,33 @@ import Testing
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
+    /// If the worker waited for the end of the stream, it would send an accepted notification again
+    /// (github.com/sideshow/apns2/issues/20).
+    @Test(arguments: [false, true])
+    func `The headers of a 200 are the answer, even if the stream never ends or is reset`(isReset: Bool) throws {
+        let world = try World.connected(streams: 2, connections: 1...1)
+        world.server.onRequest = { peer, request in
+            peer.respond(request.stream, isEnd: false)
+            if isReset { try? peer.session.reset(stream: request.stream, .internalError) }
+        }
+        world.complete(0..<9, status: 200)
+        #expect(world.completions.count == 9 && world.server.arrived == 9 && world.server.peers.count == 1)
+    }
+
+    @Test func `The received part of an answer counts if its stream is reset`() throws {
+        let world = try World.connected()
+        let bodies = [#"{"reason":"Unregistered","timestamp":1700000000123}"#, #"{"reason":"Unregistered","timest"#]
+        world.server.onRequest = { peer, request in
+            peer.respond(request.stream, 410, bodies[Int(request.token, radix: 16)!], isEnd: false)
+            try? peer.session.reset(stream: request.stream, .cancel)
+        }
+        world.complete(0..<2, status: 410)
+        #expect(world.completionOf[0]?.reason == .unregistered && world.completionOf[1]?.reason == ReasonCode.none)
+        #expect(world.completionOf[0]?.unregisteredAtMs == 1_700_000_000_123)
+        // A truncated body has no usable timestamp, so the token counts as dead since the send.
+        #expect(world.completionOf[1].map { $0.unregisteredAtMs == $0.sentAtMs && $0.sentAtMs > 0 } == true)
+    }
+
     @Test func `The capacity follows changed SETTINGS, down to one stream and back`() throws {
         let world = try World.connected(streams: 1, connections: 1...1) { $0.server.hold() }
         let server = world.server

@@ -62,7 +62,7 @@ extension Window {
             ])
         #expect(window.count == 2)
         // nghttp2 then reports each of these streams as refused too, but their entries are already closed.
-        #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
+        #expect(window.ended(tickets[2], isRefused: true) == nil)
         #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
     }
@@ -70,20 +70,19 @@ extension Window {
     /// The kernel has the whole request only if it has accepted 100 bytes.
     @Test(
         arguments: [
-            (100, true, 0, .notProcessed, true), (100, false, 0, .inDoubt, false),
-            (99, false, 0, .notProcessed, true), (99, true, 0, .notProcessed, true),
-            (100, false, 410, .answered, false), (100, true, 503, .answered, false),
-        ] as [(Int64, Bool, UInt16, Completion.Kind, Bool)])
-    func `A stream without a response is decided by its status or by what the kernel accepted`(
-        kernelHas: Int64, isRefused: Bool, status: UInt16, kind: Completion.Kind, countsAsRefused: Bool
+            (100, true, .notProcessed, true), (100, false, .inDoubt, false), (99, false, .notProcessed, true),
+            (99, true, .notProcessed, true),
+        ] as [(Int64, Bool, Completion.Kind, Bool)])
+    func `A stream without a response is decided by what the kernel accepted`(
+        kernelHas: Int64, isRefused: Bool, kind: Completion.Kind, countsAsRefused: Bool
     ) {
         var (window, tickets) = Self.window(1, kernelHas: kernelHas)
         let waiting = window.add(1, stream: 3, end: nil)
-        let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
+        let closed = window.ended(tickets[0], isRefused: isRefused)
         #expect(closed == Self.closed(0, kind, unprocessed: countsAsRefused ? .refusedByPeer : .neverSent))
         // The end of a waiting body has not been sent at all.
         #expect(
-            window.ended(waiting, isRefused: false, status: 0)
+            window.ended(waiting, isRefused: false)
                 == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
     }
 
@@ -137,7 +136,7 @@ extension Window {
 
     @Test func `An entry's timeout starts even if the first unsent entry closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
-        #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
+        #expect(window.ended(tickets[0], isRefused: true) != nil)
         window.didWrite(upTo: 300, nowNs: 70)
         #expect(window.nextDeadlineNs == 70 + Self.timeoutNs)
         #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
@@ -161,7 +160,7 @@ extension Window {
         window.add(1, stream: 3, end: 100, nowNs: 10)
         window.didWrite(upTo: 100, nowNs: 50)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "The delayed body has the earlier deadline")
-        _ = window.ended(slow, isRefused: true, status: 0)
+        _ = window.ended(slow, isRefused: true)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
         window.add(2, stream: 5, end: nil, nowNs: 90)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "The earlier request has the earlier deadline")

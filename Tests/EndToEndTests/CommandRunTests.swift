@@ -363,6 +363,11 @@ extension EndToEnd {
             #expect(try taken().sorted() == values.sorted())
             try run("--deadline 3s", exec: command).expect(0)
             #expect(try taken().count == 100)
+            // The session timeout of the configuration applies, here one that librdkafka refuses.
+            scene.configuration.sessionTimeout = "600s"
+            try scene.configure()
+            try scene.command("tail unregistered --deadline 60s --exec cat --group \(scene.name)")
+                .expect(1, "session.timeout.ms")
             // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before tail ended")

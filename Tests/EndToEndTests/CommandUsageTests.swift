@@ -108,6 +108,26 @@ extension EndToEnd {
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
         }
 
+        /// Such a member would take partitions away from the workers and commit offsets in their groups.
+        @Test(.needs(.worker)) func `Tail refuses the groups of the configured workers`() throws {
+            let scene = try Scene(withoutBroker: "groups")
+            let kafka = "kafka: {bootstrap_servers: '127.0.0.1:1', group_id: pushes}\n"
+            try scene.write(kafka + Self.app, to: "worker.yaml")
+            for group in ["pushes", "pushes.retry"] {
+                try scene.command("tail results --exec cat --deadline 1s --group \(group)")
+                    .expect(64, "the workers use the groups pushes and pushes.retry themselves; choose another")
+            }
+        }
+
+        private static let app = """
+            apps:
+              - name: shop
+                bundle_ids: [com.example.shop]
+                environment: production
+                token: {key_file: AuthKey.p8, key_id: SIMULATOR1, team_id: TEAM123456}
+
+            """
+
         /// A closed pipe is not a failure, but a truncated file is.
         @Test(
             .needs(.worker),

@@ -123,6 +123,7 @@ extension EndToEnd {
             try scene.send(to: deviceTokens(1, "ff"))
             try scene.settle(worker)
             #expect(worker.text.contains("committed=50 records=100"), "\(worker.text)")
+            try worker.waitFor("kind=group_shared")
             #expect(try scene.resultObjects().count { ($0["in_doubt"] as? Int) == 1 } == 100)
             try scene.stop(worker)
         }

@@ -137,6 +137,48 @@ import Testing
         #expect(peers.client.responseBody.elementsEqual(half.bytes))
     }
 
+    /// Submits three requests, whose responses begin with `status`. None of them ends.
+    private func unended(_ status: String, bodiless: UInt16 = 200) throws -> Peers {
+        let peers = try Peers.connected(
+            client: { $0.bodilessStatus = bodiless }, server: { $0.settings = [.maxConcurrentStreams(4)] })
+        let push = Push()
+        for user in 1...3 as ClosedRange<UInt32> { _ = try push.submit(to: peers.client, user: user) }
+        try peers.exchange()
+        _ = peers.serverEvents()
+        var headers = HeaderList()
+        let text = Lent(status)
+        headers.append(":status", text.bytes)
+        for stream in [1, 3] as [Int32] {
+            try peers.server.respond(stream: stream, headers, body: Lent("").bytes, isEnd: false)
+        }
+        try peers.exchange()
+        return peers
+    }
+
+    @Test func `The headers of a status without a body are the response, whether or not the stream ends`() throws {
+        let peers = try unended("200")
+        #expect(peers.clientEvents() == [.response(user: 1, status: 200), .response(user: 2, status: 200)])
+        #expect(peers.client.openStreams == 3)
+        try peers.server.reset(stream: 1, .internalError)
+        try peers.exchange()
+        #expect(peers.clientEvents() == [] && peers.client.openStreams == 2)
+        // With the third answer, the list of unended streams has more than half of the allowed streams.
+        var headers = HeaderList()
+        headers.append(":status", "200")
+        try peers.server.respond(stream: 5, headers, body: Lent("").bytes, isEnd: false)
+        peers.clientBytes = []
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.response(user: 3, status: 200)])
+        let cancels = [3, 5].map { Frame(type: 3, flags: 0, stream: $0, payload: [0, 0, 0, 8]) }
+        #expect(Frame.all(peers.clientBytes) == cancels && peers.client.openStreams == 0)
+    }
+
+    @Test func `The headers of any other status are not the response`() throws {
+        for peers in [try unended("410"), try unended("200", bodiless: .max)] {
+            #expect(peers.clientEvents() == [] && peers.client.openStreams == 3)
+        }
+    }
+
     @Test func `The client resets a stream whose response arrives before the request body is sent`() throws {
         let peers = try Peers.connected(server: {
             $0.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]

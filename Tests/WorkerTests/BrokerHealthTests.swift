@@ -79,8 +79,8 @@ struct BrokerHealthTests {
         #expect(health.reach == reach)
     }
 
-    private func problems(_ clients: [BrokerHealth]) -> [String] {
-        BrokerHealth.problems(clients, bootstrapServers: "h:1", reason: "refused").map {
+    private func problems(_ clients: [BrokerHealth], _ reasons: [String] = ["refused"]) -> [String] {
+        BrokerHealth.problems(clients, bootstrapServers: "h:1", reasons: reasons).map {
             "\($0.subject): \($0.text)"
         }
     }
@@ -101,6 +101,21 @@ struct BrokerHealthTests {
         #expect(take(Self.broker(1, false, attempts: 3)) == [])
         #expect(take(Self.broker(1, false, attempts: 4)) == ["broker h:1/1: no connection to the broker can be made"])
         #expect(take(Self.broker(attempts: 5)) == [])
+    }
+
+    /// The broker is healthy, but librdkafka closes each connection at the large response.
+    @Test func `A response above receive.message.max.bytes is reported instead of its broker`() throws {
+        var health = BrokerHealth()
+        for attempts in [1, 4] as [Int64] {
+            health.take(ClientStatistics(brokers: [Self.broker(1, attempts == 1, attempts: attempts), Self.broker(2)]))
+        }
+        let text =
+            "Receive failed: Invalid response size 3000218 (0..1500000): increase receive.message.max.bytes "
+            + "(after 1ms in state UP)"
+        let found = try #require(problems([health], ["refused", "h:1/1: \(text)"]).first)
+        #expect(found.hasPrefix("broker h:1/1: a record or a batch is too large to be read: "))
+        #expect(found.hasSuffix(text))
+        #expect(problems([health], ["h:1/2: \(text)"]) == ["broker h:1/1: no connection to the broker can be made"])
     }
 
     @Test func `A problem is reported when no broker answers any client`() {

@@ -90,6 +90,26 @@ extension PushWorker {
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
 
+    @Test func `A removed credential file is reported until it is there again`() throws {
+        let scene = try Scene()
+        let files = scene.worker.files
+        let identity = try #require(scene.worker.apps[0].tokenIdentity)
+        for path in [scene.key, scene.authority] {
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+            // The second check finds no further change.
+            for _ in 0..<2 {
+                scene.worker.look()
+                let fault = try #require(files.faults().first)
+                #expect(fault.subject == .app("shop") && fault.kind == .refused, "\(fault)")
+                #expect(fault.text.contains(path) && fault.text.contains("No such file"), "\(fault.text)")
+                #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential in use stays")
+            }
+            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
+            scene.worker.look()
+            #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
+        }
+    }
+
     /// A blocking open of a pipe would stop the core until the pipe has a writer.
     @Test(.timeLimit(.minutes(5)))
     func `A path that is not a regular file is reported until a regular file replaces it`() throws {

@@ -112,7 +112,9 @@ import Testing
                 acknowledged = []
             }
             reader.commit(&machine, now: now)
-            events += machine.takeEvents()
+            let new = machine.takeEvents()
+            for event in new { reader.note(event, now) }
+            events += new
         }
 
         private var acknowledged: [NotificationID] = []
@@ -194,6 +196,24 @@ import Testing
         }
         #expect(produced == 2)
         try scene.run("the commit") { try scene.committed() == 2 }
+    }
+
+    /// A commit without a worker's metadata, as from a consumer with automatic commits.
+    @Test func `A commit of another program in the group is a problem for ten minutes`() throws {
+        let scene = try Scene()
+        func problems(at now: DeliveryTime) -> [Problem] {
+            scene.reader.problems(now).filter { $0.kind == .foreignCommit }
+        }
+        try scene.readFirst(1)
+        try scene.reader.consumer.commit([CommitEntry(TopicPartition(scene.topic, 0), offset: 0)], tag: 99)
+        try scene.run("the other program's commit") { try scene.committed() == 0 }
+        #expect(problems(at: scene.now).isEmpty)
+        try scene.loseSession()
+        try scene.run("the problem") { !problems(at: scene.now).isEmpty }
+        let found = try #require(problems(at: scene.now).first)
+        #expect(found.subject == .group(scene.groupID) && found.text.contains("offset 0 of \(scene.topic)"), "\(found)")
+        let now = scene.now
+        #expect(problems(at: DeliveryTime(ns: now.ns + Problem.lossNs, wallMs: now.wallMs)).isEmpty)
     }
 
     @Test func `A retry record of another group is skipped, and the shared topic is reported`() throws {

@@ -212,6 +212,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
         var options = ClientSession.Options()
         options.wantedHeaders = RequestHeaders.wantedHeaders
+        options.bodilessStatus = 200
         options.indexAuthorization = configuration.indexAuthorization
         tracesFrames = configuration.tracesFrames()
         options.tracesFrames = tracesFrames
@@ -271,20 +272,15 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         var hasResponses = false
         while let event = session.nextEvent() {
             switch event {
-            case .response(let ticket, let status):
+            case .ended(let ticket, let code, 0):
+                guard let closed = window.ended(ticket, isRefused: code == .refusedStream) else { continue }
+                if !isSuperseded { transport.hostEnded(code) }
+                complete(closed)
+                if closed.unprocessed == .refusedByPeer { refused() }
+            case .response(let ticket, let status), .ended(let ticket, _, let status):
+                // If the stream ended after the status, the received part of the body is used.
                 hasResponses = true
                 responded(ticket, status, session)
-            case .ended(let ticket, let code, let status):
-                guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
-                    continue
-                }
-                if status != 0 {
-                    hasResponses = true
-                } else if !isSuperseded {
-                    transport.hostEnded(code)
-                }
-                complete(closed, status: status)
-                if closed.unprocessed == .refusedByPeer { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .goAway(let last, let code): goneAway(last: last, code: code, session)
             case .settings: settingsCame(session)
@@ -364,11 +360,10 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    private func complete(_ closed: Window.Closed, status: UInt16 = 0) {
+    private func complete(_ closed: Window.Closed) {
         outbox.complete(
             Completion(
-                id: closed.id, kind: closed.kind, unprocessed: closed.unprocessed, status: status,
-                sentAtMs: closed.sentAtMs,
+                id: closed.id, kind: closed.kind, unprocessed: closed.unprocessed, sentAtMs: closed.sentAtMs,
                 connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
                 carriedOlderToken: carriedOlder(closed.token)))
     }

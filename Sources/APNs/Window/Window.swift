@@ -143,18 +143,16 @@ package struct Window: Sendable {
 
     // MARK: Closing
 
-    /// Closes an entry whose response is complete. Returns `nil` if the entry was closed before (a late answer).
+    /// Closes an entry that has a final status. Returns `nil` if the entry was closed before (a late answer).
     package mutating func responded(_ ticket: UInt32) -> Closed? {
         answers &+= 1
         return isOpen(ticket) ? close(ticket, .answered) : nil
     }
 
-    /// Closes an entry whose stream ended without a complete response. If a status arrived, the entry closes as
-    /// answered.
-    package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
+    /// Closes an entry whose stream ended without a final status.
+    package mutating func ended(_ ticket: UInt32, isRefused: Bool) -> Closed? {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
-        if status != 0 { return close(ticket, .answered) }
         return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 

@@ -110,8 +110,9 @@ final class ConfigurationFiles {
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = Set(files.joined())
-        credentialWatch = FileWatch(worker.apps.hashes(of: Array(paths)), loop: loop, reading: credential) {
-            [weak self] changed in
+        credentialWatch = FileWatch(
+            worker.apps.hashes(of: Array(paths)), loop: loop, reading: credential, reportsMissing: true
+        ) { [weak self] changed in
             let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
             self?.appsToRead.formUnion(readers.map { AppIndex($0) })
             self?.readNextApp()

@@ -248,6 +248,7 @@ package final class PushWorker: @unchecked Sendable {
             offsets: parts, now: now)
         for event in end.events {
             health.apps.note(event)
+            for reader in parts.readers { reader.note(event, now) }
             if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
                 health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
             }

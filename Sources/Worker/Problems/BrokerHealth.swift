@@ -94,11 +94,12 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reason: librdkafka's last error, which is reported as the cause if no broker is connected.
-    static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
+    /// - Parameter reasons: The last errors of librdkafka's clients. The first one is reported as the cause if no broker
+    ///   is connected.
+    static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reasons: [String]) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }
-            let cause = isConnected ? "" : reason.map { ": \($0)" } ?? ": none is connected"
+            let cause = isConnected ? "" : reasons.first.map { ": \($0)" } ?? ": none is connected"
             return [
                 Problem(
                     .kafka, .kafkaUnreachable, "no broker of \(servers) answers\(cause)",
@@ -107,7 +108,15 @@ extension BrokerHealth {
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
-            Problem(
+            // librdkafka closes the connection at such a response, and then sends the same fetch again.
+            if let tooLarge = reasons.first(where: { $0.hasPrefix("\(name): Receive failed: Invalid response size ") })
+            {
+                return Problem(
+                    .broker(name), .reading, "a record or a batch is too large to be read: \(tooLarge)",
+                    "raise receive.message.max.bytes in kafka.librdkafka above the size of the response, or delete the "
+                        + "partition's records up to and including the large one (kafka-delete-records.sh)")
+            }
+            return Problem(
                 .broker(name), .brokerUnreachable,
                 silence == .unanswered
                     ? "the broker accepts requests but does not answer"

@@ -20,6 +20,8 @@ struct Problem: Sendable, Equatable {
         case coordinatorSilent = "coordinator_silent"
         case groupDenied = "group_denied"
         case unjoined = "group_not_joined"
+        /// Another program has committed offsets in the worker's group.
+        case foreignCommit = "group_shared"
         case reading = "not_readable"
         /// Another consumer group's workers write to the retry topic.
         case shared = "retry_topic_shared"

@@ -50,9 +50,9 @@ struct WorkerHealth {
     private mutating func kafkaProblems(
         _ parts: WorkerParts, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> [Problem] {
-        let reason = parts.readers.lazy.compactMap { $0.lastError?.text }.first
         var problems = BrokerHealth.problems(
-            parts.brokerHealth, bootstrapServers: configuration.kafka.bootstrapServers, reason: reason)
+            parts.brokerHealth, bootstrapServers: configuration.kafka.bootstrapServers,
+            reasons: parts.readers.compactMap { $0.lastError?.text })
         var others = parts.publisher.problems(nowNs: now.ns) + parts.readers.flatMap { $0.problems(now) }
         if BrokerHealth.areAllSilent(parts.brokerHealth) {
             others.removeAll { $0.kind == .unacknowledged }

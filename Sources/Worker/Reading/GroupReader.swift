@@ -130,6 +130,11 @@ final class GroupReader {
 
     // MARK: Problems
 
+    func note(_ event: DeliveryEvent, _ now: DeliveryTime) {
+        guard case .foreignCommit(let id, let committed, _) = event, let partition = partition(of: id) else { return }
+        problems.noteForeignCommit(partition, committed, now)
+    }
+
     /// Returns the current problems of reading and committing, and of retry topics that another group uses. Drops
     /// problems of partitions that are no longer assigned.
     func problems(_ now: DeliveryTime) -> [Problem] {

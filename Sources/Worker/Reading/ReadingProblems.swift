@@ -43,6 +43,16 @@ struct ReadingProblems {
         entries[subject] = (Problem(subject, .reading, code, advice), isRepeated ? now.ns + Self.namedNs : .max)
     }
 
+    /// Adds the problem that another program has committed an offset in the worker's group.
+    mutating func noteForeignCommit(_ partition: TopicPartition, _ committed: Int64, _ now: DeliveryTime) {
+        let problem = Problem(
+            .group(group), .foreignCommit,
+            "another program committed offset \(committed) of \(partition) in the group, so later records are in doubt",
+            "if the offsets were not reset on purpose, find the other consumer with kafka-consumer-groups --describe "
+                + "--members, and give it another group id")
+        entries[.group(group)] = (problem, now.ns + Problem.lossNs)
+    }
+
     mutating func forget(_ subject: Problem.Subject) {
         if !entries.isEmpty { entries[subject] = nil }
     }

@@ -42,14 +42,16 @@ final class GroupFeeder {
     private static let byteLimit = 1 << 20
 
     init(
-        _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, from start: ReadingStart,
-        until deadline: Deadline
+        _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, sessionTimeoutMs: Int?,
+        from start: ReadingStart, until deadline: Deadline
     ) throws {
         self.kind = kind
         self.topic = topic
         self.group = group
         starts = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: deadline)).starts(at: start)
-        consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
+        var settings = ConsumerSettings(cluster: cluster, role: .requests, groupID: group)
+        if let sessionTimeoutMs { settings.sessionTimeoutMs = sessionTimeoutMs }
+        consumer = try Consumer(settings)
         // librdkafka would treat a name that begins with ^ as a pattern, but no topic has such a name.
         try consumer.subscribe(to: [topic])
     }

@@ -8,11 +8,18 @@ func tail(_ arguments: [String]) throws -> ExitCode {
     try options.check(kind)
     var cluster = ClusterSettings(bootstrapServers: options.servers ?? "", clientID: "apns-worker-tail")
     var (topic, requestTopics) = (options.topic ?? "", [String]())
+    var sessionTimeoutMs: Int?
     if options.file != nil {
         let configuration: WorkerConfiguration
         (configuration, cluster) = try loaded(options.file)
         topic = options.topic ?? kind.topic(in: configuration)
         requestTopics = configuration.requestTopics.map(\.name)
+        sessionTimeoutMs = Int(configuration.kafka.sessionTimeout.milliseconds)
+        let group = configuration.kafka.groupID
+        if options.group == group || options.group == "\(group).retry" {
+            throw UsageError(
+                "--group: the workers use the groups \(group) and \(group).retry themselves; choose another group")
+        }
     }
     // The signals are blocked before librdkafka creates its threads, because threads inherit the signal mask.
     let signals = StopSignals()
@@ -21,7 +28,8 @@ func tail(_ arguments: [String]) throws -> ExitCode {
         return try follow(kind, cluster, topic, requestTopics, options, deadline, signals)
     }
     let feeder = try GroupFeeder(
-        kind, cluster, topic: topic, group: group, from: options.from ?? .beginning, until: deadline)
+        kind, cluster, topic: topic, group: group, sessionTimeoutMs: sessionTimeoutMs,
+        from: options.from ?? .beginning, until: deadline)
     return try feeder.run(
         command, batch: options.batch, total: options.count ?? .max, until: deadline, signals) ? .fine : .failed
 }

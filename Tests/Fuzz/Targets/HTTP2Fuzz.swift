@@ -23,6 +23,7 @@ func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
     let body = pieces.copy(Array(#"{"aps":{"alert":"Hi"}}"#.utf8))
     var options = ClientSession.Options()
     options.wantedHeaders = ["apns-id", "apns-unique-id"]
+    options.bodilessStatus = 200
     do throws(HTTP2Error) {
         let client = try ClientSession(options: options)
         if flags & 128 == 0 { try client.receive(pieces.copy(settingsFrame)) }
