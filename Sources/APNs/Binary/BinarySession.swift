@@ -20,7 +20,7 @@ package struct BinarySession: Sendable {
         case unmatched(lostAtMost: Int)
     }
 
-    private(set) var window = BinaryWindow()
+    var window = BinaryWindow()
     /// The size of all frames so far, which is the position of the next frame.
     private var framedBytes: Int64 = 0
     /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
@@ -101,11 +101,6 @@ package struct BinarySession: Sendable {
                 bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
     }
 
-    /// Records that the peer's kernel acknowledged the first `position` bytes.
-    package mutating func acknowledged(upTo position: Int64, nowNs: Int64) {
-        window.left(upTo: position, nowNs: nowNs)
-    }
-
     /// Returns whether a frame has been unacknowledged for at least `silenceNs`.
     package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
@@ -128,9 +123,9 @@ package struct BinarySession: Sendable {
         readUntilNs = nowNs
         guard !isAsked, !isStuck(nowNs: nowNs) else { return 0 }
         var settled = 0
-        while let entry = window.removeSilent(leftBy: silentUntilNs - windowNs) {
+        while let leftNs = window.firstLeftNs, leftNs <= silentUntilNs - windowNs {
             settled += 1
-            complete(Self.accepted(entry, isPresumed: true))
+            complete(Self.accepted(window.removeFirst(), isPresumed: true))
         }
         if settled > 0 {
             wasAnswered = true
