@@ -123,9 +123,9 @@ package struct BinarySession: Sendable {
         readUntilNs = nowNs
         guard !isAsked, !isStuck(nowNs: nowNs) else { return 0 }
         var settled = 0
-        while let leftNs = window.firstLeftNs, leftNs <= silentUntilNs - windowNs {
+        while let entry = window.removeSilent(leftBy: silentUntilNs - windowNs) {
             settled += 1
-            complete(Self.accepted(window.removeFirst(), isPresumed: true))
+            complete(Self.accepted(entry, isPresumed: true))
         }
         if settled > 0 {
             wasAnswered = true

@@ -78,6 +78,13 @@ package struct BinaryWindow: Sendable {
 
     // MARK: Closing
 
+    /// Removes and returns the first entry if it was acknowledged at `leftNs` or before, so that it can be presumed
+    /// accepted.
+    package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
+        guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
+        return removeFirst()
+    }
+
     /// Removes the first entry. The window must not be empty.
     package mutating func removeFirst() -> Entry {
         let entry = entries[head]
