@@ -157,15 +157,11 @@ package import TLS
     package func flush() {
         guard state == .open, end == nil, !isBlocked else { return }
         do throws(TLSError) {
-            try encryptGathered()
+            if let session { try output.encryptGathered(session) }
             writeOut()
         } catch {
             failed(error)
         }
-    }
-
-    private func encryptGathered() throws(TLSError) {
-        if let session { try output.encryptGathered(session) }
     }
 
     private func writeOut() {
@@ -342,7 +338,7 @@ package import TLS
             if state != .closing { finish(closedHere) }
             return
         }
-        do throws(TLSError) { try encryptGathered() } catch { return failed(error) }
+        do throws(TLSError) { if let session { try output.encryptGathered(session) } } catch { return failed(error) }
         state = .closing
         if notify { session?.closeNotify() }
         alarm?.set(afterNs: options.closeTimeoutNs)

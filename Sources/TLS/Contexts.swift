@@ -135,17 +135,14 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
     case .system:
         guard let system = unsafe SystemTrust.store() else { throw outOfMemory() }
         unsafe store = system
-    case .pem(let text, let name): unsafe store = try makeStore(PEM(text: text, name: name))
+    case .pem(let text, let name):
+        let certificates = try PEM(text: text, name: name).certificates()
+        guard let new = unsafe X509_STORE_new() else { throw outOfMemory() }
+        unsafe store = new
+        // X509_STORE_add_cert(3) takes its own reference. Adding a certificate twice is not an error.
+        for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
     }
     unsafe SSL_CTX_set_cert_store(context, store)
-}
-
-private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
-    let certificates = try pem.certificates()
-    guard let store = unsafe X509_STORE_new() else { throw outOfMemory() }
-    // X509_STORE_add_cert(3) takes its own reference. Adding a certificate twice is not an error.
-    for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
-    return unsafe store
 }
 
 /// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
