@@ -17,7 +17,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     var hasErring = false
     /// The time at which a connection was last replaced because of server errors.
     private var errorReplacementNs: Int64?
-    private var answers: AnswerWatch
+    var answers: AnswerWatch
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
 
@@ -93,22 +93,14 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Hands each waiting request to the first connection that accepts the request. Few connections then get many
     /// requests each, so that writes are large.
     override func dispatch() {
-        dispatchSuspects()
+        dispatchSuspects { connection, queue, most in
+            refreshToken()
+            connection.fill(from: &queue, headers: &headers, most: most)
+        }
         guard !queue.isEmpty else { return }
         if plan.isAsleep { tell(.wanted) }
         refreshToken()
         for connection in connections where !queue.isEmpty { connection.fill(from: &queue, headers: &headers) }
-    }
-
-    /// Hands suspects to the quarantine connection. Dials that connection if there is none.
-    private func dispatchSuspects() {
-        guard !suspects.isEmpty else { return }
-        wantQuarantineConnection()
-        guard let connection = quarantineConnection, connection.isReady else { return }
-        refreshToken()
-        suspects.hand(unanswered: { connection.unanswered }) { queue, most in
-            connection.fill(from: &queue, headers: &headers, most: most)
-        }
     }
 
     /// Puts the current provider token into the request headers. Another app with the same key may have renewed it.
@@ -122,24 +114,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     }
 
     // MARK: Reports of connections
-
-    /// Records that a response with a status arrived. Any status shows that the host answers.
-    func hostAnswered() { answers.answered() }
-
-    func hostEnded(_ code: ErrorCode) { answers.ended(code, nowNs: loop.now.monotonicNs) }
-
-    func askOthersForSign(than silent: HTTP2Connection) {
-        for other in connections where other !== silent { other.askForSign() }
-    }
-
-    /// Returns whether another connection with the same credential received bytes (or, with `answers`, responses) after
-    /// `sinceNs`.
-    func othersLived(than silent: HTTP2Connection, sinceNs: Int64, answers: Bool) -> Bool {
-        allConnections.contains { other in
-            other !== silent && other.order.replacements == silent.order.replacements
-                && other.wasAlive(sinceNs: sinceNs, answers: answers)
-        }
-    }
 
     /// Moves connections that return only server errors to the end of the order, so that other connections get requests
     /// first. Replaces one of them if it has returned only errors for `errorSpanNs` and the pause since the last
@@ -184,7 +158,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     private func updateStreamsAndReach(_ streams: Int) {
         let allowedNone = reachability.allowsNoStream
-        if isAnyReady { reachability.allow(streams: streams > 0) }
+        if isAnyReady { reachability.allowsNoStream = streams == 0 }
         if reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: configuration.host)) }
         updateReach()
     }

@@ -124,7 +124,7 @@ package final class Simulator: Sendable {
     ) throws(SimulatorError) -> ServerContext {
         do {
             let identity = try credentials.authority.issueServer(names: options.names).identity()
-            return try ServerContext(ServerOptions(identity: identity, alpn: alpn, clientCertificates: .requested))
+            return try ServerContext(identity: identity, alpn: alpn, clientCertificates: .requested)
         } catch {
             throw SimulatorError("invalid server certificate: \(error)")
         }

@@ -48,7 +48,6 @@ internal import Glibc
         /// call.
         var isAsleep = false
         var isStopping = false
-        var wakeUps: UInt64 = 0
 
         var isEmpty: Bool { bodies.isEmpty && !isStopping }
     }
@@ -88,12 +87,6 @@ internal import Glibc
     /// only.
     package func readClock() -> LoopTime { clock() }
 
-    /// The monotonic time of the next timer, or `nil` if there is none. Use it on the loop's thread only.
-    package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
-
-    /// How many times other threads have woken the loop's thread with a system call. Thread-safe.
-    var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
-
     // MARK: Running
 
     /// Runs turns until `stop`. The calling thread becomes the loop's thread.
@@ -124,7 +117,6 @@ internal import Glibc
             change(&inbound)
             // Until the loop sleeps again, later posts need no system call.
             defer { inbound.isAsleep = false }
-            if inbound.isAsleep { inbound.wakeUps += 1 }
             return inbound.isAsleep
         }
         guard mustWake else { return }

@@ -9,13 +9,9 @@ package struct Readiness: OptionSet, Sendable {
 
     @inlinable package static var readable: Readiness { Readiness(rawValue: 0x001) }
     @inlinable package static var writable: Readiness { Readiness(rawValue: 0x004) }
-    /// The peer has closed its side (EPOLLHUP). This event is always reported.
-    @inlinable package static var hangUp: Readiness { Readiness(rawValue: 0x010) }
-    /// The descriptor has an error (EPOLLERR). This event is always reported.
-    @inlinable package static var failed: Readiness { Readiness(rawValue: 0x008) }
 
-    /// Whether the owner must read from the descriptor: it has data, a hang-up or an error. epoll reports these events
-    /// again in each turn until a read clears them.
+    /// Whether the owner must read from the descriptor: it has data, a hang-up (EPOLLHUP, 0x010) or an error (EPOLLERR,
+    /// 0x008). epoll always reports the latter two, and all three again in each turn until a read clears them.
     @inlinable package var needsRead: Bool { rawValue & 0x019 != 0 }
 }
 

@@ -5,11 +5,11 @@ import Glibc
 // session's `State` and append to its sink.
 
 private typealias StatePointer = UnsafeMutablePointer<ClientSession.State>
+private typealias Frame = UnsafePointer<nghttp2_frame>
+private typealias User = UnsafeMutableRawPointer
 
 @inline(__always)
-private func stateOf(_ user: UnsafeMutableRawPointer?) -> StatePointer {
-    unsafe user!.assumingMemoryBound(to: ClientSession.State.self)
-}
+private func stateOf(_ user: User?) -> StatePointer { unsafe user!.assumingMemoryBound(to: ClientSession.State.self) }
 
 /// Returns the slot of a stream, or `nil` if the client did not open the stream or the stream is closed.
 @inline(__always)
@@ -22,6 +22,184 @@ private func slotOf(
     unsafe state.pointee.foundStream = stream
     unsafe state.pointee.foundSlot = unsafe slot
     return unsafe slot
+}
+
+private func beginHeaders(_ session: OpaquePointer?, _ frame: Frame?, _ user: User?) -> Int32 {
+    guard let slot = unsafe slotOf(session, frame!.pointee.hd.stream_id, stateOf(user)) else { return 0 }
+    if unsafe slot.pointee.status >= 200 {
+        unsafe slot.pointee.flags.insert(.trailersBegan)
+    } else if unsafe slot.pointee.hasResponse {
+        unsafe slot.pointee.forgetResponse()
+    }
+    return 0
+}
+
+private func header(
+    _ session: OpaquePointer?, _ frame: Frame?, _ name: OpaquePointer?, _ value: OpaquePointer?, _ flags: UInt8,
+    _ user: User?
+) -> Int32 {
+    let state = unsafe stateOf(user)
+    let stream = unsafe frame!.pointee.hd.stream_id
+    let field = unsafe nghttp2_rcbuf_get_buf(name)
+    guard let text = unsafe field.base, unsafe field.len > 0 else { return 0 }
+    if unsafe text[0] == UInt8(ascii: ":") {
+        unsafe setStatus(session, stream, field, nghttp2_rcbuf_get_buf(value), state)
+        return 0
+    }
+    guard unsafe state.pointee.wantedLengths & (1 << UInt64(field.len & 63)) != 0 else { return 0 }
+    for index in 0..<4 {
+        let wanted = unsafe state.pointee.wanted[index]
+        guard unsafe wanted.count == field.len, unsafe memcmp(wanted.name!, text, field.len) == 0 else { continue }
+        guard let slot = unsafe slotOf(session, stream, state),
+            unsafe slot.pointee.keep & (1 << UInt8(index)) != 0,
+            unsafe slot.pointee.flags.isDisjoint(with: [.bodyBegan, .trailersBegan])
+        else { return 0 }
+        let bytes = unsafe nghttp2_rcbuf_get_buf(value)
+        guard let base = unsafe bytes.base else { return 0 }
+        unsafe slot.pointee.headers[index] = unsafe slot.pointee.keepBytes(
+            base, bytes.len, limit: state.pointee.responseLimit)
+        return 0
+    }
+    return 0
+}
+
+/// Parses `:status`, the only pseudo-header of a response (RFC 9113, 8.3.2). An invalid value leaves the status at 0,
+/// so the request has no answer.
+private func setStatus(
+    _ session: OpaquePointer?, _ stream: Int32, _ name: nghttp2_vec, _ digits: nghttp2_vec, _ state: StatePointer
+) {
+    let expected: StaticString = ":status"
+    guard unsafe name.len == 7, unsafe memcmp(name.base, expected.utf8Start, 7) == 0, unsafe digits.len == 3,
+        let slot = unsafe slotOf(session, stream, state), unsafe slot.pointee.status == 0
+    else { return }
+    var status: UInt16 = 0
+    for index in 0..<3 {
+        let digit = unsafe digits.base[index] &- UInt8(ascii: "0")
+        guard digit <= 9 else { return }
+        status = status * 10 + UInt16(digit)
+    }
+    unsafe slot.pointee.status = status
+}
+
+private func dataChunk(
+    _ session: OpaquePointer?, _ flags: UInt8, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int,
+    _ user: User?
+) -> Int32 {
+    let state = unsafe stateOf(user)
+    guard let slot = unsafe slotOf(session, stream, state), let bytes = unsafe bytes else { return 0 }
+    let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.responseLimit)
+    if unsafe !slot.pointee.flags.contains(.bodyBegan) {
+        unsafe slot.pointee.flags.insert(.bodyBegan)
+        unsafe slot.pointee.responseBody = added
+    } else {
+        unsafe slot.pointee.responseBody.count += added.count
+    }
+    return 0
+}
+
+private func frameReceived(_ session: OpaquePointer?, _ frame: Frame?, _ user: User?) -> Int32 {
+    let state = unsafe stateOf(user)
+    let head = unsafe frame!.pointee.hd
+    switch UInt32(head.type) {
+    case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
+        let isEnd = head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
+        guard let slot = unsafe slotOf(session, head.stream_id, state),
+            unsafe isEnd || slot.pointee.status == state.pointee.bodilessStatus,
+            unsafe !slot.pointee.flags.contains(.settled)
+        else { return 0 }
+        let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
+        let user = unsafe slot.pointee.user
+        let status = unsafe slot.pointee.status
+        // Without a final status, the request has no answer.
+        unsafe state.pointee.settle(
+            slot,
+            status >= 200
+                ? .response(user: user, status: status) : .ended(user: user, code: .protocolError, status: 0))
+        if !bodyIsOut {
+            unsafe state.pointee.early.append(head.stream_id)
+        } else if !isEnd {
+            unsafe state.pointee.unended.append(head.stream_id)
+        }
+    case NGHTTP2_SETTINGS.rawValue:
+        guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
+        unsafe state.pointee.isReady = true
+        let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+        unsafe state.pointee.allowedStreams = min(Int(streams), ClientSession.Options.streamLimit)
+        unsafe state.pointee.append(.settings)
+    case NGHTTP2_WINDOW_UPDATE.rawValue:
+        let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
+        unsafe state.pointee.wholeWindow = unsafe max(window, state.pointee.wholeWindow)
+    case NGHTTP2_GOAWAY.rawValue:
+        let goAway = unsafe frame!.pointee.goaway
+        unsafe state.pointee.isClosing = true
+        unsafe state.pointee.goAwayData = unsafe Array(
+            UnsafeBufferPointer(start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024)))
+        unsafe state.pointee.append(
+            .goAway(lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code)))
+    case NGHTTP2_PING.rawValue where head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0:
+        unsafe state.pointee.append(.pong)
+    default: break
+    }
+    return 0
+}
+
+private func streamClosed(_ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ user: User?) -> Int32 {
+    let state = unsafe stateOf(user)
+    guard let slot = unsafe slotOf(session, stream, state) else { return 0 }
+    unsafe state.pointee.foundStream = 0
+    // `submit` is still using the slot and releases it.
+    if unsafe slot.pointee.flags.contains(.notSent) { return 0 }
+    unsafe state.pointee.openStreams -= 1
+    unsafe slot.pointee.flags.insert(.closed)
+    if unsafe !slot.pointee.flags.contains(.settled) {
+        // After an interim response (1xx) only, report status 0, because the outcome of the request is unknown.
+        let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
+        unsafe state.pointee.settle(
+            slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))
+    } else if unsafe !slot.pointee.flags.contains(.eventPending) {
+        unsafe state.pointee.giveBack(slot)
+    }
+    return 0
+}
+
+private func notSent(_ session: OpaquePointer?, _ frame: Frame?, _ error: Int32, _ user: User?) -> Int32 {
+    if unsafe UInt32(frame!.pointee.hd.type) == NGHTTP2_HEADERS.rawValue,
+        let slot = unsafe slotOf(session, frame!.pointee.hd.stream_id, stateOf(user))
+    {
+        unsafe slot.pointee.flags.insert(.notSent)
+    }
+    return 0
+}
+
+private func sendData(
+    _ session: OpaquePointer?, _ frame: UnsafeMutablePointer<nghttp2_frame>?, _ head: UnsafePointer<UInt8>?,
+    _ count: Int, _ source: UnsafeMutablePointer<nghttp2_data_source>?, _ user: User?
+) -> Int32 {
+    let state = unsafe stateOf(user)
+    let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: ClientSession.StreamSlot.self)
+    guard let body = unsafe slot.pointee.body else { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
+    let place = unsafe state.pointee.output.reserve(9 + count)
+    unsafe memcpy(place, head!, 9)
+    unsafe memcpy(place + 9, body, count)
+    unsafe state.pointee.output.advance(9 + count)
+    unsafe slot.pointee.body = unsafe body + count
+    unsafe slot.pointee.bodyLeft -= count
+    if unsafe slot.pointee.bodyLeft == 0 {
+        unsafe slot.pointee.flags.insert(.endSent)
+        unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
+        if unsafe slot.pointee.flags.contains(.submitted) {
+            unsafe state.pointee.append(.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd))
+        }
+    }
+    return 0
+}
+
+/// Creates an empty table of callbacks.
+func makeCallbacks() -> OpaquePointer {
+    var callbacks: OpaquePointer?
+    let code = unsafe nghttp2_session_callbacks_new(&callbacks)
+    precondition(code == 0, "out of memory: nghttp2 could not allocate its callbacks")
+    return unsafe callbacks!
 }
 
 extension ClientSession {
@@ -44,32 +222,14 @@ extension ClientSession {
     }()
 
     private static let make: @Sendable () -> OpaquePointer = {
-        var raw: OpaquePointer?
-        let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "out of memory: nghttp2 could not allocate its callbacks")
-        let callbacks = unsafe raw!
-        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
-            unsafe beginHeaders(session, frame!, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
-            unsafe header(session, frame!, name, value, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
-            session, _, stream, bytes, count, user in
-            unsafe dataChunk(session, stream, bytes, count, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { session, frame, user in
-            unsafe frameReceived(session, frame!, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { session, stream, code, user in
-            unsafe streamClosed(session, stream, code, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { session, frame, _, user in
-            unsafe notSent(session, frame!, stateOf(user))
-        }
-        unsafe nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, source, user in
-            unsafe sendData(frame!, head!, count, source!, stateOf(user))
-        }
+        let callbacks = unsafe makeCallbacks()
+        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, beginHeaders)
+        unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks, header)
+        unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, dataChunk)
+        unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, frameReceived)
+        unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, streamClosed)
+        unsafe nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, notSent)
+        unsafe nghttp2_session_callbacks_set_send_data_callback(callbacks, sendData)
         unsafe nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, user in
             let bytes = unsafe UnsafeRawBufferPointer(start: text, count: min(count, 200))
             unsafe stateOf(user).pointee.errorText = unsafe String(decoding: bytes, as: UTF8.self)
@@ -89,185 +249,6 @@ extension ClientSession {
         unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
         if unsafe count == slot.pointee.bodyLeft { unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
         return count
-    }
-
-    private static func sendData(
-        _ frame: UnsafeMutablePointer<nghttp2_frame>, _ head: UnsafePointer<UInt8>, _ count: Int,
-        _ source: UnsafeMutablePointer<nghttp2_data_source>, _ state: StatePointer
-    ) -> Int32 {
-        let slot = unsafe source.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
-        guard let body = unsafe slot.pointee.body else { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
-        let place = unsafe state.pointee.output.reserve(9 + count)
-        unsafe memcpy(place, head, 9)
-        unsafe memcpy(place + 9, body, count)
-        unsafe state.pointee.output.advance(9 + count)
-        unsafe slot.pointee.body = unsafe body + count
-        unsafe slot.pointee.bodyLeft -= count
-        if unsafe slot.pointee.bodyLeft == 0 {
-            unsafe slot.pointee.flags.insert(.endSent)
-            unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
-            if unsafe slot.pointee.flags.contains(.submitted) {
-                let event = unsafe Event.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
-                unsafe state.pointee.append(event)
-            }
-        }
-        return 0
-    }
-
-    private static func beginHeaders(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
-    ) -> Int32 {
-        guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state) else { return 0 }
-        if unsafe slot.pointee.status >= 200 {
-            unsafe slot.pointee.flags.insert(.trailersBegan)
-        } else if unsafe slot.pointee.hasResponse {
-            unsafe slot.pointee.forgetResponse()
-        }
-        return 0
-    }
-
-    private static func header(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
-        _ value: OpaquePointer?, _ state: StatePointer
-    ) -> Int32 {
-        let field = unsafe nghttp2_rcbuf_get_buf(name)
-        guard let text = unsafe field.base, unsafe field.len > 0 else { return 0 }
-        if unsafe text[0] == UInt8(ascii: ":") {
-            unsafe setStatus(session, frame, name, value, state)
-            return 0
-        }
-        guard unsafe state.pointee.wantedLengths & (1 << UInt64(field.len & 63)) != 0 else { return 0 }
-        for index in 0..<4 {
-            let wanted = unsafe state.pointee.wanted[index]
-            guard unsafe wanted.count == field.len, unsafe memcmp(wanted.name!, text, field.len) == 0 else { continue }
-            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state),
-                unsafe slot.pointee.keep & (1 << UInt8(index)) != 0,
-                unsafe slot.pointee.flags.isDisjoint(with: [.bodyBegan, .trailersBegan])
-            else { return 0 }
-            let bytes = unsafe nghttp2_rcbuf_get_buf(value)
-            guard let base = unsafe bytes.base else { return 0 }
-            unsafe slot.pointee.headers[index] = unsafe slot.pointee.keepBytes(
-                base, bytes.len, limit: state.pointee.responseLimit)
-            return 0
-        }
-        return 0
-    }
-
-    /// Parses `:status`, the only pseudo-header of a response (RFC 9113, 8.3.2). An invalid value leaves the status at
-    /// 0, so the request has no answer.
-    private static func setStatus(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
-        _ value: OpaquePointer?, _ state: StatePointer
-    ) {
-        let digits = unsafe nghttp2_rcbuf_get_buf(value)
-        let text = unsafe nghttp2_rcbuf_get_buf(name)
-        let expected: StaticString = ":status"
-        guard unsafe text.len == 7, unsafe memcmp(text.base, expected.utf8Start, 7) == 0, unsafe digits.len == 3,
-            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state),
-            unsafe slot.pointee.status == 0
-        else { return }
-        var status: UInt16 = 0
-        for index in 0..<3 {
-            let digit = unsafe digits.base[index] &- UInt8(ascii: "0")
-            guard digit <= 9 else { return }
-            status = status * 10 + UInt16(digit)
-        }
-        unsafe slot.pointee.status = status
-    }
-
-    private static func dataChunk(
-        _ session: OpaquePointer?, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int, _ state: StatePointer
-    ) -> Int32 {
-        guard let slot = unsafe slotOf(session, stream, state), let bytes = unsafe bytes else { return 0 }
-        let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.responseLimit)
-        if unsafe !slot.pointee.flags.contains(.bodyBegan) {
-            unsafe slot.pointee.flags.insert(.bodyBegan)
-            unsafe slot.pointee.responseBody = added
-        } else {
-            unsafe slot.pointee.responseBody.count += added.count
-        }
-        return 0
-    }
-
-    private static func frameReceived(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
-    ) -> Int32 {
-        let head = unsafe frame.pointee.hd
-        switch UInt32(head.type) {
-        case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
-            let isEnd = head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
-            guard let slot = unsafe slotOf(session, head.stream_id, state),
-                unsafe isEnd || slot.pointee.status == state.pointee.bodilessStatus,
-                unsafe !slot.pointee.flags.contains(.settled)
-            else { return 0 }
-            let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
-            let user = unsafe slot.pointee.user
-            let status = unsafe slot.pointee.status
-            if status >= 200 {
-                unsafe state.pointee.settle(slot, .response(user: user, status: status))
-            } else {
-                // The stream ended without a final status, so the request has no answer.
-                unsafe state.pointee.settle(slot, .ended(user: user, code: .protocolError, status: 0))
-            }
-            if !bodyIsOut {
-                unsafe state.pointee.early.append(head.stream_id)
-            } else if !isEnd {
-                unsafe state.pointee.unended.append(head.stream_id)
-            }
-        case NGHTTP2_SETTINGS.rawValue:
-            guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
-            unsafe state.pointee.isReady = true
-            let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-            unsafe state.pointee.allowedStreams = min(Int(streams), Options.streamLimit)
-            unsafe state.pointee.append(.settings)
-        case NGHTTP2_WINDOW_UPDATE.rawValue:
-            let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
-            unsafe state.pointee.wholeWindow = unsafe max(window, state.pointee.wholeWindow)
-        case NGHTTP2_GOAWAY.rawValue:
-            let goAway = unsafe frame.pointee.goaway
-            unsafe state.pointee.isClosing = true
-            let data = unsafe UnsafeBufferPointer(
-                start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024))
-            unsafe state.pointee.goAwayData = unsafe Array(data)
-            let event = unsafe Event.goAway(
-                lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code))
-            unsafe state.pointee.append(event)
-        case NGHTTP2_PING.rawValue:
-            guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return 0 }
-            unsafe state.pointee.append(.pong)
-        default: break
-        }
-        return 0
-    }
-
-    private static func streamClosed(
-        _ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ state: StatePointer
-    ) -> Int32 {
-        guard let slot = unsafe slotOf(session, stream, state) else { return 0 }
-        unsafe state.pointee.foundStream = 0
-        // `submit` is still using the slot and releases it.
-        if unsafe slot.pointee.flags.contains(.notSent) { return 0 }
-        unsafe state.pointee.openStreams -= 1
-        unsafe slot.pointee.flags.insert(.closed)
-        if unsafe !slot.pointee.flags.contains(.settled) {
-            // After an interim response (1xx) only, report status 0, because the outcome of the request is unknown.
-            let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
-            unsafe state.pointee.settle(
-                slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))
-        } else if unsafe !slot.pointee.flags.contains(.eventPending) {
-            unsafe state.pointee.giveBack(slot)
-        }
-        return 0
-    }
-
-    private static func notSent(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
-    ) -> Int32 {
-        guard unsafe UInt32(frame.pointee.hd.type) == NGHTTP2_HEADERS.rawValue,
-            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state)
-        else { return 0 }
-        unsafe slot.pointee.flags.insert(.notSent)
-        return 0
     }
 
     /// The position of a stored header value, or of the stored body, in `StreamSlot.kept`.

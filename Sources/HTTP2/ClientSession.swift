@@ -309,13 +309,6 @@ extension ClientSession {
     /// object.
     @unsafe
     struct State {
-        @unsafe
-        struct Entry {
-            var event: Event
-            /// The slot whose bytes the event borrows.
-            var slot: UnsafeMutablePointer<StreamSlot>?
-        }
-
         /// A response header that a request can select for storing. The name is a static string.
         @safe
         struct Wanted: BitwiseCopyable {
@@ -331,7 +324,8 @@ extension ClientSession {
         let memory = unsafe MemoryPool()
         var slots = unsafe SlotPool<StreamSlot>()
         var output = unsafe OutputBuffer()
-        var sink = unsafe EventSink<Entry>()
+        /// The pending events, each with the slot whose bytes it borrows.
+        var sink = unsafe EventSink<(event: Event, slot: UnsafeMutablePointer<StreamSlot>?)>()
         /// Streams that the peer answered before their body was sent completely.
         var early = EventSink<Int32>()
         /// Streams that were answered by their headers alone, of which the peer may have ended some since.
@@ -414,13 +408,13 @@ extension ClientSession {
                     isSent: isSent, type: head.type, flags: head.flags, stream: head.stream_id, length: head.length))
         }
 
-        mutating func append(_ event: Event) { unsafe sink.append(Entry(event: event)) }
+        mutating func append(_ event: Event) { unsafe sink.append((event, nil)) }
 
         /// Appends a stream's last event.
         mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: Event) {
             unsafe slot.pointee.flags.formUnion([.settled, .eventPending])
             unsafe slot.pointee.body = nil
-            unsafe sink.append(Entry(event: event, slot: slot))
+            unsafe sink.append((event, slot))
         }
     }
 }

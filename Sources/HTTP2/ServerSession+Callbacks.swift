@@ -17,10 +17,7 @@ extension ServerSession {
 
     /// The callbacks shared by all server sessions. Never freed.
     nonisolated(unsafe) static let callbacks: OpaquePointer = {
-        var raw: OpaquePointer?
-        let code = unsafe nghttp2_session_callbacks_new(&raw)
-        precondition(code == 0, "out of memory: nghttp2 could not allocate its callbacks")
-        let callbacks = unsafe raw!
+        let callbacks = unsafe makeCallbacks()
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
             let stream = unsafe frame!.pointee.hd.stream_id
@@ -58,7 +55,22 @@ extension ServerSession {
             return 0
         }
         unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { session, frame, user in
-            unsafe frameReceived(session, frame!, stateOf(user))
+            let state = unsafe stateOf(user)
+            let head = unsafe frame!.pointee.hd
+            switch UInt32(head.type) {
+            case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
+                guard head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 else { return 0 }
+                if let slot = unsafe slot(session, head.stream_id) {
+                    unsafe state.pointee.append(.request(stream: head.stream_id), slot)
+                }
+            case NGHTTP2_SETTINGS.rawValue:
+                let isAcknowledgement = head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0
+                unsafe state.pointee.append(.settings(isAcknowledgement: isAcknowledgement))
+            case NGHTTP2_GOAWAY.rawValue:
+                unsafe state.pointee.append(.goAway(code: ErrorCode(rawValue: frame!.pointee.goaway.error_code)))
+            default: break
+            }
+            return 0
         }
         unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { session, stream, code, user in
             guard let slot = unsafe slot(session, stream) else { return 0 }
@@ -68,11 +80,6 @@ extension ServerSession {
                 unsafe state.pointee.append(.closed(stream: stream, code: ErrorCode(rawValue: code)))
             }
             unsafe state.pointee.giveBackIfDone(slot)
-            return 0
-        }
-        unsafe nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, user in
-            let bytes = unsafe UnsafeRawBufferPointer(start: text, count: min(count, 200))
-            unsafe stateOf(user).pointee.errorText = unsafe String(decoding: bytes, as: UTF8.self)
             return 0
         }
         return unsafe callbacks
@@ -94,26 +101,6 @@ extension ServerSession {
             }
         }
         return count
-    }
-
-    private static func frameReceived(
-        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: StatePointer
-    ) -> Int32 {
-        let head = unsafe frame.pointee.hd
-        switch UInt32(head.type) {
-        case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
-            guard let slot = unsafe slot(session, head.stream_id) else { return 0 }
-            if head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 {
-                unsafe state.pointee.append(.request(stream: head.stream_id), slot)
-            }
-        case NGHTTP2_SETTINGS.rawValue:
-            let isAcknowledgement = head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0
-            unsafe state.pointee.append(.settings(isAcknowledgement: isAcknowledgement))
-        case NGHTTP2_GOAWAY.rawValue:
-            unsafe state.pointee.append(.goAway(code: ErrorCode(rawValue: frame.pointee.goaway.error_code)))
-        default: break
-        }
-        return 0
     }
 
     /// The position of a header in a request's bytes: the name, then the value.

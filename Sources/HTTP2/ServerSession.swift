@@ -178,7 +178,7 @@ package final class ServerSession {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
-        if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
+        if taken < 0 { throw HTTP2Error(describe(Int32(taken))) }
         try pump()
     }
 
@@ -219,16 +219,10 @@ extension ServerSession {
     /// the callbacks.
     @unsafe
     struct State {
-        @unsafe
-        struct Entry {
-            var event: Event
-            /// The slot whose bytes the event borrows.
-            var slot: UnsafeMutablePointer<RequestSlot>?
-        }
-
         let options: Options
         var output = unsafe OutputBuffer()
-        var sink = unsafe EventSink<Entry>()
+        /// The pending events, each with the slot whose bytes it borrows.
+        var sink = unsafe EventSink<(event: Event, slot: UnsafeMutablePointer<RequestSlot>?)>()
         var slots = unsafe SlotPool<RequestSlot>()
         /// The slot whose bytes the current event borrows.
         var current: UnsafeMutablePointer<RequestSlot>?
@@ -237,7 +231,6 @@ extension ServerSession {
         /// The number of body bytes received while the session was stalled, for which the connection has sent no
         /// WINDOW_UPDATE yet.
         var unconsumed = 0
-        var errorText: String?
 
         init(options: Options) { unsafe self.options = options }
 
@@ -248,7 +241,7 @@ extension ServerSession {
 
         mutating func append(_ event: Event, _ slot: UnsafeMutablePointer<RequestSlot>? = nil) {
             unsafe slot?.pointee.pendingEvents += 1
-            unsafe sink.append(Entry(event: event, slot: slot))
+            unsafe sink.append((event, slot))
         }
 
         /// Releases the bytes borrowed by the current event.

@@ -47,17 +47,13 @@ package struct HTTPResponse: Sendable {
         self.body = body
     }
 
-    package static func text(_ text: String, status: Int = 200) -> HTTPResponse {
-        HTTPResponse(status: status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
+    package static func text(
+        _ text: String, status: Int = 200, contentType: String = "text/plain; charset=utf-8"
+    ) -> HTTPResponse {
+        HTTPResponse(status: status, contentType: contentType, body: .bytes(Array(text.utf8)))
     }
 
-    package static func json(_ text: String, status: Int = 200) -> HTTPResponse {
-        HTTPResponse(status: status, contentType: "application/json", body: .bytes(Array(text.utf8)))
-    }
-
-    package static func html(_ text: String, status: Int = 200) -> HTTPResponse {
-        HTTPResponse(status: status, contentType: "text/html; charset=utf-8", body: .bytes(Array(text.utf8)))
-    }
+    package static func json(_ text: String) -> HTTPResponse { .text(text, contentType: "application/json") }
 }
 
 /// A page of the server: an HTTP method, an exact path, and a handler.

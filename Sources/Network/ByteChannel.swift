@@ -92,19 +92,10 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case closedHere
         /// The peer closed gracefully (close_notify).
         case closedByPeer
-        /// The connection was lost: reset, timed out, or ended without close_notify.
-        case lost
-        /// The host name has no address, or the resolver timed out.
-        case unresolved
-        /// No address of the host, or of the proxy, accepted a connection. The text describes the last failure.
-        case unreachable
-        /// The proxy did not open a tunnel: it rejected CONNECT, did not answer it in time, or closed the connection.
-        case proxyRefused
-        /// A certificate, ALPN or TLS protocol error, in the handshake or later.
-        case tlsFailed
         /// The server rejected the client certificate. With TLS 1.3 it does so after the handshake.
         case certificateRefused
-        case handshakeTimedOut
+        /// The connection could not be opened, or was lost: reset, timed out, or ended without close_notify.
+        case failed
     }
 
     package var kind: Kind
@@ -114,7 +105,7 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     /// their socket.
     package var isEndOfStream = false
 
-    package init(_ kind: Kind, _ text: String) {
+    package init(_ text: String, kind: Kind = .failed) {
         self.kind = kind
         self.text = text
     }

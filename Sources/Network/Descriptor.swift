@@ -56,9 +56,6 @@ extension Descriptor {
         set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, userTimeoutMs)
     }
 
-    /// Limits how many unsent bytes the kernel buffers (tcp(7), TCP_NOTSENT_LOWAT).
-    func setUnsentLimit(_ bytes: Int32) { set(Int32(IPPROTO_TCP), TCP_NOTSENT_LOWAT, bytes) }
-
     /// Makes the kernel send a RST and discard unsent bytes when the socket is closed (socket(7), SO_LINGER).
     func setResetOnClose() {
         var value = linger(l_onoff: 1, l_linger: 0)
@@ -88,6 +85,4 @@ extension Descriptor {
             }
         }
     }
-
-    func endWriting() { _ = shutdown(raw, Int32(SHUT_WR)) }
 }

@@ -24,13 +24,6 @@ package struct DialTarget: Hashable, Sendable {
 
     package var text: String { Self.text(host, port) }
 
-    /// Returns the peer's name for log lines: its address, or `host:port` if the address is unknown. With a proxy,
-    /// returns `host:port` and the proxy's address.
-    package func text(reachedAt address: SocketAddress?) -> String {
-        guard let address else { return text }
-        return proxy == nil ? "\(address)" : "\(text) through the proxy \(address)"
-    }
-
     package struct Proxy: Hashable, Sendable {
         package var host: String
         package var port: UInt16
@@ -173,7 +166,7 @@ package final class DialAttempt: @unchecked Sendable {
                 lastFailure = failure(error.code, at: address)
             }
         }
-        if candidates.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
+        if candidates.isEmpty { finish(.failure(ChannelEnd("\(name): \(lastFailure)"))) }
     }
 
     /// Returns the text of a failure. It includes the address only if `name`, with which the error begins, is not that
@@ -210,22 +203,20 @@ package final class DialAttempt: @unchecked Sendable {
         guard let proxy = target.proxy else { return finish(.success(connected)) }
         tunnel = ProxyTunnel(one.descriptor, to: target, proxy: proxy, loop: loop) { [self] failure in
             guard let failure else { return finish(.success(connected)) }
-            finish(.failure(ChannelEnd(.proxyRefused, "\(name): \(failure)")))
+            finish(.failure(ChannelEnd("\(name): \(failure)")))
         }
     }
 
     private func timedOut() {
-        let end =
+        let what =
             if isUnresolved {
-                ChannelEnd(.unresolved, "\(name): name resolution timed out")
+                "name resolution timed out"
             } else if tunnel != nil {
-                ChannelEnd(.proxyRefused, "\(name): CONNECT \(target.text) timed out")
+                "CONNECT \(target.text) timed out"
             } else {
-                ChannelEnd(
-                    .unreachable,
-                    "\(name): connecting timed out\(lastFailure.isEmpty ? "" : " (last error: \(lastFailure))")")
+                "connecting timed out\(lastFailure.isEmpty ? "" : " (last error: \(lastFailure))")"
             }
-        finish(.failure(end))
+        finish(.failure(ChannelEnd("\(name): \(what)")))
     }
 
     private func finish(_ result: Result<TCPConnection, ChannelEnd>) {

@@ -74,7 +74,7 @@ package final class Resolver: Sendable {
                 if let addresses {
                     .success(addresses.map { $0.with(port: waiter.port) })
                 } else {
-                    .failure(ChannelEnd(.unresolved, "\(host): \(why)"))
+                    .failure(ChannelEnd("\(host): \(why)"))
                 }
             waiter.loop.perform { waiter.then(answer) }
         }

@@ -76,7 +76,8 @@ package import TLS
             case .failure(let end): finish(end)
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
-                if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
+                let limit = options.unsentLimit
+                if limit > 0 { connected.descriptor.set(Int32(IPPROTO_TCP), TCP_NOTSENT_LOWAT, limit) }
                 shakeHands(connected) { () throws(TLSError) in try .client(context, hostName: target.host) }
             }
         }
@@ -117,7 +118,7 @@ package import TLS
         } catch let error as TLSError {
             failed(error)
         } catch {
-            finish(ChannelEnd(.lost, "\(peerName): \(error)"))
+            finish(ChannelEnd("\(peerName): \(error)"))
         }
     }
 
@@ -156,15 +157,11 @@ package import TLS
     package func flush() {
         guard state == .open, end == nil, !isBlocked else { return }
         do throws(TLSError) {
-            try encryptGathered()
+            if let session { try output.encryptGathered(session) }
             writeOut()
         } catch {
             failed(error)
         }
-    }
-
-    private func encryptGathered() throws(TLSError) {
-        if let session { try output.encryptGathered(session) }
     }
 
     private func writeOut() {
@@ -293,7 +290,7 @@ package import TLS
             guard result == .closed, state == .open else { continue }
             session.closeNotify()
             flush()
-            finish(ChannelEnd(.closedByPeer, "\(peerName): closed by the peer"))
+            finish(ChannelEnd("\(peerName): closed by the peer", kind: .closedByPeer))
         }
     }
 
@@ -308,7 +305,7 @@ package import TLS
         switch state {
         case .opening: lost("the peer ended the connection during the TLS handshake")
         case .open where writeFailure == nil:
-            var end = ChannelEnd(.lost, "\(peerName): connection lost: the peer ended it without close_notify")
+            var end = ChannelEnd("\(peerName): connection lost: the peer ended it without close_notify")
             end.isEndOfStream = true
             finish(end)
         case .open: lost(SystemError.text(writeFailure ?? 0))
@@ -333,7 +330,7 @@ package import TLS
         abort()
     }
 
-    private var closedHere: ChannelEnd { ChannelEnd(.closedHere, "\(peerName): closed") }
+    private var closedHere: ChannelEnd { ChannelEnd("\(peerName): closed", kind: .closedHere) }
 
     private func closeWriting(notify: Bool) {
         loop.assertOnThread()
@@ -341,7 +338,7 @@ package import TLS
             if state != .closing { finish(closedHere) }
             return
         }
-        do throws(TLSError) { try encryptGathered() } catch { return failed(error) }
+        do throws(TLSError) { if let session { try output.encryptGathered(session) } } catch { return failed(error) }
         state = .closing
         if notify { session?.closeNotify() }
         alarm?.set(afterNs: options.closeTimeoutNs)
@@ -355,14 +352,14 @@ package import TLS
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true
-        descriptor?.endWriting()
+        if let descriptor { shutdown(descriptor.raw, Int32(SHUT_WR)) }
         alarm?.set(afterNs: min(Self.lingerNs, options.closeTimeoutNs))
     }
 
     private func timedOut() {
         switch state {
         case .opening:
-            finish(ChannelEnd(.handshakeTimedOut, "\(peerName): the TLS handshake timed out"))
+            finish(ChannelEnd("\(peerName): the TLS handshake timed out"))
         case .open: lost(SystemError.text(writeFailure ?? ETIMEDOUT))
         case .closing, .closed: finish(closedHere)
         }
@@ -371,17 +368,12 @@ package import TLS
     private func failed(_ error: TLSError) {
         // Sends the alert, if TLS has created one for the peer.
         writeOut()
-        let kind: ChannelEnd.Kind =
-            switch error.kind {
-            case .connectionLost: .lost
-            case .clientCertificate: .certificateRefused
-            case .credential, .verification, .applicationProtocol, .protocolFailure: .tlsFailed
-            }
-        finish(ChannelEnd(kind, "\(peerName): \(error.text)"))
+        finish(
+            ChannelEnd("\(peerName): \(error.text)", kind: error.isCertificateRefused ? .certificateRefused : .failed))
     }
 
     private func lost(_ why: String) {
-        finish(state == .closing ? closedHere : ChannelEnd(.lost, "\(peerName): connection lost: \(why)"))
+        finish(state == .closing ? closedHere : ChannelEnd("\(peerName): connection lost: \(why)"))
     }
 
     private func finish(_ end: ChannelEnd) {

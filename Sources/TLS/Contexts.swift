@@ -12,35 +12,21 @@ package enum Trust: Hashable, Sendable {
     case anyone
 }
 
-package struct ClientOptions: Sendable {
-    package var trust: Trust
-    /// The application protocols to offer (RFC 7301), in order of preference. If the list is not empty, the server must
-    /// select one of them.
-    package var alpn: [String]
-    package var identity: Identity?
-
-    package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) {
-        self.trust = trust
-        self.alpn = alpn
-        self.identity = identity
-    }
-}
-
 /// The TLS settings shared by all sessions of a client: TLS 1.2 or later, trusted authorities, and certificate.
 /// Immutable and thread-safe.
 @safe package final class ClientContext: @unchecked Sendable {
     let raw: OpaquePointer
     let alpn: [String]
-    let verifies: Bool
 
-    package init(_ options: ClientOptions) throws(TLSError) {
+    /// - Parameter alpn: The application protocols to offer (RFC 7301), in order of preference. If the list is not
+    ///   empty, the server must select one of them.
+    package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) throws(TLSError) {
         unsafe raw = try makeContext(TLS_client_method())
         unsafe KeyLog.observe(raw)
-        alpn = options.alpn
-        verifies = options.trust != .anyone
-        unsafe try setTrust(options.trust, raw)
-        unsafe SSL_CTX_set_verify(raw, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
-        if let identity = options.identity { unsafe try use(identity, raw) }
+        self.alpn = alpn
+        unsafe try setTrust(trust, raw)
+        unsafe SSL_CTX_set_verify(raw, trust == .anyone ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nil)
+        if let identity { unsafe try use(identity, raw) }
         if !alpn.isEmpty {
             let list = protocolList(alpn)
             // SSL_CTX_set_alpn_protos(3) copies the list. Unlike most functions, it returns 0 on success.
@@ -51,7 +37,8 @@ package struct ClientOptions: Sendable {
     deinit { unsafe SSL_CTX_free(raw) }
 }
 
-package struct ServerOptions: Sendable {
+/// The TLS settings shared by all sessions of a server. Immutable and thread-safe.
+@safe package final class ServerContext: @unchecked Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested
         /// The server requests a certificate, but neither requires nor verifies it (the simulator accepts any client).
@@ -59,38 +46,25 @@ package struct ServerOptions: Sendable {
         case required(Trust)
     }
 
-    package var identity: Identity
-    /// The accepted application protocols, in order of preference. If empty, the server does not answer ALPN. The
-    /// handshake fails if a client offers only other protocols. It succeeds if a client does not use ALPN, and
-    /// `Session.applicationProtocol` is then `nil`.
-    package var alpn: [String]
-    package var clientCertificates: ClientCertificates
-
-    package init(
-        identity: Identity, alpn: [String] = ["h2"], clientCertificates: ClientCertificates = .notRequested
-    ) {
-        self.identity = identity
-        self.alpn = alpn
-        self.clientCertificates = clientCertificates
-    }
-}
-
-/// The TLS settings shared by all sessions of a server. Immutable and thread-safe.
-@safe package final class ServerContext: @unchecked Sendable {
     let raw: OpaquePointer
     /// The accepted protocols in RFC 7301's format. OpenSSL's callback reads them while the context exists.
     private let protocols: UnsafeMutableBufferPointer<UInt8>
 
-    package init(_ options: ServerOptions) throws(TLSError) {
+    /// - Parameter alpn: The accepted application protocols, in order of preference. If empty, the server does not
+    ///   answer ALPN. The handshake fails if a client offers only other protocols. It succeeds if a client does not use
+    ///   ALPN, and `Session.applicationProtocol` is then `nil`.
+    package init(
+        identity: Identity, alpn: [String] = ["h2"], clientCertificates: ClientCertificates = .notRequested
+    ) throws(TLSError) {
         unsafe raw = try makeContext(TLS_server_method())
-        let list = protocolList(options.alpn)
+        let list = protocolList(alpn)
         unsafe protocols = .allocate(capacity: list.count + 1)
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
-        unsafe try use(options.identity, raw)
+        unsafe try use(identity, raw)
         // Send no session tickets, because no client resumes a session and the tickets would precede the first answer.
         unsafe SSL_CTX_set_num_tickets(raw, 0)
-        switch options.clientCertificates {
+        switch clientCertificates {
         case .notRequested:
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
         case .requested:
@@ -150,7 +124,7 @@ private func use(_ identity: Identity, _ context: OpaquePointer) throws(TLSError
     guard unsafe SSL_CTX_use_cert_and_key(context, identity.certificate.raw, identity.key.raw, nil, 1) == 1,
         identity.chain.allSatisfy({ unsafe openssl_ctx_add_chain(context, $0.raw) == 1 })
     else {
-        throw TLSError(.credential, "the certificate cannot be used: \(ErrorQueue.takeText())")
+        throw TLSError("the certificate cannot be used: \(ErrorQueue.takeText())")
     }
 }
 
@@ -161,17 +135,14 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
     case .system:
         guard let system = unsafe SystemTrust.store() else { throw outOfMemory() }
         unsafe store = system
-    case .pem(let text, let name): unsafe store = try makeStore(PEM(text: text, name: name))
+    case .pem(let text, let name):
+        let certificates = try PEM(text: text, name: name).certificates()
+        guard let new = unsafe X509_STORE_new() else { throw outOfMemory() }
+        unsafe store = new
+        // X509_STORE_add_cert(3) takes its own reference. Adding a certificate twice is not an error.
+        for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
     }
     unsafe SSL_CTX_set_cert_store(context, store)
-}
-
-private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
-    let certificates = try pem.certificates()
-    guard let store = unsafe X509_STORE_new() else { throw outOfMemory() }
-    // X509_STORE_add_cert(3) takes its own reference. Adding a certificate twice is not an error.
-    for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
-    return unsafe store
 }
 
 /// The system's CA certificates (2 MB), shared by all contexts and read again after their file has changed.
@@ -228,7 +199,7 @@ package enum SystemTrust {
 }
 
 private func outOfMemory() -> TLSError {
-    TLSError(.credential, "OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
+    TLSError("OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
 }
 
 /// Writes the secrets of all TLS sessions to a file in the NSS key log format, for Wireshark. Call `start` before the
@@ -241,7 +212,7 @@ package enum KeyLog {
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {
-            throw TLSError(.credential, "key log \(path): cannot be opened: \(unsafe String(cString: strerror(errno)))")
+            throw TLSError("key log \(path): cannot be opened: \(unsafe String(cString: strerror(errno)))")
         }
         descriptor.store(opened, ordering: .relaxed)
     }

@@ -20,7 +20,7 @@ internal import COpenSSL
         guard let raw = unsafe raw else {
             ErrorQueue.clear()
             throw TLSError(
-                .credential, "\(name): is DER but not a certificate; for PKCS#12 (.p12, .pfx) use pkcs12_file")
+                "\(name): is DER but not a certificate; for PKCS#12 (.p12, .pfx) use pkcs12_file")
         }
         unsafe self.init(adopting: raw)
     }
@@ -43,7 +43,7 @@ internal import COpenSSL
 
     static func generate() throws(TLSError) -> PrivateKey {
         guard let raw = unsafe openssl_generate_p256() else {
-            throw TLSError(.credential, "a key cannot be generated: \(ErrorQueue.takeText())")
+            throw TLSError("a key cannot be generated: \(ErrorQueue.takeText())")
         }
         return unsafe PrivateKey(adopting: raw)
     }
@@ -111,7 +111,6 @@ package final class Identity: Sendable {
             ? [Certificate(der: certificate.bytes, name: certificate.name)] : PEM(certificate).certificates()
         if isDER, key == nil {
             throw TLSError(
-                .credential,
                 "\(certificate.name): is a certificate in DER, which cannot contain a private key; set key_file too")
         }
         let keyPEM = PEM(key ?? certificate)
@@ -137,7 +136,7 @@ package final class Identity: Sendable {
         ErrorQueue.clear()
         guard unsafe X509_check_private_key(certificate.raw, key.raw) == 1 else {
             ErrorQueue.clear()
-            throw TLSError(.credential, "\(name): the private key does not match the certificate")
+            throw TLSError("\(name): the private key does not match the certificate")
         }
         self.certificate = certificate
         self.chain = chain

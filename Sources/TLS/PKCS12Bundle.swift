@@ -39,7 +39,7 @@ struct PKCS12Bundle {
         )
     }
 
-    private func failure(_ what: String) -> TLSError { TLSError(.credential, "\(name): \(what)") }
+    private func failure(_ what: String) -> TLSError { TLSError("\(name): \(what)") }
 
     private struct Found {
         var certificate: String?

@@ -9,7 +9,7 @@ package enum SelfSigned {
     }
 
     fileprivate static func failed() -> TLSError {
-        TLSError(.credential, "cannot create a certificate: \(ErrorQueue.takeText())")
+        TLSError("cannot create a certificate: \(ErrorQueue.takeText())")
     }
 }
 
@@ -53,13 +53,12 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    /// Returns a server certificate for `localhost`, `127.0.0.1`, `::1` and these names. If `validForDays` is negative,
-    /// the certificate is expired.
-    package func issueServer(names: [String] = [], validForDays: Int = 825) throws(TLSError) -> Issued {
-        try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
-    }
-
-    package func issueServer(onlyFor names: [String], validForDays: Int = 825) throws(TLSError) -> Issued {
+    /// Returns a server certificate for these names and, unless `isLocal` is false, `localhost`, `127.0.0.1` and `::1`.
+    /// If `validForDays` is negative, the certificate is expired.
+    package func issueServer(
+        names: [String] = [], isLocal: Bool = true, validForDays: Int = 825
+    ) throws(TLSError) -> Issued {
+        let names = (isLocal ? ["localhost", "127.0.0.1", "::1"] : []) + names
         let alternatives = names.map { name in
             let isAddress = name.contains(":") || name.utf8.allSatisfy { 0x30...0x39 ~= $0 || $0 == 0x2E }
             return isAddress ? "IP:\(name)" : "DNS:\(name)"

@@ -37,7 +37,7 @@ internal import Glibc
         ErrorQueue.clear()
         guard let raw = unsafe SSL_new(context), let input = unsafe BIO_new(BIO_s_mem()),
             let output = unsafe BIO_new(BIO_s_mem())
-        else { throw TLSError(.protocolFailure, "OpenSSL cannot create a session: \(ErrorQueue.takeText())") }
+        else { throw TLSError("OpenSSL cannot create a session: \(ErrorQueue.takeText())") }
         // SSL_set_bio(3) takes ownership of both BIOs.
         unsafe SSL_set_bio(raw, input, output)
         unsafe self.raw = raw
@@ -52,7 +52,7 @@ internal import Glibc
 
     private func expect(_ hostName: String) throws(TLSError) {
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
-        guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name must not contain a NUL") }
+        guard !name.utf8.contains(0) else { throw TLSError("a host name must not contain a NUL") }
         let parameters = unsafe SSL_get0_param(raw)
         // X509_VERIFY_PARAM_set1_ip_asc(3) returns 0 if `name` is not an IP address.
         if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }
@@ -60,7 +60,7 @@ internal import Glibc
         unsafe X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
         guard unsafe !name.isEmpty && SSL_set1_host(raw, name) == 1 && openssl_set_server_name(raw, name) == 1 else {
             ErrorQueue.clear()
-            throw TLSError(.verification, "\"\(hostName)\" is not a host name")
+            throw TLSError("\"\(hostName)\" is not a host name")
         }
     }
 
@@ -105,7 +105,6 @@ internal import Glibc
         }
         if !expectsProtocol.isEmpty, applicationProtocol == nil {
             throw TLSError(
-                .applicationProtocol,
                 "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")): it selected no protocol (ALPN)")
         }
         isHandshakeComplete = true
@@ -178,29 +177,27 @@ internal import Glibc
         // ssl.h: the reason of the peer's alert is SSL_AD_REASON_OFFSET plus its number (RFC 8446, 6.2).
         let alert = reason - SSL_AD_REASON_OFFSET
         if 42...49 ~= alert || alert == 116, unsafe SSL_is_server(raw) == 0 && SSL_get_certificate(raw) != nil {
-            return TLSError(.clientCertificate, "\(peer) refuses the client certificate (\(ErrorQueue.text(error)))")
+            return TLSError(
+                "\(peer) refuses the client certificate (\(ErrorQueue.text(error)))", isCertificateRefused: true)
         }
         switch reason {
         case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-            return TLSError(.connectionLost, "\(peer) ended the \(phase) without close_notify")
-        case SSL_R_CERTIFICATE_VERIFY_FAILED:
-            return TLSError(.verification, verificationText())
+            return TLSError("\(peer) ended the \(phase) without close_notify")
         case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
-            return TLSError(
-                .applicationProtocol, "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")) (ALPN)")
+            return TLSError("\(peer) does not speak \(expectsProtocol.joined(separator: " or ")) (ALPN)")
         case SSL_R_NO_APPLICATION_PROTOCOL:
-            return TLSError(.applicationProtocol, "\(peer) offers no supported protocol (ALPN)")
+            return TLSError("\(peer) offers no supported protocol (ALPN)")
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
-            return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
+            return TLSError("\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:
-            // If an authority's signature is invalid, the oldest error in OpenSSL's queue is about the signature and
-            // not about verification. The verify result shows the cause.
+            // The verify result shows the cause. If an authority's signature is invalid, the oldest error in OpenSSL's
+            // queue is about the signature and not about verification.
             if unsafe SSL_get_verify_mode(raw) & SSL_VERIFY_PEER != 0,
                 unsafe SSL_get_verify_result(raw) != Int(X509_V_OK)
             {
-                return TLSError(.verification, verificationText())
+                return TLSError(verificationText())
             }
-            return TLSError(.protocolFailure, "TLS \(phase) with \(peer) failed: \(ErrorQueue.text(error))")
+            return TLSError("TLS \(phase) with \(peer) failed: \(ErrorQueue.text(error))")
         }
     }
 

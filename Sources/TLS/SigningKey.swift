@@ -27,20 +27,17 @@ package final class SigningKey: Sendable {
     }
 
     /// Signs a message with ES256: SHA-256, ECDSA, r || s as in JOSE. Takes about 25 us.
-    package func sign(_ message: UnsafeRawBufferPointer) -> [UInt8] {
+    package func sign(_ message: [UInt8]) -> [UInt8] {
         let context = unsafe EVP_MD_CTX_new()
         defer { unsafe EVP_MD_CTX_free(context) }
         // A P-256 signature in DER has up to 72 bytes.
         var der = [UInt8](repeating: 0, count: 80)
         var count = der.count
-        let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
         let isReady = unsafe EVP_DigestSignInit(context, nil, EVP_sha256(), nil, key.raw) == 1
-        let isSigned = unsafe isReady && EVP_DigestSign(context, &der, &count, base, message.count) == 1
+        let isSigned = unsafe isReady && EVP_DigestSign(context, &der, &count, message, message.count) == 1
         precondition(isSigned, "a P-256 key that was validated must be able to sign")
         return Self.jose(Array(der.prefix(count)))
     }
-
-    package func sign(_ message: [UInt8]) -> [UInt8] { unsafe message.withUnsafeBytes { unsafe sign($0) } }
 
     package var verificationKey: VerificationKey {
         unsafe EVP_PKEY_up_ref(key.raw)
@@ -88,38 +85,29 @@ package final class VerificationKey: Sendable {
 
     /// Returns whether the signature matches the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in
     /// DER (RFC 3279, 2.2.3), as ECDSA libraries return them.
-    package func isValid(signature: UnsafeRawBufferPointer, of message: UnsafeRawBufferPointer) -> Bool {
+    package func isValid(signature: [UInt8], of message: [UInt8]) -> Bool {
         let isPlain = signature.count == SigningKey.signatureCount
         // DER of two 256-bit numbers has 8 to 72 bytes.
         guard isPlain || 8...72 ~= signature.count,
-            let der = isPlain ? unsafe Self.der(signature) : unsafe Array(signature)
+            let der = isPlain ? Self.der(signature) : signature
         else { return false }
         let context = unsafe EVP_MD_CTX_new()
         defer {
             unsafe EVP_MD_CTX_free(context)
             ErrorQueue.clear()
         }
-        let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
         return unsafe EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key.raw) == 1
-            && EVP_DigestVerify(context, der, der.count, base, message.count) == 1
-    }
-
-    package func isValid(signature: [UInt8], of message: [UInt8]) -> Bool {
-        unsafe signature.withUnsafeBytes { signature in
-            unsafe message.withUnsafeBytes { unsafe isValid(signature: signature, of: $0) }
-        }
+            && EVP_DigestVerify(context, der, der.count, message, message.count) == 1
     }
 
     package var pem: String { key.publicPEM ?? "" }
 
-    private static func der(_ jose: UnsafeRawBufferPointer) -> [UInt8]? {
+    private static func der(_ jose: [UInt8]) -> [UInt8]? {
         let signature = unsafe ECDSA_SIG_new()
         defer { unsafe ECDSA_SIG_free(signature) }
-        let bytes = unsafe jose.baseAddress!.assumingMemoryBound(to: UInt8.self)
         // ECDSA_SIG_set0(3) takes ownership of both numbers.
-        guard unsafe ECDSA_SIG_set0(signature, BN_bin2bn(bytes, 32, nil), BN_bin2bn(bytes + 32, 32, nil)) == 1 else {
-            return nil
-        }
+        guard unsafe ECDSA_SIG_set0(signature, BN_bin2bn(jose, 32, nil), BN_bin2bn(Array(jose[32...]), 32, nil)) == 1
+        else { return nil }
         var der: UnsafeMutablePointer<UInt8>?
         // i2d_ECDSA_SIG(3) allocates the result if given NULL. Free it with OPENSSL_free.
         let count = unsafe i2d_ECDSA_SIG(signature, &der)

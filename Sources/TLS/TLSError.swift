@@ -2,25 +2,13 @@ internal import COpenSSL
 
 /// An error of a credential, a handshake or a session, with a text for operators.
 package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
-    package enum Kind: Sendable {
-        /// A certificate, key or CA file cannot be used: it is missing, encrypted, not PEM or of the wrong type, or the
-        /// key does not belong to the certificate.
-        case credential
-        /// The peer's certificate is not trusted or is for another host. The text names the host.
-        case verification
-        case clientCertificate
-        case applicationProtocol
-        /// The handshake or the session failed: an alert from the peer, or data that is not TLS.
-        case protocolFailure
-        case connectionLost
-    }
-
-    package var kind: Kind
     package var text: String
+    /// Whether the server rejected the client certificate.
+    package var isCertificateRefused: Bool
 
-    package init(_ kind: Kind, _ text: String) {
-        self.kind = kind
+    package init(_ text: String, isCertificateRefused: Bool = false) {
         self.text = text
+        self.isCertificateRefused = isCertificateRefused
     }
 
     package var description: String { text }

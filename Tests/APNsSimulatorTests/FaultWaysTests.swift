@@ -130,7 +130,7 @@ struct FaultWaysTests {
 
         private func theConnectionIsCut(_ kind: Cut) {
             #expect(provider.run { provider.end != nil })
-            #expect(provider.end == (kind == .after ? .closedByPeer : .lost))
+            #expect(provider.end == (kind == .after ? .closedByPeer : .failed))
             #expect((provider.responses[2]?.status == 200) == (kind == .after))
             #expect(provider.endText.contains("reset") == (kind == .reset), "\(provider.endText)")
             #expect(provider.goAways.isEmpty)

@@ -14,7 +14,7 @@ struct GatewayTests {
     static let endings: [([String], [String], [UInt8], ChannelEnd.Kind, Int, Int)] = [
         ([], ["01", "fa170008", "02"], Wire.error(8, 2), .closedByPeer, 1, 1),
         (["shutdown@2"], ["01", "02", "03"], Wire.error(10, 2), .closedByPeer, 2, 1),
-        ([], ["fa17f023", "01", "02"], [], .lost, 0, 2),
+        ([], ["fa17f023", "01", "02"], [], .failed, 0, 2),
         (["split", "error-delay=20ms"], ["fa170001", "01", "02"], Wire.error(1, 1), .closedByPeer, 0, 2),
     ]
 

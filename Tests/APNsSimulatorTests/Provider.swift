@@ -21,8 +21,7 @@ class Client: ByteChannelDelegate {
     init(_ simulator: Simulator, port: UInt16?, identity: Identity?, alpn: [String]) throws {
         loop = try Loop()
         self.simulator = simulator
-        let context = try ClientContext(
-            ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
+        let context = try ClientContext(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity)
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
             dialer: Dialer(loop: loop), loop: loop, delegate: self)

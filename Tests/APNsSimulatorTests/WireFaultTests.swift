@@ -61,7 +61,7 @@ struct WireFaultTests {
         }
         for one in [provider, other] {
             #expect(one.run { one.end != nil })
-            #expect(one.end == .lost && one.goAways.isEmpty)
+            #expect(one.end == .failed && one.goAways.isEmpty)
         }
         #expect(other.run { simulator.books.totals.openConnections == 0 })
     }

@@ -83,7 +83,7 @@ struct BinaryValueTests {
                     openedMs: 0, bytes: 10, isFence: false))
         }
         window.left(upTo: 3_000, nowNs: 1)
-        for _ in 0..<5 { _ = window.removeSilent(leftBy: 1) }
+        for _ in 0..<5 { _ = window.removeFirst() }
         #expect(window.place(of: 6) == .open(before: 0))
         #expect(window.place(of: 300) == .open(before: 294))
         #expect(window.place(of: 5) == .closed(after: 0))
@@ -103,7 +103,7 @@ struct BinaryValueTests {
             session.open(
                 NotificationID(slot: NotificationSlot(number), generation: 1), bytes: 10, openedMs: 1, nowNs: leftNs)
         }
-        session.acknowledged(upTo: Int64(count) * 10, nowNs: leftNs)
+        session.window.left(upTo: Int64(count) * 10, nowNs: leftNs)
         return session
     }
 

@@ -1,8 +1,8 @@
-import EventLoop
 import Network
 import TLS
 
 @testable import APNs
+@testable import EventLoop
 
 /// A clock that only tests advance.
 final class TestClock {
@@ -36,7 +36,7 @@ final class TestTime {
     func turn(limitNs: @autoclosure () -> Int64) {
         clock.move(toNs: clock.now.monotonicNs + Self.turnNs)
         loop.runOnce()
-        let nextNs = loop.nextDeadlineNs ?? .max
+        let nextNs = loop.timers.nextDeadlineNs ?? .max
         quietTurns = nextNs > clock.now.monotonicNs + Self.turnNs ? quietTurns + 1 : 0
         if quietTurns > 1 { clock.move(toNs: min(nextNs, limitNs())) }
     }
@@ -180,10 +180,10 @@ final class MemoryChannel: ServerChannel, TurnEnder {
 
     // MARK: Closing
 
-    private static let closedHere = ChannelEnd(.closedHere, "memory: closed")
-    private static let lost = ChannelEnd(.lost, "memory: connection lost")
+    private static let closedHere = ChannelEnd("memory: closed", kind: .closedHere)
+    private static let lost = ChannelEnd("memory: connection lost")
 
-    func close() { closeWriting(ChannelEnd(.closedByPeer, "memory: closed by the peer")) }
+    func close() { closeWriting(ChannelEnd("memory: closed by the peer", kind: .closedByPeer)) }
     func cut() { closeWriting(Self.lost) }
     func abort() { finish(Self.closedHere) }
     func reset() { finish(Self.closedHere) }
@@ -245,7 +245,7 @@ final class MemoryDialer: ChannelDialer {
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned server] () throws(ChannelEnd) in
             guard server.isListening, let peer = try? server.makePeer() else {
-                throw ChannelEnd(.unreachable, "\(target.host):\(target.port): Connection refused")
+                throw ChannelEnd("\(target.host):\(target.port): Connection refused")
             }
             return peer
         }

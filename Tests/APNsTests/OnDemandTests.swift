@@ -37,7 +37,7 @@ import Testing
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
+        world.configuration.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
         try world.start()
         world.run("capacity") { world.capacity == 128 }
         world.complete(0..<3)

@@ -47,8 +47,8 @@ extension Reachability {
     @Test func `An unreachable host stays unreachable until it answers, even if it allows streams`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
-        machine.allow(streams: false)
-        machine.allow(streams: true)
+        machine.allowsNoStream = true
+        machine.allowsNoStream = false
         #expect(machine.isReachable == false && machine.isOnProbation)
     }
 

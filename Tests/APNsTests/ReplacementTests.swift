@@ -54,7 +54,7 @@ import Testing
         world.run("two on the connection") { world.server.held.count == 2 }
         let stranger = try CertificateAuthority(commonName: "someone else")
         var wrong = world.configuration
-        wrong.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
+        wrong.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
         world.transport.replace(configuration: wrong, token: try World.providerToken())
         world.run("requests returned") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
@@ -79,7 +79,7 @@ import Testing
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         let world = try World(over: .tls, clientCertificates: .required(trust))
         func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
-            try ClientContext(ClientOptions(trust: trust, identity: try issued?.identity()))
+            try ClientContext(trust: trust, identity: try issued?.identity())
         }
         let expired = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop", validForDays: -1)
         world.configuration.tls = try context(expired)

@@ -133,7 +133,7 @@ final class ScriptedGateway: ChannelDialer {
         delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned self] () throws(ChannelEnd) in
-            guard isListening else { throw ChannelEnd(.unreachable, "gateway: Connection refused") }
+            guard isListening else { throw ChannelEnd("gateway: Connection refused") }
             return GatewayPeer(self)
         }
         channels.append(channel)
@@ -162,7 +162,7 @@ final class GatewayWorld: TransportScene {
     init() throws {
         let time = try TestTime()
         gateway = ScriptedGateway(loop: time.loop)
-        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(ClientOptions(trust: .anyone)))
+        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(trust: .anyone))
         super.init(time.loop, time)
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000

@@ -132,9 +132,9 @@ final class ScriptedServer {
     }
 
     /// Listens on its own port with TLS.
-    func listen(loop: Loop, clientCertificates: ServerOptions.ClientCertificates) throws {
+    func listen(loop: Loop, clientCertificates: ServerContext.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
-        let context = try ServerContext(ServerOptions(identity: identity, clientCertificates: clientCertificates))
+        let context = try ServerContext(identity: identity, clientCertificates: clientCertificates)
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             guard let peer = try? makePeer() else { return }
             accept(peer, SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer))
@@ -175,7 +175,7 @@ final class World: TransportScene {
     private(set) var transport: APNsTransport!
 
     init(
-        over wire: Wire = .memory, clientCertificates: ServerOptions.ClientCertificates = .notRequested,
+        over wire: Wire = .memory, clientCertificates: ServerContext.ClientCertificates = .notRequested,
         prepare: (ScriptedServer) -> Void = { _ in }
     ) throws {
         let server = ScriptedServer()
@@ -202,7 +202,7 @@ final class World: TransportScene {
     }
 
     private static let context = Result {
-        try ClientContext(ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
+        try ClientContext(trust: .pem(ScriptedServer.authority.certificatePEM))
     }
 
     /// The clients' channels in memory, in the order of dials.

@@ -281,7 +281,7 @@ import Testing
     @Test func `An untrusted server is dialed again and gets no request`() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
+        world.configuration.tls = try ClientContext(trust: .pem(other.certificatePEM))
         try world.start()
         world.run("failed twice") { world.notes(of: "connectFailed") >= 2 }
         guard case .connectFailed("127.0.0.1", let reason, 20...40) = world.notes[0] else {

@@ -41,31 +41,6 @@ import Testing
         }
     }
 
-    @Test func `Only the first post wakes a sleeping thread, and no post wakes a busy thread`() throws {
-        let entered = DispatchSemaphore(value: 0)
-        let leave = DispatchSemaphore(value: 0)
-        let done = DispatchSemaphore(value: 0)
-        let receiver = try LoopThread(name: "receiver")
-        let mailbox = Mailbox<Int>(loop: receiver.loop) { batch in
-            if batch == [0] {
-                entered.signal()
-                leave.wait()
-            } else if batch.last == 999 {
-                done.signal()
-            }
-        }
-        mailbox.post(0)
-        #expect(entered.wait(timeout: .now() + 10) == .success)
-        let before = receiver.loop.wakeUps
-        #expect(before <= 1)
-        for value in 1..<1_000 { mailbox.post(value) }
-        leave.signal()
-        #expect(done.wait(timeout: .now() + 10) == .success)
-        #expect(receiver.loop.wakeUps == before)
-        receiver.stop()
-        receiver.join()
-    }
-
     @Test func `A message that a handler posts to its own mailbox arrives in the next turn`() throws {
         let loop = try Loop()
         var seen: [Int] = []

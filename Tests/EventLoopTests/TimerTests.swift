@@ -79,17 +79,17 @@ import Testing
     @Test func `Timers become due by the loop's clock`() throws {
         var now = LoopTime(monotonicNs: 1_000, wallMs: 7)
         let loop = try Loop { now }
-        #expect(loop.now == now && loop.nextDeadlineNs == nil)
+        #expect(loop.now == now && loop.timers.nextDeadlineNs == nil)
         var fired = 0
         loop.schedule(afterNs: 3_600_000_000_000) { fired += 1 }
-        #expect(loop.nextDeadlineNs == 3_600_000_001_000)
+        #expect(loop.timers.nextDeadlineNs == 3_600_000_001_000)
         now.monotonicNs = 3_600_000_000_999
         loop.runOnce()
         #expect(fired == 0 && loop.now == now)
         now.monotonicNs += 1
         #expect(loop.readClock() == now && loop.now != now)
         loop.runOnce()
-        #expect(fired == 1 && loop.now == now && loop.nextDeadlineNs == nil)
+        #expect(fired == 1 && loop.now == now && loop.timers.nextDeadlineNs == nil)
     }
 
     @Test func `A timer with zero delay fires in the next turn, not in the current one`() throws {
@@ -113,9 +113,9 @@ import Testing
         alarm.set(afterNs: 0)
         loop.runOnce(timeoutNs: 1_000_000_000)
         #expect(rings == 1)
-        #expect(loop.nextDeadlineNs == nil)
+        #expect(loop.timers.nextDeadlineNs == nil)
         alarm.set(afterNs: 0)
-        #expect(loop.nextDeadlineNs != nil)
+        #expect(loop.timers.nextDeadlineNs != nil)
         alarm.clear()
         loop.runOnce()
         #expect(rings == 1)

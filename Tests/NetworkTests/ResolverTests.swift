@@ -88,8 +88,8 @@ import Testing
             }
         }
         #expect(scene.run { ends.count == 2 })
-        #expect(ends["slow.example"]?.kind == .unresolved)
+        #expect(ends["slow.example"]?.kind == .failed)
         #expect(ends["slow.example"]?.text.contains("timed out") == true)
-        #expect(ends["quick.example"]?.kind == .unreachable)
+        #expect(ends["quick.example"]?.kind == .failed)
     }
 }

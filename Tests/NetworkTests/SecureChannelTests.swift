@@ -189,7 +189,7 @@ import Testing
         if !isReset { server.channel.send(bytes(50_000)) }
         if isReset { server.channel.reset() } else { server.channel.cut() }
         try world.run { client.end != nil }
-        #expect(client.end?.kind == .lost && client.end?.text.contains("127.0.0.1") == true)
+        #expect(client.end?.kind == .failed && client.end?.text.contains("127.0.0.1") == true)
         #expect(client.end?.text.contains(isReset ? "ECONNRESET" : "without close_notify") == true)
         // The peer's last bytes are delivered before the end.
         #expect(client.received == bytes(isReset ? 0 : 50_000))
@@ -212,7 +212,7 @@ import Testing
         client.channel.resumeReading()
         try world.run { client.end != nil }
         #expect(client.received == Array("last words".utf8))
-        #expect(client.end?.kind == .lost)
+        #expect(client.end?.kind == .failed)
         #expect(client.violations == [])
     }
 

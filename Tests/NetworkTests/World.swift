@@ -18,10 +18,10 @@ final class World {
     var onAccept: (Recorder) -> Void = { _ in }
     private let serverContext: ServerContext
 
-    init(server: ServerOptions = ServerOptions(identity: World.identity), host: String = "127.0.0.1") throws {
+    init(server: ServerContext? = nil, host: String = "127.0.0.1") throws {
         loop = try Loop()
         dialer = Dialer(loop: loop)
-        serverContext = try ServerContext(server)
+        serverContext = try server ?? ServerContext(identity: World.identity)
         listener = try Listener(host: host, port: 0, loop: loop) { [unowned self] accepted in
             let recorder = Recorder()
             servers.append(recorder)
@@ -33,19 +33,20 @@ final class World {
 
     deinit { listener.close() }
 
-    static func clientOptions(alpn: [String] = ["h2"]) -> ClientOptions {
-        ClientOptions(trust: .pem(authority.certificatePEM), alpn: alpn)
+    static func clientContext(identity: Identity? = nil) throws -> ClientContext {
+        try ClientContext(trust: .pem(authority.certificatePEM), identity: identity)
     }
 
     /// Dials `target`, or the listener if there is none.
     func connect(
-        _ target: DialTarget? = nil, client: ClientOptions = World.clientOptions(),
+        _ target: DialTarget? = nil, client: ClientContext? = nil,
         options: ChannelOptions = ChannelOptions()
     ) throws -> Recorder {
         let recorder = Recorder()
         recorder.channel = SecureChannel(
-            dialing: target ?? DialTarget(host: "127.0.0.1", port: listener.port), context: try ClientContext(client),
-            dialer: dialer, loop: loop, options: options, delegate: recorder)
+            dialing: target ?? DialTarget(host: "127.0.0.1", port: listener.port),
+            context: try client ?? World.clientContext(), dialer: dialer, loop: loop, options: options,
+            delegate: recorder)
         return recorder
     }
 

@@ -20,8 +20,8 @@ import Testing
         #expect(identity.details.userID == "com.example.shop")
         let authority = Trust.pem(Pair.authority.certificatePEM)
         let pair = try Pair(
-            client: ClientOptions(trust: authority, identity: identity),
-            server: ServerOptions(identity: Pair.identity, clientCertificates: .required(authority)))
+            client: ClientContext(trust: authority, identity: identity),
+            server: ServerContext(identity: Pair.identity, clientCertificates: .required(authority)))
         try pair.settle()
         #expect(pair.server.peerCertificate?.userID == "com.example.shop")
     }

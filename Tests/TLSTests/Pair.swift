@@ -19,11 +19,11 @@ final class Pair {
     static let identity = try! authority.issueServer(names: ["api.push.example"]).identity()
 
     init(
-        hostName: String = "localhost", client: ClientOptions? = nil, server: ServerOptions? = nil
+        hostName: String = "localhost", client: ClientContext? = nil, server: ServerContext? = nil
     ) throws {
-        let trusting = ClientOptions(trust: .pem(Self.authority.certificatePEM))
-        self.client = try .client(ClientContext(client ?? trusting), hostName: hostName)
-        self.server = try .server(ServerContext(server ?? ServerOptions(identity: Self.identity)))
+        let trusting = try ClientContext(trust: .pem(Self.authority.certificatePEM))
+        self.client = try .client(client ?? trusting, hostName: hostName)
+        self.server = try .server(server ?? ServerContext(identity: Self.identity))
     }
 
     /// Moves ciphertext in both directions until neither session has output. An error of the client takes precedence

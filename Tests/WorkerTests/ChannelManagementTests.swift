@@ -1,9 +1,9 @@
-import APNs
 import APNsSimulator
 import Configuration
 import PushRecords
 import Testing
 
+@testable import APNs
 @testable import Worker
 
 /// Manages broadcast channels at the simulator and checks the advice for the reasons of APNs.

@@ -23,8 +23,7 @@ final class ScriptedFeedback: ByteChannelDelegate {
     ) throws {
         self.bytes = bytes
         self.ending = ending
-        let context = try ServerContext(
-            ServerOptions(identity: credentials.authority.issueServer().identity(), alpn: []))
+        let context = try ServerContext(identity: credentials.authority.issueServer().identity(), alpn: [])
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: self)
         }

@@ -199,8 +199,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: silence != nil) {
             complete($0)
         }
-        let fault = disconnectReason.fault.map { "\(address): \($0)" }
-        let reason = disconnectReason.peerSaid ?? fault ?? end.text
+        let fault = self.fault.map { "\(address): \($0)" }
+        let reason = peerSaid ?? fault ?? end.text
         close(end, reason: reason, unanswered: inDoubt)
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
@@ -215,13 +215,13 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     // MARK: Answers
 
     private func handle(_ answer: GatewayAnswer) {
-        disconnectReason.peerSaid = "\(address): status \(answer.status)"
+        peerSaid = "\(address): status \(answer.status)"
         let meaning = session.answered(
             answer, resendsDiscarded: configuration.resendsDiscarded, nowNs: loop.now.monotonicNs
         ) { complete($0, text: answer.text) }
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            if byFence { disconnectReason.peerSaid = "\(address): the gateway closed after it answered the fence" }
+            if byFence { peerSaid = "\(address): the gateway closed after it answered the fence" }
             tellAnswered(
                 answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
@@ -286,7 +286,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         // The acknowledged bytes are the written bytes minus those in the kernel's buffer. The buffered bytes include
         // the overhead of TLS, so no byte counts as acknowledged too early.
-        session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
+        session.window.left(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             return giveUp(

@@ -20,7 +20,7 @@ package struct BinarySession: Sendable {
         case unmatched(lostAtMost: Int)
     }
 
-    private(set) var window = BinaryWindow()
+    var window = BinaryWindow()
     /// The size of all frames so far, which is the position of the next frame.
     private var framedBytes: Int64 = 0
     /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
@@ -99,11 +99,6 @@ package struct BinarySession: Sendable {
             BinaryWindow.Entry(
                 id: id ?? NotificationID(number: .max, generation: 0), end: framedBytes, openedMs: openedMs,
                 bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
-    }
-
-    /// Records that the peer's kernel acknowledged the first `position` bytes.
-    package mutating func acknowledged(upTo position: Int64, nowNs: Int64) {
-        window.left(upTo: position, nowNs: nowNs)
     }
 
     /// Returns whether a frame has been unacknowledged for at least `silenceNs`.

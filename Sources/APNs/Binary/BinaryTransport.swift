@@ -67,7 +67,9 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     // MARK: Sending
 
     override func dispatch() {
-        dispatchSuspects()
+        // If the quarantine connection ends, its only suspect is the cause.
+        if mustProve { giveBackSuspects() }
+        dispatchSuspects { connection, queue, _ in connection.fill(from: &queue, most: 1, bytes: .max) }
         guard !queue.isEmpty else { return }
         if plan.isAsleep { tell(.wanted) }
         let ready = connections.filter { $0.isReady }
@@ -75,17 +77,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let share = min(admission.limit, max(1, configuration.window.notifications / ready.count))
         let bytes = max(1, configuration.window.bytes / ready.count)
         for connection in ready where !queue.isEmpty { connection.fill(from: &queue, most: share, bytes: bytes) }
-    }
-
-    /// Hands suspects to the quarantine connection, one at a time. If that connection ends, the suspect is the cause.
-    private func dispatchSuspects() {
-        guard !suspects.isEmpty else { return }
-        if mustProve { return giveBackSuspects() }
-        wantQuarantineConnection()
-        guard let connection = quarantineConnection else { return }
-        suspects.hand(unanswered: { connection.unanswered }) { queue, _ in
-            connection.fill(from: &queue, most: 1, bytes: .max)
-        }
     }
 
     // MARK: Probation

@@ -46,9 +46,6 @@ package struct BinaryWindow: Sendable {
     /// The identifier of the next entry.
     package var nextIdentifier: UInt32 { firstIdentifier &+ UInt32(count) }
 
-    private static let vacant = Entry(
-        id: NotificationID(number: .max, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
-
     // MARK: Opening
 
     package mutating func open(_ entry: Entry) {
@@ -121,10 +118,10 @@ package struct BinaryWindow: Sendable {
     private func place(_ offset: Int) -> Int { (head + offset) & (entries.count - 1) }
 
     private mutating func grow() {
-        var larger = ContiguousArray<Entry>()
-        larger.reserveCapacity(max(256, entries.count * 2))
-        for offset in 0..<count { larger.append(entries[place(offset)]) }
-        while larger.count < max(256, entries.count * 2) { larger.append(Self.vacant) }
+        let vacant = Entry(
+            id: NotificationID(number: .max, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
+        var larger = ContiguousArray(repeating: vacant, count: max(256, entries.count * 2))
+        for offset in 0..<count { larger[offset] = entries[place(offset)] }
         entries = larger
         head = 0
     }

@@ -102,12 +102,12 @@ package struct FeedbackParser {
 
     /// The received part of an incomplete item: the head, and the first bytes of the token.
     private var begun: [UInt8] = []
-    /// The number of bytes of a skipped token that have not arrived yet.
-    private var bytesToSkip = 0
     package private(set) var skipped = 0
 
     /// Whether the last item is incomplete.
-    package var isInsideItem: Bool { !begun.isEmpty || bytesToSkip > 0 }
+    package var isInsideItem: Bool { !begun.isEmpty }
+
+    private var tokenLength: Int { Int(begun[4]) << 8 | Int(begun[5]) }
 
     /// Calls `body` for each complete item. The token is valid during the call.
     package mutating func take(
@@ -115,33 +115,18 @@ package struct FeedbackParser {
     ) {
         var place = 0
         while place < bytes.count {
-            if bytesToSkip > 0 {
-                let skipped = min(bytesToSkip, bytes.count - place)
-                bytesToSkip -= skipped
-                place += skipped
-                continue
-            }
             let whole = begun.count < Self.headBytes ? Self.headBytes : Self.headBytes + tokenLength
             let taken = min(whole - begun.count, bytes.count - place)
             begun.append(contentsOf: bytes[place..<place + taken])
             place += taken
-            guard begun.count == whole else { return }
-            if whole == Self.headBytes { checkHead() } else { end(body) }
+            guard begun.count >= Self.headBytes, begun.count == Self.headBytes + tokenLength else { continue }
+            if Self.tokenLengths.contains(tokenLength) {
+                let seconds = begun[..<4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+                begun.withUnsafeBytes { body(seconds, UnsafeRawBufferPointer(rebasing: $0[Self.headBytes...])) }
+            } else {
+                skipped += 1
+            }
+            begun.removeAll(keepingCapacity: true)
         }
-    }
-
-    private var tokenLength: Int { Int(begun[4]) << 8 | Int(begun[5]) }
-
-    private mutating func checkHead() {
-        guard !Self.tokenLengths.contains(tokenLength) else { return }
-        skipped += 1
-        bytesToSkip = tokenLength
-        begun.removeAll(keepingCapacity: true)
-    }
-
-    private mutating func end(_ body: (UInt32, UnsafeRawBufferPointer) -> Void) {
-        let seconds = begun[..<4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-        begun.withUnsafeBytes { body(seconds, UnsafeRawBufferPointer(rebasing: $0[Self.headBytes...])) }
-        begun.removeAll(keepingCapacity: true)
     }
 }

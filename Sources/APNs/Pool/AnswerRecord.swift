@@ -15,15 +15,13 @@ struct AnswerRecord {
     private(set) var errors = 0
     private(set) var erringSinceNs: Int64 = 0
     /// Whether a response that was not a server error arrived in the current read.
-    private var hasGood = false
+    var hasGood = false
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
     /// The number of consecutive server errors at which the connection counts as returning only server errors
     /// (`isErring`).
     private static let errorsLimit = 5
-
-    mutating func wasGood() { hasGood = true }
 
     /// Records a response that did not require a new connection, and returns whether it is the first such response.
     mutating func answered() -> Bool {

@@ -33,6 +33,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// Whether the connection was given up because nothing arrived on any connection of the app. The cause is then the
     /// network.
     private var isSilent = false
+    /// Whether the worker closed the connection while no request was open on it.
+    private var isExpected = false
 
     /// The maximum number of concurrent suspects on a quarantine connection.
     private static let quarantineLimit = 1 << 20
@@ -149,7 +151,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if isFinished, !window.isEmpty || session.errorText != nil {
             giveUp(session.errorText ?? "the HTTP/2 session ended with unanswered requests")
         } else if window.isEmpty, isFinished || phase == .draining {
-            disconnectReason.isExpected = true
+            isExpected = true
             try? session.goAway()
             pass(wholeRecords: false)
             channel.close()
@@ -183,10 +185,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives the connection up because nothing arrived after `sinceNs`. If no other connection received bytes (or, with
-    /// `answers`, responses) either, the network is the cause and not a request on this connection.
+    /// Gives the connection up because nothing arrived after `sinceNs`. If no other connection with the same credential
+    /// received bytes (or, with `answers`, responses) either, the network is the cause and not a request on this
+    /// connection.
     private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
-        let othersLived = transport.othersLived(than: self, sinceNs: sinceNs, answers: answers)
+        let othersLived = transport.allConnections.contains { other in
+            other !== self && other.order.replacements == order.replacements
+                && other.wasAlive(sinceNs: sinceNs, answers: answers)
+        }
         isSilent = !othersLived
         giveUp(othersLived ? "\(reason), while other connections received data" : reason)
     }
@@ -249,12 +255,10 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
         let unanswered = closedEntries.count
         completeClosedEntries()
-        let text =
-            disconnectReason.isExpected && unanswered == 0
-            ? "closed after all requests were answered" : disconnectReason.fault
+        let text = isExpected && unanswered == 0 ? "closed after all requests were answered" : fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
         close(end, reason: reason, unanswered: unanswered)
-        transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
+        transport.closed(self, why: wasReady ? peerSaid ?? reason : reason)
     }
 
     private func noteFrames(_ session: ClientSession) {
@@ -274,7 +278,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             switch event {
             case .ended(let ticket, let code, 0):
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream) else { continue }
-                if !isSuperseded { transport.hostEnded(code) }
+                if !isSuperseded { transport.answers.ended(code, nowNs: loop.now.monotonicNs) }
                 complete(closed)
                 if closed.unprocessed == .refusedByPeer { refused() }
             case .response(let ticket, let status), .ended(let ticket, _, let status):
@@ -287,7 +291,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if hasResponses, !isSuperseded { transport.hostAnswered() }
+        // Any status shows that the host answers.
+        if hasResponses, !isSuperseded { transport.answers.answered() }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
@@ -302,11 +307,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.uniqueIDText = outbox.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
         if status == 200 {
-            answers.wasGood()
+            answers.hasGood = true
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
+            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.hasGood = true }
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
@@ -338,7 +343,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
         else { return }
-        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): the peer refused every stream" }
+        if peerSaid == nil { peerSaid = "\(address): the peer refused every stream" }
         transport.retired(self, isFault: true)
     }
 
@@ -346,12 +351,12 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
-            disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
+            peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
             // The answer shows neither a fault nor that the host works. If other requests on this connection were
             // answered, the next connection is dialed immediately.
-            disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
+            peerSaid = reason.text.map { "\(address): answered \($0)" }
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
             answered()
@@ -388,7 +393,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             body.text ?? body.reason.text?.description
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
-        disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
+        peerSaid = "\(address): GOAWAY \(reason)"
         outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
         if body.reason.refusesConnections, !isSuperseded { credentialRefused(body.reason) }
         transport.retired(self, isFault: !isGraceful)
@@ -456,7 +461,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .ping:
                 try session.ping()
                 // Answers on other connections show whether the network is the cause of the silence.
-                if !window.isEmpty { transport.askOthersForSign(than: self) }
+                if !window.isEmpty { for other in transport.connections where other !== self { other.askForSign() } }
             case .dead(let pingedNs):
                 return giveUpSilent("no answer to a PING", sinceNs: pingedNs, answers: false)
             }

@@ -136,7 +136,9 @@ struct PoolPlan {
             connections[index].isAged = true
         case .due: waiting = nil
         case .replace(let minimum, let maximum): return replace(minimum: minimum, maximum: maximum)
-        case .close: return close()
+        case .close:
+            isClosing = true
+            return drainAll()
         }
         return dialIfWanted()
     }
@@ -236,12 +238,6 @@ struct PoolPlan {
         waiting = nil
         isOnProbation = false
         return drainAll() + dialIfWanted()
-    }
-
-    private mutating func close() -> [Action] {
-        guard !isClosing else { return [] }
-        isClosing = true
-        return drainAll()
     }
 
     private mutating func drainAll() -> [Action] {

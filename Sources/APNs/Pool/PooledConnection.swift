@@ -30,7 +30,10 @@ package class PooledConnection {
     final var isSuperseded = false
     /// Whether the connection is closed because it is unused, which is not the host's fault.
     final var isUnused = false
-    final var disconnectReason = DisconnectReason()
+    /// The peer's message or action that ended the connection, which explains more than the close itself.
+    final var peerSaid: String?
+    /// The worker's reason for giving the connection up.
+    private(set) final var fault: String?
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
@@ -55,7 +58,10 @@ package class PooledConnection {
 
     /// The address for log lines: the peer's address, or `host:port` before a connection exists. With a proxy,
     /// `host:port` and the proxy's address.
-    final var address: String { target.text(reachedAt: channel?.peerAddress) }
+    final var address: String {
+        guard let address = channel?.peerAddress else { return target.text }
+        return target.proxy == nil ? "\(address)" : "\(target.text) through the proxy \(address)"
+    }
 
     final var id: PoolPlan.ConnectionID { order.id }
     final var isQuarantine: Bool { order.isQuarantine }
@@ -83,7 +89,7 @@ package class PooledConnection {
     final func drain() {
         switch phase {
         case .dialing, .opening:
-            disconnectReason.gaveUp("the worker closed the connection before it was ready")
+            fault = fault ?? "the worker closed the connection before it was ready"
             phase = .draining
             channel?.abort()
         case .ready:
@@ -94,7 +100,7 @@ package class PooledConnection {
     }
 
     final func giveUp(_ reason: String) {
-        disconnectReason.gaveUp(reason)
+        fault = fault ?? reason
         channel?.flush()
         channel?.abort()
     }
@@ -126,15 +132,4 @@ package class PooledConnection {
     final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
     func alarmRang() { preconditionFailure("A subclass must override alarmRang()") }
-}
-
-/// The reason why a connection ended, as text: the peer's message or action, and the worker's reason for giving it up.
-struct DisconnectReason {
-    /// The peer's message or action that ended the connection, which explains more than the close itself.
-    var peerSaid: String?
-    private(set) var fault: String?
-    /// Whether the worker closed the connection while no request was open on it.
-    var isExpected = false
-
-    mutating func gaveUp(_ reason: String) { fault = fault ?? reason }
 }

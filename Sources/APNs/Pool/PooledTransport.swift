@@ -153,9 +153,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(event, ofQuarantine: connection.isQuarantine)
     }
 
-    /// Makes the plan dial the quarantine connection if suspects wait and there is none.
-    final func wantQuarantineConnection() {
+    /// Hands suspects to the quarantine connection by `fill`. Dials that connection if there is none.
+    final func dispatchSuspects(_ fill: (Connection, inout RequestQueue, _ most: Int) -> Void) {
+        guard !suspects.isEmpty else { return }
         if quarantineConnection == nil, quarantinePlan.isAsleep { tell(.wanted, ofQuarantine: true) }
+        guard let connection = quarantineConnection, connection.isReady else { return }
+        suspects.hand(unanswered: { connection.unanswered }) { fill(connection, &$0, $1) }
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {

@@ -14,8 +14,8 @@ package struct Reachability: Sendable, Equatable {
     /// Whether the host works, according to its connections and answers. `allowsNoStream` is not considered.
     private var isOfUse: Bool?
     /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
-    /// ready.
-    private(set) var allowsNoStream = false
+    /// ready. Such a host still answers the requests in flight.
+    var allowsNoStream = false
     /// The number of consecutive connections that ended without an answer, up to `endsLimit`.
     private(set) var endsInRow = 0
     /// Whether the peer of one of the last `endsInRow` connections stopped reading.
@@ -40,10 +40,6 @@ package struct Reachability: Sendable, Equatable {
         replaced()
         isOfUse = true
     }
-
-    /// Records whether any ready connection allows a stream. A host that allows no new streams still answers the
-    /// requests in flight.
-    mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
     /// Records the end of a ready connection. `wasAnswered` is whether a request on it got an answer that did not
     /// require a new connection. `wasAsked` is whether any request was sent on it.

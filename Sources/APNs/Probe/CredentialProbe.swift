@@ -50,11 +50,11 @@ package enum CredentialProbe {
     private static func end(_ failure: Exchange.Failure, of configuration: APNsConfiguration) -> ChannelEnd {
         let name = DialTarget.text(configuration.host, configuration.port)
         switch failure {
-        case .notSent(let reason): return ChannelEnd(.unreachable, reason ?? "\(name): no connection in time")
-        case .lost(let reason): return ChannelEnd(.lost, "\(name): no answer\(reason.map { ": \($0)" } ?? "")")
+        case .notSent(let reason): return ChannelEnd(reason ?? "\(name): no connection in time")
+        case .lost(let reason): return ChannelEnd("\(name): no answer\(reason.map { ": \($0)" } ?? "")")
         case .unanswered(let reason):
             let time = "within \(timeoutNs / 1_000_000) ms"
-            return ChannelEnd(.lost, "\(name): no answer \(time)\(reason.map { ": \($0)" } ?? "")")
+            return ChannelEnd("\(name): no answer \(time)\(reason.map { ": \($0)" } ?? "")")
         }
     }
 }

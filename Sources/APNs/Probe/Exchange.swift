@@ -32,13 +32,6 @@ package final class Exchange {
         case lost(String?)
     }
 
-    /// The reason why a request waits, with the connection's last error.
-    package enum Delay: Sendable {
-        /// The exchange waits for a connection that accepts the request.
-        case connection(String?)
-        case answer(String?)
-    }
-
     /// The time until `onDelay` is called first, and the interval of later calls.
     private static let firstDelayNs: Int64 = 2_000_000_000
     private static let laterDelayNs: Int64 = 10_000_000_000
@@ -53,16 +46,6 @@ package final class Exchange {
     private var isUnderway = false
     private var capacity = 0
     private var trouble: String?
-
-    /// Sends one request over a separate connection. `send` documents the parameters.
-    package static func sendOne(
-        _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
-        timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
-    ) throws(Failure) -> Answer {
-        let exchange = try Exchange(configuration, token: token)
-        defer { exchange.close() }
-        return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs, onDelay: onDelay)
-    }
 
     package init(_ configuration: APNsConfiguration, token: ProviderToken?) throws(Failure) {
         var configuration = configuration
@@ -82,9 +65,11 @@ package final class Exchange {
     /// - request: its bytes must stay valid until `close` has returned. Each request needs a different id.
     /// - isPatient: whether to retry until the time runs out if no connection opens or a connection did not process the
     ///   request.
-    /// - onDelay: receives the reason for the wait, after two seconds and then every ten seconds.
+    /// - onDelay: receives, after two seconds and then every ten seconds, whether the request waits for an answer and
+    ///   not for a connection, and the connection's last error.
     package func send(
-        _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
+        _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64,
+        onDelay: (_ isSent: Bool, _ cause: String?) -> Void = { _, _ in }
     ) throws(Failure) -> Answer {
         id = request.id
         self.isPatient = isPatient
@@ -98,7 +83,7 @@ package final class Exchange {
             let nowNs = LoopTime.read().monotonicNs
             if nowNs >= deadlineNs { throw isUnderway ? .unanswered(trouble) : .notSent(trouble) }
             if nowNs >= sayNs {
-                onDelay(isUnderway ? .answer(trouble) : .connection(trouble))
+                onDelay(isUnderway, trouble)
                 sayNs += Self.laterDelayNs
             }
             if !isUnderway, capacity > 0 {

@@ -37,7 +37,7 @@ package final class GatewayProbe: ProbeDelegate {
     ) throws(ChannelEnd) -> Answer {
         try ProbeLoop(target.text).exchange(
             target, context, GatewayProbe(format), timeoutNs: 10_000_000_000,
-            timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
+            timedOut: ChannelEnd("\(target.text): no TLS connection within 10 s"))
     }
 
     /// The result. It is a success if the gateway answered, or if the connection stayed open for `patienceNs`
@@ -69,7 +69,6 @@ package final class GatewayProbe: ProbeDelegate {
         case .garbage(let byte):
             end = .failure(
                 ChannelEnd(
-                    .tlsFailed,
                     "\(answer.address): the host sent a byte \(byte), which is not an answer of the binary protocol; "
                         + "check that host and port are not those of the feedback service or of HTTP/2"))
         }

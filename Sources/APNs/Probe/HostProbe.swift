@@ -23,7 +23,7 @@ package enum HostProbe {
         }
         return try own.exchange(
             target, context, probe, timeoutNs: 10_000_000_000,
-            timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no HTTP/2 SETTINGS within 10 s"))
+            timedOut: ChannelEnd("\(target.text): no HTTP/2 SETTINGS within 10 s"))
     }
 }
 
@@ -47,7 +47,7 @@ final class ProbeSession<Value>: ProbeDelegate {
         do throws(HTTP2Error) {
             session = try ClientSession(options: options)
         } catch {
-            throw ChannelEnd(.unreachable, "\(name): \(error)")
+            throw ChannelEnd("\(name): \(error)")
         }
         self.name = name
         self.onRead = onRead
@@ -63,7 +63,7 @@ final class ProbeSession<Value>: ProbeDelegate {
         } catch {
             result =
                 result
-                ?? .failure(ChannelEnd(.lost, "\(channel.peerAddress?.description ?? name): HTTP/2: \(error)"))
+                ?? .failure(ChannelEnd("\(channel.peerAddress?.description ?? name): HTTP/2: \(error)"))
         }
         flush()
     }

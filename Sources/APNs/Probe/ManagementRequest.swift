@@ -38,13 +38,6 @@ package enum ManagementRequest {
         /// The response header `apns-channel-id`, or empty if there was none.
         package var channelID: String
         package var body: [UInt8]
-
-        package init(status: UInt16, requestID: String, channelID: String, body: [UInt8]) {
-            self.status = status
-            self.requestID = requestID
-            self.channelID = channelID
-            self.body = body
-        }
     }
 
     /// The maximum size of an answer in bytes. 10,000 channel ids take about 300 KB.
@@ -75,7 +68,7 @@ package enum ManagementRequest {
                             status: status, requestID: text(session.responseHeader(0)),
                             channelID: text(session.responseHeader(1)), body: Array(session.responseBody)))
                 case .ended(_, let code, _):
-                    return .failure(ChannelEnd(.lost, "\(name): the host ended the request's stream with \(code)"))
+                    return .failure(ChannelEnd("\(name): the host ended the request's stream with \(code)"))
                 case .goAway:
                     let said = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
                     goAway = "; the host sent GOAWAY \(said.reason.text?.description ?? said.text ?? "")"
@@ -86,15 +79,15 @@ package enum ManagementRequest {
             isSent = true
             let fields = fields(operation, bundleID, authority: configuration.authority, token: token, lent)
             guard try session.submit(fields, body: body, user: 0, keep: 0b11) == .refused else { return nil }
-            return .failure(ChannelEnd(.lost, "\(name): the HTTP/2 connection accepts no more requests"))
+            return .failure(ChannelEnd("\(name): the HTTP/2 connection accepts no more requests"))
         }
         defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {
             return try own.exchange(
                 target, configuration.tls, request, timeoutNs: timeoutNs,
-                timedOut: ChannelEnd(.lost, "\(name): no answer within \(timeoutNs / 1_000_000) ms"))
+                timedOut: ChannelEnd("\(name): no answer within \(timeoutNs / 1_000_000) ms"))
         } catch {
-            throw ChannelEnd(error.kind, error.text + goAway)
+            throw ChannelEnd(error.text + goAway, kind: error.kind)
         }
     }
 

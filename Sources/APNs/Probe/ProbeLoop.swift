@@ -12,7 +12,7 @@ final class ProbeLoop {
         do {
             loop = try Loop()
         } catch {
-            throw ChannelEnd(.unreachable, "\(name): \(error)")
+            throw ChannelEnd("\(name): \(error)")
         }
         dialer = Dialer(loop: loop)
     }
@@ -72,11 +72,8 @@ package enum ReachProbe {
     package static func run(_ target: DialTarget) throws(ChannelEnd) -> String {
         let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
+        // The wait ends with a result, because the dial has a timeout.
         own.dialer.dial(target, timeoutNs: 10_000_000_000) { result = $0.map { "\($0.address)" } }
-        // The loop ends, because the dial has a timeout.
-        while true {
-            if let result { return try result.get() }
-            own.loop.runOnce(timeoutNs: 100_000_000)
-        }
+        return try own.wait(timeoutNs: 60_000_000_000) { result }!.get()
     }
 }

@@ -1,6 +1,5 @@
 internal import Bytes
 package import EventLoop
-internal import JSON
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
@@ -53,22 +52,13 @@ package final class ProviderToken {
         text.copyBytes(from: value)
     }
 
-    /// Returns `bearer` and the JWT (RFC 7519). `iat` is a number of seconds.
+    /// Returns `bearer` and the JWT (RFC 7519). The ids consist of letters and digits. `iat` is a number of seconds.
     package static func headerValue(
         keyID: String, teamID: String, issuedAt: Int64, sign: ([UInt8]) -> [UInt8]
     ) -> [UInt8] {
-        var header = JSONWriter()
-        header.beginObject()
-        header.member("alg", "ES256")
-        header.member("kid", keyID)
-        header.endObject()
-        var claims = JSONWriter()
-        claims.beginObject()
-        claims.member("iss", teamID)
-        claims.member("iat", issuedAt)
-        claims.endObject()
-        let input =
-            Base64.url.encode(Array(header.bytes)) + [UInt8(ascii: ".")] + Base64.url.encode(Array(claims.bytes))
+        let header = #"{"alg":"ES256","kid":"\#(keyID)"}"#
+        let claims = #"{"iss":"\#(teamID)","iat":\#(issuedAt)}"#
+        let input = Base64.url.encode(Array(header.utf8)) + [UInt8(ascii: ".")] + Base64.url.encode(Array(claims.utf8))
         return Array("bearer ".utf8) + input + [UInt8(ascii: ".")] + Base64.url.encode(sign(input))
     }
 }

@@ -50,11 +50,6 @@ package struct Window: Sendable {
         var next: UInt32 = none
     }
 
-    private enum End {
-        case answered, inDoubt
-        case notProcessed(Completion.Unprocessed)
-    }
-
     private enum List: Int {
         /// Entries whose END_STREAM is not in the output yet, in order of opening.
         case waiting
@@ -153,7 +148,7 @@ package struct Window: Sendable {
     package mutating func ended(_ ticket: UInt32, isRefused: Bool) -> Closed? {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
-        return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
+        return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed : .inDoubt, .refusedByPeer)
     }
 
     /// After a GOAWAY, closes the entries whose stream is above `last` as not processed. The other entries stay open. A
@@ -166,7 +161,7 @@ package struct Window: Sendable {
         let first = isGraceful ? above.map(\.stream).min() : nil
         closeAll(into: &closed) { entry in
             guard entry.stream > last else { return nil }
-            return .notProcessed(isGraceful && entry.stream != first ? .discarded : .refusedByPeer)
+            return (.notProcessed, isGraceful && entry.stream != first ? .discarded : .refusedByPeer)
         }
     }
 
@@ -177,7 +172,7 @@ package struct Window: Sendable {
         written = max(written, position)
         let written = written
         closeAll(into: &closed) { entry in
-            entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed(.neverSent)
+            (entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed, .neverSent)
         }
         for index in closed.indices where closed[index].kind == .inDoubt {
             closed[index].connectionDied = true
@@ -191,15 +186,15 @@ package struct Window: Sendable {
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
         if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {
-            return expire(first(of: .waiting), .notProcessed(.refusedByPeer))
+            return expire(first(of: .waiting), .notProcessed)
         }
         return nil
     }
 
-    private mutating func expire(_ ticket: UInt32, _ end: End) -> Expiry {
+    private mutating func expire(_ ticket: UInt32, _ kind: Completion.Kind) -> Expiry {
         let entry = entries[Int(ticket)]
         if entry.answersBefore == answers { return .connection }
-        return .entry(stream: entry.stream, close(ticket, end))
+        return .entry(stream: entry.stream, close(ticket, kind, .refusedByPeer))
     }
 
     /// The monotonic time at which the next entry times out, or `nil` if no timeout is running.
@@ -230,25 +225,25 @@ package struct Window: Sendable {
         return end >= 0 && end <= written
     }
 
-    private mutating func close(_ ticket: UInt32, _ end: End) -> Closed {
+    /// - Parameter unprocessed: the reason if `kind` is `notProcessed`.
+    private mutating func close(
+        _ ticket: UInt32, _ kind: Completion.Kind, _ unprocessed: Completion.Unprocessed = .neverSent
+    ) -> Closed {
         let entry = entries[Int(ticket)]
         release(ticket)
-        var closed = Closed(
-            id: entry.id, kind: .notProcessed, sentAtMs: entry.openedMs, token: entry.token, connectionDied: false)
-        switch end {
-        case .answered: closed.kind = .answered
-        case .inDoubt: closed.kind = .inDoubt
-        case .notProcessed(let unprocessed): closed.unprocessed = unprocessed
-        }
-        return closed
+        return Closed(
+            id: entry.id, kind: kind, unprocessed: kind == .notProcessed ? unprocessed : .neverSent,
+            sentAtMs: entry.openedMs, token: entry.token, connectionDied: false)
     }
 
-    private mutating func closeAll(into closed: inout [Closed], _ end: (Entry) -> End?) {
+    private mutating func closeAll(
+        into closed: inout [Closed], _ end: (Entry) -> (kind: Completion.Kind, unprocessed: Completion.Unprocessed)?
+    ) {
         for list in [List.sent, .waiting] {
             var ticket = first(of: list)
             while ticket != Self.none {
                 let next = entries[Int(ticket)].next
-                if let end = end(entries[Int(ticket)]) { closed.append(close(ticket, end)) }
+                if let end = end(entries[Int(ticket)]) { closed.append(close(ticket, end.kind, end.unprocessed)) }
                 ticket = next
             }
         }

@@ -67,7 +67,7 @@ struct ProviderTokenReader {
         result.issuedAtMs = issuedAt * 1000
         let signed = UnsafeRawBufferPointer(rebasing: token[..<parts[1].endIndex])
         if let key = keys.first(where: { $0.keyID == keyID }), key.teamID == nil || key.teamID == teamID,
-            signature.withUnsafeBytes({ key.key.isValid(signature: $0, of: signed) })
+            key.key.isValid(signature: signature, of: Array(signed))
         {
             result.refusal = .none
         }

@@ -89,7 +89,7 @@ final class StatusBoard: Sendable {
 enum AdminPages {
     static func routes(_ board: StatusBoard) -> [Route] {
         [
-            Route(.get, "/") { _ in .html(StatusPage(board.newest).text) },
+            Route(.get, "/") { _ in .text(StatusPage(board.newest).text, contentType: "text/html; charset=utf-8") },
             Route(.get, "/livez") { _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
                     ? .text("alive\n") : .text("the core thread has been stuck for more than 10 s\n", status: 503)

@@ -68,18 +68,16 @@ package enum DirectSend {
         let place = DialTarget.text(settings.host, UInt16(clamping: settings.port))
         let outgoing = request.outgoing(topic)
         do {
-            let answer = try Exchange.sendOne(
-                outgoing, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
-                isPatient: true, timeoutNs: timeoutNs,
-                onDelay: { delay in
-                    let text =
-                        switch delay {
-                        case .connection(let cause?): "still trying to reach \(place): \(cause)"
-                        case .connection(nil): "still waiting for a connection to \(place)"
-                        case .answer: "still waiting for an answer from \(place)"
-                        }
-                    onDelay("\(text) (\(timeoutNs / 1_000_000_000) s at most)")
-                })
+            let exchange = try Exchange(app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app))
+            defer { exchange.close() }
+            let answer = try exchange.send(outgoing, isPatient: true, timeoutNs: timeoutNs) { isSent, cause in
+                let text =
+                    isSent
+                    ? "still waiting for an answer from \(place)"
+                    : cause.map { "still trying to reach \(place): \($0)" }
+                        ?? "still waiting for a connection to \(place)"
+                onDelay("\(text) (\(timeoutNs / 1_000_000_000) s at most)")
+            }
             return Answer(answer, to: outgoing, topic, settings, requestedAtMs: requestedAtMs)
         } catch {
             throw Failure(error, at: place)

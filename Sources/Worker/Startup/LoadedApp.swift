@@ -57,10 +57,10 @@ package struct LoadedApp: Sendable {
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? files.systemTrust()
             // The binary protocol is older than ALPN, and its servers do not negotiate a protocol.
             let alpn = settings.binary == nil ? ["h2"] : []
-            return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
+            return try ClientContext(trust: trust, alpn: alpn, identity: identity)
         }
         faults = lines
-        if allowsFaults, context == nil { context = try? ClientContext(ClientOptions(alpn: [])) }
+        if allowsFaults, context == nil { context = try? ClientContext(alpn: []) }
         guard allowsFaults || lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
         lacksAuthorities = settings.verifiesHost && settings.authorities == nil && SystemTrust.isEmpty
@@ -114,7 +114,7 @@ private struct ReadFiles {
     mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
         let bytes: [UInt8]
         do throws(FileError) { bytes = try readFile(path) } catch {
-            throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
+            throw TLSError("\(path): cannot be read: \(error.reason)")
         }
         let hash = FileWatch.hash(of: bytes)
         // A file that is both certificate and key is read twice, and may change between the two reads. `FileWatch`

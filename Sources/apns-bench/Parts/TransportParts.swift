@@ -78,7 +78,7 @@ final class EncodePart: TransportPart, PartRun {
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
         var configuration = APNsConfiguration(
-            host: "api.push.apple.com", tls: try ClientContext(ClientOptions(trust: .anyone)))
+            host: "api.push.apple.com", tls: try ClientContext(trust: .anyone))
         configuration.maximumConnections = 1
         let token = ProviderToken(
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
@@ -133,7 +133,7 @@ final class FramesPart: TransportPart, PartRun {
     override init() throws {
         try super.init()
         var configuration = BinaryConfiguration(
-            host: "gateway.example.com", tls: try ClientContext(ClientOptions(trust: .anyone, alpn: [])))
+            host: "gateway.example.com", tls: try ClientContext(trust: .anyone, alpn: []))
         configuration.maximumConnections = 1
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs

@@ -80,7 +80,7 @@ final class TransportWorld {
         host.onDial = { [unowned self] in dialled($0) }
     }
 
-    private static let context = Result { try ClientContext(ClientOptions(trust: .anyone)) }
+    private static let context = Result { try ClientContext(trust: .anyone) }
 
     // MARK: Settings
 

@@ -140,7 +140,7 @@ final class WorldHost: ChannelDialer {
         if isRefused { chronicle.note("dial refused") }
         if afterNs > 0 { chronicle.note("slow dial") }
         let channel = MemoryChannel.dial(loop, delegate, afterNs: afterNs) { [unowned self] () throws(ChannelEnd) in
-            if isRefused { throw ChannelEnd(.unreachable, "world: Connection refused") }
+            if isRefused { throw ChannelEnd("world: Connection refused") }
             let peer = makePeer(self, connection)
             peers.append(peer)
             befall(peer)
