@@ -77,7 +77,7 @@ struct PEM {
             }
     }
 
-    func failure(_ what: String) -> TLSError { TLSError(.credential, "\(name): \(what)") }
+    func failure(_ what: String) -> TLSError { TLSError("\(name): \(what)") }
 
     func certificates() throws(TLSError) -> [Certificate] {
         ErrorQueue.clear()
