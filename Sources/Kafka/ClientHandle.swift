@@ -1,4 +1,5 @@
 import CRdkafka
+import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
