@@ -8,9 +8,6 @@ package enum Receipt {
     /// The record is unreadable. Produce its key, value and headers to the dead-letter topic, and pass `id` to
     /// `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return dead letters.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
-    /// The record is unreadable, and `letterRoom` is too small for its dead letter. The machine did not receive the
-    /// record. Pass the record again later.
-    case noLetterRoom
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
