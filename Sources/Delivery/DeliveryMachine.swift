@@ -88,7 +88,7 @@ package struct DeliveryMachine: ~Copyable {
             dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.apps[$0].handed > 0 }, journal: &journal)
             followCircuits()
         }
-        release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
+        release(ledger.endedSuspensions(nowNs: now.ns))
         while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
             dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
         }

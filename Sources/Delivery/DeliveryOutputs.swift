@@ -72,9 +72,6 @@ package enum DeliveryEvent: Sendable, Equatable {
     case commitsRefused(PartitionID, refusals: Int, isImpossible: Bool)
     /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
-    /// The notifications of a suspended partition were dropped. The partition was not assigned again in time, or
-    /// another worker has owned it since the suspension.
-    case suspendedReleased(PartitionID)
     /// A suspended partition was assigned again, and no other worker had sent anything. The partition resumes without
     /// repeats.
     case resumed(PartitionID)
