@@ -109,7 +109,7 @@ extension DeliveryMachine {
         }
         if let pending = ledger[partition].pending {
             census.expect(
-                pending.offset <= watermark ?? -1, "the offset of the commit in flight is at or below the watermark")
+                pending.mark.offset <= watermark ?? -1, "the commit in flight is at or below the watermark")
             let flight = ledger.commits[ledger[partition].flight]
             census.expect(
                 flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id },
