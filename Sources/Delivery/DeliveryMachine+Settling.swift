@@ -105,7 +105,7 @@ extension DeliveryMachine {
         // continues the series of deferrals.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
-            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
+            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.writable(0)) * 2_000_000),
             roundNs: tiers.delayMs(of: 0) * 1_000_000, journal: &journal)
         let lasting = noted.forNs >= Self.longDeferralNs ? tiers.long : 0
         switch deferral.reason {

@@ -46,7 +46,7 @@ package struct DeliveryMachine: ~Copyable {
         ledger = CommitLedger(settings)
         dispatch = Dispatch(settings)
         settlement = Settlement(settings)
-        journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))
+        journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tierDelaysMs.count))
         _ = enter(routes)
     }
 
@@ -121,8 +121,7 @@ package struct DeliveryMachine: ~Copyable {
             } else {
                 store.budget.addApp()
                 dispatch.addApp(route, sharingQueuesOf: apps.namesake(of: route), weights: store.budget.weights)
-                journal.counters.apps.insert(
-                    DeliveryCounters.App(tiers: settlement.settings.tiers.count), at: index.value)
+                journal.counters.apps.insert(DeliveryCounters.App(tiers: settlement.tiers.count), at: index.value)
             }
         }
         for app in mapping.removed { dispatch.remove(app.value) }

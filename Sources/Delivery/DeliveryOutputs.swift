@@ -20,7 +20,7 @@ package enum Receipt {
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
-    /// A retry topic, by the index of its tier in `MachineSettings.tiers`.
+    /// A retry topic, by the index of its tier in `MachineSettings.tierDelaysMs`.
     case retry(tier: Int)
     /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
     case deadLetters

@@ -13,8 +13,8 @@ struct Settlement: ~Copyable {
     let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
-        productions = ProductionQueues(tiers: settings.tiers.count)
-        tiers = RetryTiers(settings.tiers)
+        productions = ProductionQueues(tiers: settings.tierDelaysMs.count)
+        tiers = RetryTiers(settings.tierDelaysMs)
         verdicts = VerdictTable(overrides: settings.verdicts)
         self.settings = settings
     }

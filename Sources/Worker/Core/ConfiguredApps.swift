@@ -75,15 +75,10 @@ struct ConfiguredApps {
 extension AppSettings {
     /// The app's settings that affect the routing, deferral and rate of its notifications.
     var route: AppRoute {
-        let guardPolicy: AppRoute.GuardPolicy =
-            switch environmentGuard {
-            case .warn: .warn
-            case .hold: .hold
-            case .off: .off
-            }
-        return AppRoute(
+        AppRoute(
             name: name, environment: environment, bundleIDs: bundleIDs, isPaused: isPaused, rateLimit: rateLimit,
-            guardPolicy: guardPolicy, otherEnvironment: otherEnvironment)
+            guardPolicy: AppRoute.GuardPolicy(rawValue: environmentGuard.rawValue) ?? .warn,
+            otherEnvironment: otherEnvironment)
     }
 }
 
