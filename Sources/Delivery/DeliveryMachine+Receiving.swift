@@ -19,7 +19,8 @@ extension DeliveryMachine {
         // While commits succeed, one record is always allowed, because the horizon rises only when a record waits for
         // admission.
         let next = ledger[partition].nextOffset
-        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
+        let below = min(
+            Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.notifications.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
         let above = store.budget.aboveHorizon(
             open: ledger[partition].openAboveHorizon(at: next), partitions: ledger.count)
@@ -227,7 +228,7 @@ extension DeliveryMachine {
                 if !store.budget.isFull(app: app) || dispatch.breakers.apps[app].isClosed {
                     store.budget.endFull(app: app)
                 } else if store.budget.hasWaitedForShare(
-                    app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns)
+                    app: app, oldestNs: dispatch.apps[app].ready.oldestNs(in: store), nowNs: now.ns)
                 {
                     isShareFull = true
                 } else {
@@ -260,7 +261,7 @@ extension DeliveryMachine {
         if raisedNs > now.ns, store[record].offset >= allowed { return raisedNs }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
-        return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
+        return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.apps[app].ready.oldestNs(in: store))
     }
 
     private mutating func admitNext(_ record: RecordSlot, isShareFull: Bool) {

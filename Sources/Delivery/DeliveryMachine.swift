@@ -120,7 +120,9 @@ package struct DeliveryMachine: ~Copyable {
                 dispatch.replace(index.value, by: route)
             } else {
                 store.budget.addApp()
-                dispatch.addApp(route, sharingQueuesOf: apps.namesake(of: route), weights: store.budget.weights)
+                dispatch.addApp(
+                    route, sharingQueuesOf: apps.namesake(of: route),
+                    weights: store.budget.notifications.groups.map(\.weight))
                 journal.counters.apps.insert(DeliveryCounters.App(tiers: settlement.tiers.count), at: index.value)
             }
         }

@@ -48,14 +48,14 @@ struct OpenLimitTests {
     ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
         let rig = Rig(capacity: streams)
-        #expect(rig.machine.store.budget.total == open)
+        #expect(rig.machine.store.budget.notifications.total == open)
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
-        #expect(rig.machine.store.budget.total == 1_000)
+        #expect(rig.machine.store.budget.notifications.total == 1_000)
     }
 
     @Test func `A lower configured limit applies with and without streams`() {
         for capacity in [0, 1_000] {
-            #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.store.budget.total == 50)
+            #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.store.budget.notifications.total == 50)
         }
     }
 }
@@ -115,7 +115,7 @@ struct SharesTests {
         expect(read("c"), is: 1)
         expect(read("b"), is: 2)
         expect(read("a"), is: 3)
-        #expect(budget.weights == [1, 3, 3, 3])
+        #expect(budget.notifications.groups.map(\.weight) == [1, 3, 3, 3])
     }
 }
 

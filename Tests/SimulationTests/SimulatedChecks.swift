@@ -203,7 +203,7 @@ extension SimulatedWorld {
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.deferral == nil else { continue }
-            guard !worker.machine.dispatch.breakers.isProbe(slot, in: worker.machine.store),
+            guard worker.machine.dispatch.breakers.circuit(probedBy: slot, in: worker.machine.store) == nil,
                 worker.machine.store.notBeforeMs(slot) == 0, worker.machine.store[recordOf: slot].partition != .none
             else { continue }
             switch notification.state {
