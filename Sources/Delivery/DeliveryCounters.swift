@@ -8,27 +8,28 @@ extension FixedWidthInteger {
 }
 
 /// Counts since the machine was created. They only grow, and wrap on overflow instead of trapping.
-package struct DeliveryCounters: Sendable, Equatable {
-    /// Counters of one app, or of notifications without a known app. The members have no default values, so the
-    /// compiler requires a value for each one in every initializer.
-    package struct App: Sendable, Equatable {
+package struct DeliveryCounters: Sendable {
+    /// Counters of one app, or of notifications without a known app.
+    package struct App: Sendable {
         /// Sends handed to a transport.
-        package var handed: Int
+        package var handed = 0
         /// The numbers of concluded notifications by outcome, in the order of `Outcome.allCases`.
-        package var outcomes: [Int]
+        package var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
         /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
-        package var reasons: [Int]
+        package var reasons = [Int](repeating: 0, count: 256)
         /// Sends in doubt, including sends of previous owners that crashed.
-        package var inDoubt: Int
-        package var resends: Int
+        package var inDoubt = 0
+        package var resends = 0
         /// Notifications forwarded to the app of the other environment after BadDeviceToken.
-        package var sentToOtherEnvironment: Int
+        package var sentToOtherEnvironment = 0
         /// Moves of a notification to a retry tier that used up an attempt, by the index of the tier.
         package var retries: [Int]
         /// Deferrals of a notification, by `DeferralReason.rawValue`.
-        package var heldByCause: [Int]
+        package var heldByCause = [Int](repeating: 0, count: DeferralReason.allCases.count)
         /// The times from handing a send to the transport until its answer.
-        package var answerTimes: LatencyCounts
+        package var answerTimes = LatencyCounts()
+
+        package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
 
         package var held: Int { heldByCause.reduce(0, +) }
     }
@@ -63,21 +64,6 @@ package struct DeliveryCounters: Sendable, Equatable {
     }
 }
 
-extension DeliveryCounters.App {
-    package init(tiers: Int) {
-        self.init(
-            handed: 0,
-            outcomes: Array(repeating: 0, count: Outcome.allCases.count),
-            reasons: Array(repeating: 0, count: 256),
-            inDoubt: 0,
-            resends: 0,
-            sentToOtherEnvironment: 0,
-            retries: Array(repeating: 0, count: tiers),
-            heldByCause: Array(repeating: 0, count: DeferralReason.allCases.count),
-            answerTimes: LatencyCounts())
-    }
-}
-
 /// The current time, and the events and counts that the parts of the machine add. No decision depends on an event or a
 /// count.
 struct Journal {
@@ -87,7 +73,7 @@ struct Journal {
 }
 
 /// A histogram of durations in fixed buckets, without allocation.
-package struct LatencyCounts: Sendable, Equatable {
+package struct LatencyCounts: Sendable {
     package static let bucketCount = 24
 
     /// The number of durations in each bucket. Bucket 0 contains those below 1 ms. Bucket n contains those from 2^(n-1)
@@ -107,14 +93,4 @@ package struct LatencyCounts: Sendable, Equatable {
     }
 
     package subscript(bucket: Int) -> Int { buckets[bucket] }
-
-    package var count: Int {
-        var all = 0
-        for bucket in 0..<Self.bucketCount { all += buckets[bucket] }
-        return all
-    }
-
-    package static func == (left: LatencyCounts, right: LatencyCounts) -> Bool {
-        left.sumMs == right.sumMs && (0..<bucketCount).allSatisfy { left.buckets[$0] == right.buckets[$0] }
-    }
 }

@@ -36,7 +36,7 @@ extension DeliveryMachine {
                 journal.events.append(.resumed(id))
                 return id
             }
-            release([ledger[suspended].id], because: { .suspendedReleased($0) })
+            release([ledger[suspended].id])
         }
         let id = ledger.nextID()
         var base = committedOffset ?? logStart
@@ -241,14 +241,9 @@ extension DeliveryMachine {
     /// Ends assignments. Call this immediately for lost partitions, and for revoked partitions once they are drained or
     /// the time limit has passed. The machine drops later completions and acknowledgements of these assignments, and
     /// counts them as late.
-    ///
-    /// - Parameter event: Returns an event to log for each assignment.
-    package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {
+    package mutating func release(_ ids: [PartitionID]) {
         let released = ids.filter { ledger.find($0) != nil }
-        for id in released {
-            if let event { journal.events.append(event(id)) }
-            dropWaitingRecords(id.slot)
-        }
+        for id in released { dropWaitingRecords(id.slot) }
         forEachNotification(of: released) { machine, slot in
             if machine.store[slot].state.isWaiting {
                 machine.drop(slot)

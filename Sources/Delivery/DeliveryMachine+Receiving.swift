@@ -19,7 +19,8 @@ extension DeliveryMachine {
         // While commits succeed, one record is always allowed, because the horizon rises only when a record waits for
         // admission.
         let next = ledger[partition].nextOffset
-        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
+        let below = min(
+            Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.notifications.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
         let above = store.budget.aboveHorizon(
             open: ledger[partition].openAboveHorizon(at: next), partitions: ledger.count)
@@ -41,11 +42,10 @@ extension DeliveryMachine {
     ///
     /// - Parameters:
     ///   - unread: The reason to make the record a dead letter without parsing it, or `nil` to parse the record.
-    ///   - letterRoom: The number of bytes that a dead letter's key, value and headers may use now.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
-        unread: DeadLetterReason? = nil, letterRoom: Int = .max, now: DeliveryTime
+        unread: DeadLetterReason? = nil, now: DeliveryTime
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
@@ -74,8 +74,6 @@ extension DeliveryMachine {
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
-        let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
-        if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
         if let records = ledger[partition].unsetRecords {
             ledger[partition].unsetRecords = nil
@@ -97,7 +95,9 @@ extension DeliveryMachine {
         case .none:
             // The index reaches `count`, so the record counts as completely admitted.
             store[record].cursor.index = 1
-            return admitDeadLetter(record, request, letterBytes)
+            // Each header costs 80 bytes in addition to its name and value, in librdkafka and in the worker.
+            let bytes = headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
+            return admitDeadLetter(record, request, bytes)
         case .devices: isList = true
         case .device, .channel: isList = false
         }
@@ -228,7 +228,7 @@ extension DeliveryMachine {
                 if !store.budget.isFull(app: app) || dispatch.breakers.apps[app].isClosed {
                     store.budget.endFull(app: app)
                 } else if store.budget.hasWaitedForShare(
-                    app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns)
+                    app: app, oldestNs: dispatch.apps[app].ready.oldestNs(in: store), nowNs: now.ns)
                 {
                     isShareFull = true
                 } else {
@@ -261,7 +261,7 @@ extension DeliveryMachine {
         if raisedNs > now.ns, store[record].offset >= allowed { return raisedNs }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
-        return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
+        return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.apps[app].ready.oldestNs(in: store))
     }
 
     private mutating func admitNext(_ record: RecordSlot, isShareFull: Bool) {

@@ -239,7 +239,8 @@ extension DeliveryMachine {
         case .discardedForGood: return conclude(slot, .abandoned)
         }
         if store[slot].tries.refusals < Self.deferredRefusals {
-            sendAgain(slot, tries: store[slot].tries.countReturn())
+            store[slot].tries.returns.countUp()
+            sendAgain(slot, tries: store[slot].tries.returns)
         } else if ledger.isSending(slot, in: store) {
             deferToTier(slot, .unprocessed)
         } else {
@@ -263,7 +264,8 @@ extension DeliveryMachine {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
             // The network was down, so the resend does not count towards `resendMax`.
-            sendAgain(slot, tries: store[slot].tries.countReturn())
+            store[slot].tries.returns.countUp()
+            sendAgain(slot, tries: store[slot].tries.returns)
         } else {
             store[slot].tries.returns = 0
             store[slot].tries.refusals = 0

@@ -16,7 +16,7 @@ extension DeliveryMachine {
             // Defer the notification: no user saw it, and a later send gets the same answer. A notification with
             // expiration 0 ends as expired instead, so that it does not block its partition while the topic is
             // unwritable.
-            if !isWritable(.unregistered), isAnyTierWritable { return deferToTier(slot, .unwritable) }
+            if !isWritable(.unregistered), settlement.tiers.isAnyWritable { return deferToTier(slot, .unwritable) }
         }
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
@@ -105,15 +105,16 @@ extension DeliveryMachine {
         // continues the series of deferrals.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
-            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
+            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.writable(0)) * 2_000_000),
             roundNs: tiers.delayMs(of: 0) * 1_000_000, journal: &journal)
-        let lasting = noted.forNs >= Self.longDeferralNs ? tiers.long : 0
+        let isLong = noted.forNs >= Self.longDeferralNs
+        let lasting = isLong ? tiers.tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) : 0
         switch deferral.reason {
         case .device:
             return tiers.writable(Int(deferral.deviceTier))
         case .share:
             // In each round, about as many notifications are admitted as the app's share allows.
-            let rounds = Int64(noted.before / max(1, store.budget.total / 2) + 1)
+            let rounds = Int64(noted.before / max(1, store.budget.notifications.total / 2) + 1)
             return tiers.writable(max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs)))
         case .unwritable:
             let previousMs = store[bodyOf: store[slot].record].tierDelayMs
@@ -185,13 +186,18 @@ extension DeliveryMachine {
 
     /// Notes that the producer copied the record from `nextProduction`. One call of `acknowledged` must follow.
     package mutating func produced(_ id: NotificationID, to target: ProductionTarget) {
-        if settlement.produced(id, to: target, in: &store) { store.releaseBytes(id.slot) }
+        precondition(
+            settlement.productions[target][settlement.productions[target].head] == id && store.isCurrent(id),
+            "Records must be produced in the order of their queue")
+        settlement.productions[target].removeFirst()
+        store[id.slot].unproduced -= 1
+        if store[id.slot].unproduced == 0 { store.releaseBytes(id.slot) }
     }
 
     /// Stores whether a topic is writable, as the publisher reports it.
     ///
     /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
-    ///   to a writable one. If no tier is writable, they wait, and `isAnyTierWritable` is false.
+    ///   to a writable one. If no tier is writable, they wait.
     /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
     ///   includes those that wait for the topic, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
@@ -202,7 +208,7 @@ extension DeliveryMachine {
         if target == .unregistered, isWritable {
             for app in apps.indices { dispatch.breakers.endDeferral(.unwritable, of: app) }
         }
-        guard isAnyTierWritable else { return }
+        guard settlement.tiers.isAnyWritable else { return }
         settlement.emptyUnwritableTiers(in: &store, nowMs: now.wallMs)
         guard !self.isWritable(.unregistered) else { return }
         for slot in settlement.takeDeadTokens(in: &store) {
@@ -213,19 +219,19 @@ extension DeliveryMachine {
     /// Returns whether a topic is writable, as last passed to `setWritable`. True before the first call.
     package func isWritable(_ target: ProductionTarget) -> Bool { settlement.isWritable(target) }
 
-    /// Whether any retry topic is writable. If none is, deferred notifications wait until one is.
-    package var isAnyTierWritable: Bool { settlement.tiers.isAnyWritable }
-
     // MARK: Settled
 
     /// Notes that Kafka acknowledged one record, or the dead letter, of this notification.
     package mutating func acknowledged(_ id: NotificationID, now: DeliveryTime) {
         self.now = now
-        switch settlement.acknowledged(id, in: &store) {
-        case nil: journal.counters.late &+= 1
-        case true?: settle(id.slot)
-        case false?: break
+        guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else {
+            journal.counters.late &+= 1
+            return
         }
+        store[id.slot].unacknowledged -= 1
+        guard store[id.slot].unacknowledged == 0 else { return }
+        precondition(store[id.slot].unproduced == 0, "A record must be produced before it is acknowledged")
+        settle(id.slot)
     }
 
     /// Settles a notification after the acknowledgement of all its records.

@@ -46,7 +46,7 @@ package struct DeliveryMachine: ~Copyable {
         ledger = CommitLedger(settings)
         dispatch = Dispatch(settings)
         settlement = Settlement(settings)
-        journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))
+        journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tierDelaysMs.count))
         _ = enter(routes)
     }
 
@@ -88,7 +88,7 @@ package struct DeliveryMachine: ~Copyable {
             dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.apps[$0].handed > 0 }, journal: &journal)
             followCircuits()
         }
-        release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
+        release(ledger.endedSuspensions(nowNs: now.ns))
         while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
             dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
         }
@@ -120,9 +120,10 @@ package struct DeliveryMachine: ~Copyable {
                 dispatch.replace(index.value, by: route)
             } else {
                 store.budget.addApp()
-                dispatch.addApp(route, sharingQueuesOf: apps.namesake(of: route), weights: store.budget.weights)
-                journal.counters.apps.insert(
-                    DeliveryCounters.App(tiers: settlement.settings.tiers.count), at: index.value)
+                dispatch.addApp(
+                    route, sharingQueuesOf: apps.namesake(of: route),
+                    weights: store.budget.notifications.groups.map(\.weight))
+                journal.counters.apps.insert(DeliveryCounters.App(tiers: settlement.tiers.count), at: index.value)
             }
         }
         for app in mapping.removed { dispatch.remove(app.value) }

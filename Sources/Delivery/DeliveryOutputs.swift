@@ -8,9 +8,6 @@ package enum Receipt {
     /// The record is unreadable. Produce its key, value and headers to the dead-letter topic, and pass `id` to
     /// `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return dead letters.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
-    /// The record is unreadable, and `letterRoom` is too small for its dead letter. The machine did not receive the
-    /// record. Pass the record again later.
-    case noLetterRoom
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
@@ -23,7 +20,7 @@ package enum Receipt {
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
-    /// A retry topic, by the index of its tier in `MachineSettings.tiers`.
+    /// A retry topic, by the index of its tier in `MachineSettings.tierDelaysMs`.
     case retry(tier: Int)
     /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
     case deadLetters
@@ -75,9 +72,6 @@ package enum DeliveryEvent: Sendable, Equatable {
     case commitsRefused(PartitionID, refusals: Int, isImpossible: Bool)
     /// A commit was acknowledged after `commitsRefused`.
     case commitsResumed(PartitionID)
-    /// The notifications of a suspended partition were dropped. The partition was not assigned again in time, or
-    /// another worker has owned it since the suspension.
-    case suspendedReleased(PartitionID)
     /// A suspended partition was assigned again, and no other worker had sent anything. The partition resumes without
     /// repeats.
     case resumed(PartitionID)

@@ -19,12 +19,6 @@ package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }
 
-    /// A retry tier. `ProductionTarget.retry` contains its index in `tiers`.
-    package struct Tier: Sendable, Equatable {
-        package var delayMs: Int64
-        package init(delayMs: Int64) { self.delayMs = delayMs }
-    }
-
     package var ordering = Ordering.device
     /// Whether the worker derives each `apns-id` (`apns_id: derived`). Otherwise Apple creates the id.
     package var derivesIDs = true
@@ -61,8 +55,9 @@ package struct MachineSettings: Sendable {
     package var includesBadTokens = false
     /// Headers copied to results besides `traceparent` and `tracestate` (`results.copy_headers`).
     package var copiedHeaders: [String] = []
-    /// The tiers in ascending order of delay, at least one.
-    package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
+    /// The delays of the retry tiers in ascending order, at least one. `ProductionTarget.retry` contains an index in
+    /// this array.
+    package var tierDelaysMs: [Int64] = [30_000, 900_000, 7_200_000]
     /// The maximum number of attempts. A notification that would need another attempt is `abandoned`.
     package var maxAttempts = 5
     /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).

@@ -109,7 +109,7 @@ extension DeliveryMachine {
         }
         if let pending = ledger[partition].pending {
             census.expect(
-                pending.offset <= watermark ?? -1, "the offset of the commit in flight is at or below the watermark")
+                pending.mark.offset <= watermark ?? -1, "the commit in flight is at or below the watermark")
             let flight = ledger.commits[ledger[partition].flight]
             census.expect(
                 flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id },
@@ -228,7 +228,7 @@ extension DeliveryMachine {
             for probe in circuits.compactMap(\.probe) {
                 census.expect(
                     store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
-                        && dispatch.breakers.isProbe(probe.slot, in: store),
+                        && dispatch.breakers.circuit(probedBy: probe.slot, in: store) != nil,
                     "a circuit's probe exists and is a probe of its app")
             }
             census.expect(
@@ -281,7 +281,7 @@ private struct Census {
 
     init(_ machine: borrowing DeliveryMachine) {
         apps = Array(repeating: OfApp(), count: machine.apps.count)
-        groups = Array(repeating: OfGroup(), count: machine.store.budget.weights.count)
+        groups = Array(repeating: OfGroup(), count: machine.store.budget.notifications.groups.count)
         partitions = Array(repeating: OfPartition(), count: machine.ledger.count)
         for slot in machine.store.slots where machine.store[slot].state != .free {
             count(slot, machine.store)

@@ -22,7 +22,7 @@ struct FloodTests {
     @Test func `Deferrals of a device queue go to longer tiers, and start with the shortest after it was empty`() {
         let (rig, partition) = Rig.ready {
             $0.deviceQueueLimit = 2
-            $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
+            $0.tierDelaysMs = [1_000, 6_000, 9_000]
         }
         var offset: Int64 = 0
         func tiers(_ count: Int) -> [Int] {
@@ -47,7 +47,7 @@ struct FloodTests {
     @Test func `Notifications far beyond an app's share go to longer tiers, and to the shortest after a round`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) {
             $0.maxOpen = 8
-            $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
+            $0.tierDelaysMs = [1_000, 6_000, 9_000]
         }
         let shop = #", "headers": {"apns-topic": "com.example.shop"}"#
         func tiers(_ count: Int, afterMs: Int64) -> [Int: Int] {

@@ -60,13 +60,13 @@ struct MachineTopicTests {
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)
         rig.machine.setWritable(.retry(tier: 0), false, now: rig.now)
-        expect(rig.machine.isAnyTierWritable, is: true)
+        expect(rig.machine.settlement.tiers.isAnyWritable, is: true)
         rig.machine.setWritable(.retry(tier: 2), false, now: rig.now)
-        expect(rig.machine.isAnyTierWritable, is: false)
+        expect(rig.machine.settlement.tiers.isAnyWritable, is: false)
         expect(rig.machine.nextProduction(for: .retry(tier: 2)) != nil, is: true)
         rig.wait(ms: 10)
         rig.machine.setWritable(.retry(tier: 0), true, now: rig.now)
-        expect(rig.machine.isAnyTierWritable, is: true)
+        expect(rig.machine.settlement.tiers.isAnyWritable, is: true)
         let written = rig.settle()
         #expect(written.map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(written.map(\.token) == ["a", "b"])
@@ -119,7 +119,7 @@ struct MachineTopicTests {
     func `A dead token that is deferred again goes to a longer tier each time, and stays in the longest`(
         readFrom delayMs: Int64?, writable: [Bool], to tier: Int
     ) {
-        let rig = Rig { $0.tiers = [1_000, 60_000, 900_000].map { .init(delayMs: $0) } }
+        let rig = Rig { $0.tierDelaysMs = [1_000, 60_000, 900_000] }
         for (tier, isWritable) in writable.enumerated() {
             rig.machine.setWritable(.retry(tier: tier), isWritable, now: rig.now)
         }
@@ -166,6 +166,22 @@ struct MachineTopicTests {
         #expect(rig.settle().map(\.target) == [.retry(tier: 0)])
         rig.commit()
         expect(rig.machine.isDrained(Self.partition(rig)), is: true)
+    }
+
+    @Test func `Unacknowledged dead letters use the byte budget, so that a flood of them stops reading`() {
+        let (rig, partition) = Rig.ready { $0.maxOpenBytes = 64 << 10 }
+        let value = String(repeating: "x", count: 4 << 10)
+        var ids: [NotificationID] = []
+        for _ in 0..<1_000 where rig.machine.room(for: partition) > 0 {
+            if case .deadLetter(let id, _, _) = rig.receive(partition, Int64(ids.count), key: nil, value: value) {
+                ids.append(id)
+            }
+        }
+        #expect(ids.count == 16)
+        rig.machine.acknowledged(ids.removeLast(), now: rig.now)
+        expect(rig.machine.room(for: partition) > 0, is: true)
+        for id in ids { rig.machine.acknowledged(id, now: rig.now) }
+        #expect(rig.isEmpty)
     }
 
     @Test func `If dead letters cannot be written, only a partition with a hundred of them is read no further`() {

@@ -17,7 +17,7 @@ struct ReadyQueuesTests {
         for group in [3, 63, 64, 140] {
             for _ in 0..<4 {
                 let slot = store.add("a", group: Int32(group))
-                ready.append(slot, group: group, in: &store)
+                ready.insert(slot, group: group, first: false, in: &store)
                 waiting[slot] = group
             }
         }
@@ -28,10 +28,10 @@ struct ReadyQueuesTests {
         expect(ready.oldestNs(in: store), is: nil)
         // Removing a notification leaves its queue empty. A notification added later waits no longer than others.
         let slot = store.add("a", group: 64)
-        ready.append(slot, group: 64, in: &store)
+        ready.insert(slot, group: 64, first: false, in: &store)
         ready.remove(slot, group: 64, from: &store)
         expect(ready.removeFirst(from: &store), is: nil)
-        ready.prepend(slot, group: 64, in: &store)
+        ready.insert(slot, group: 64, first: true, in: &store)
         expect(ready.removeFirst(from: &store), is: slot)
     }
 }

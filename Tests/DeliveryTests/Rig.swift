@@ -318,7 +318,7 @@ final class Rig {
     @discardableResult
     func produce() -> [Written] {
         var all: [Written] = []
-        let tiers = machine.settlement.settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
+        let tiers = machine.settlement.settings.tierDelaysMs.indices.map { ProductionTarget.retry(tier: $0) }
         for target in [.unregistered, .results] + tiers {
             while let id = machine.nextProduction(for: target) {
                 all.append(read(id, target))
@@ -440,4 +440,9 @@ final class Rig {
             && machine.dispatch.apps.allSatisfy { $0.ready.count == 0 } && machine.dispatch.devices.heads.count == 0
             && machine.ledger.slots.allSatisfy { machine.ledger[$0].firstAdmitting == .none }
     }
+}
+
+extension LatencyCounts {
+    /// The number of all counted durations.
+    var count: Int { (0..<Self.bucketCount).reduce(0) { $0 + self[$1] } }
 }

@@ -46,7 +46,7 @@ final class TieredWorld {
         _ delays: [Int64] = [30_000, 900_000, 7_200_000], _ change: (inout MachineSettings) -> Void = { _ in }
     ) {
         rig = Rig {
-            $0.tiers = delays.map { .init(delayMs: $0) }
+            $0.tierDelaysMs = delays
             $0.maxAttempts = 100
             change(&$0)
         }

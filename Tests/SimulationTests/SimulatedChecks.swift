@@ -185,7 +185,8 @@ extension SimulatedWorld {
             breaks("more notifications are open than max_open allows")
         }
         // Each notification has at most two productions. Outdated ones are removed later.
-        let productions = worker.machine.settlement.productions.count
+        let targets = [.results, .unregistered] + settings.tierDelaysMs.indices.map(ProductionTarget.retry)
+        let productions = targets.reduce(0) { $0 + worker.machine.settlement.productions[$1].count }
         if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
         // A record whose admission has begun is admitted completely. A list has at most thirty tokens and two
         // kilobytes, and the tokens count too.
@@ -202,7 +203,7 @@ extension SimulatedWorld {
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.deferral == nil else { continue }
-            guard !worker.machine.dispatch.breakers.isProbe(slot, in: worker.machine.store),
+            guard worker.machine.dispatch.breakers.circuit(probedBy: slot, in: worker.machine.store) == nil,
                 worker.machine.store.notBeforeMs(slot) == 0, worker.machine.store[recordOf: slot].partition != .none
             else { continue }
             switch notification.state {

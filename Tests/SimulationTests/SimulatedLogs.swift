@@ -211,6 +211,7 @@ extension SimulatedWorld {
             return
         }
         guard !isResumed else { return }
+        wasReleased = true
         crashCount += 1
         doubtFlights(of: worker, log: log)
         let leastNs = min(CommitLedger.passedOverNs, settings.suspendedLimitNs)

@@ -8,7 +8,7 @@ extension SimulatedWorld {
     // MARK: Records
 
     func produce(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
-        let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
+        let tiers = settings.tierDelaysMs.indices.map { ProductionTarget.retry(tier: $0) }
         disturb(.deadLetters, worker, &machine)
         if !isCalm, faults.refusals, random.oneIn(deniedChance) {
             note("all tiers denied")

@@ -70,7 +70,7 @@ extension SimulatedWorld {
         if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host != nil {
             breaks("a request was sent for an app that is removed, paused or unreachable")
         }
-        let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
+        let isProbe = machine.dispatch.breakers.circuit(probedBy: id.slot, in: machine.store) != nil
         if machine.dispatch.breakers.apps[app].credential != nil, !isProbe {
             breaks("a request other than the probe was sent while the circuit was open")
         }

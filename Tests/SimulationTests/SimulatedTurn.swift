@@ -60,6 +60,7 @@ extension SimulatedWorld {
         }
         checkLimits(worker)
         for event in end.events { heed(event) }
+        for lost in worker.suspended.values where worker.machine.ledger.find(lost.id) == nil { wasReleased = true }
     }
 
     private func heed(_ event: DeliveryEvent) {
@@ -76,14 +77,12 @@ extension SimulatedWorld {
             case .logChanged: "log changed"
             case .overtaken: "overtaken by retention"
             case .resumed: "resumed"
-            case .suspendedReleased: "suspended and given up"
             case .commitsRefused(_, _, isImpossible: true): "commits impossible"
             case .commitsResumed: "commits resumed"
             case .mapCut: "map truncated"
             default: "other"
             }
         note(kind)
-        if case .suspendedReleased = event { wasReleased = true }
         if case .foreignCommit = event, !logs.contains(where: \.wasDamaged) {
             breaks("the worker rejected metadata that a worker wrote")
         }
@@ -132,7 +131,6 @@ extension SimulatedWorld {
                 assignment.position = record.offset + 1
                 if reason != .tombstone { breaks("\(reason) of offset \(record.offset)") }
                 produceDeadLetter(id, .init(log: log, life: record.life, offset: record.offset), worker)
-            case .noLetterRoom: breaks("the dead letter of offset \(record.offset) was not accepted")
             case .notDue(let untilMs):
                 let waitMs = untilMs - time(worker).wallMs
                 if case .retry(let delayMs) = logs[log].role, waitMs > 2 * delayMs {

@@ -118,7 +118,7 @@ final class SimulatedWorld {
         self.faults = faults
         var settings = MachineSettings()
         settings.ordering = random.chance(80) ? .device : .none
-        settings.tiers = [.init(delayMs: 200), .init(delayMs: 1_000)]
+        settings.tierDelaysMs = [200, 1_000]
         settings.maxAttempts = 3
         settings.maxOpen = .random(in: 8...60, using: &random)
         settings.deviceQueueLimit = random.chance(30) ? 3 : 100
@@ -191,9 +191,8 @@ final class SimulatedWorld {
                 SimulatedLog(topic: "requests", partition: partition, role: .requests(weight: 1), nextOffset: base))
         }
         logs.append(SimulatedLog(topic: "urgent", partition: 0, role: .requests(weight: 4), nextOffset: 7))
-        for tier in settings.tiers {
-            logs.append(
-                SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
+        for delayMs in settings.tierDelaysMs {
+            logs.append(SimulatedLog(topic: "retry.\(delayMs)", partition: 0, role: .retry(delayMs: delayMs)))
         }
         // The partitions already have the commit of an earlier owner.
         for log in logs.indices {

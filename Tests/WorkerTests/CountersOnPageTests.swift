@@ -30,10 +30,17 @@ struct CountersOnPageTests {
         }
 
         mutating func app(tiers: Int) -> DeliveryCounters.App {
-            DeliveryCounters.App(
-                handed: one(), outcomes: several(Outcome.allCases.count), reasons: reasons(), inDoubt: one(),
-                resends: one(), sentToOtherEnvironment: one(), retries: several(tiers),
-                heldByCause: several(DeferralReason.allCases.count), answerTimes: time())
+            var app = DeliveryCounters.App(tiers: tiers)
+            app.handed = one()
+            app.outcomes = several(Outcome.allCases.count)
+            app.reasons = reasons()
+            app.inDoubt = one()
+            app.resends = one()
+            app.sentToOtherEnvironment = one()
+            app.retries = several(tiers)
+            app.heldByCause = several(DeferralReason.allCases.count)
+            app.answerTimes = time()
+            return app
         }
 
         mutating func counters(tiers: Int) -> DeliveryCounters {

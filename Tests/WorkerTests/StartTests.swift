@@ -246,6 +246,6 @@ struct StartTests {
         #expect(settings.copiedHeaders == ["tenant"])
         #expect(settings.includesBadTokens)
         #expect(settings.maxAttempts == 2)
-        #expect(settings.tiers.map(\.delayMs) == [30_000, 900_000, 7_200_000])
+        #expect(settings.tierDelaysMs == [30_000, 900_000, 7_200_000])
     }
 }

@@ -1,5 +1,3 @@
-package import PushRecords
-
 /// The limits of open notifications and of their bytes, which *topic groups* share by weight. A topic group is one
 /// request topic, or all retry topics together. With several apps, each app may use at most half of each limit.
 package struct AdmissionBudget {
@@ -37,9 +35,6 @@ package struct AdmissionBudget {
     // MARK: Shares
 
     mutating func addApp() { apps.append(App()) }
-
-    /// The weights of all topic groups.
-    var weights: [Int] { notifications.groups.map(\.weight) }
 
     /// Returns the topic group of a request topic and whether the group is new. Sets the topic's weight.
     mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
@@ -79,9 +74,6 @@ package struct AdmissionBudget {
     mutating func setTotal(_ mostOpen: Int) { notifications.setTotal(mostOpen) }
 
     // MARK: Limits
-
-    /// The maximum number of open notifications.
-    var total: Int { notifications.total }
 
     /// Returns how many records may be read for a topic group now.
     func records(for group: Int) -> Int {
@@ -153,14 +145,6 @@ package struct AdmissionBudget {
     mutating func addRecord(_ size: Int, group: Int, app: Int) {
         add(bytes: size, group: group, app: app)
         recordBytesMean = max(64, recordBytesMean + (size - recordBytesMean) / 16)
-    }
-
-    /// Returns the approximate number of bytes that a dead letter uses until Kafka acknowledges it. Each header costs
-    /// 80 bytes in addition to its name and value, in librdkafka and in the worker.
-    package static func letterBytes(
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Int {
-        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
     }
 }
 

@@ -74,7 +74,7 @@ struct CircuitBreakers: ~Copyable {
         if apps[app].isRemoved || apps[app].isPaused { return .paused }
         // Without a connection no probe can be sent.
         if apps[app].host != nil, !apps[app].isConnected { return .unreachable }
-        if isProbe(slot, in: store) { return nil }
+        if circuit(probedBy: slot, in: store) != nil { return nil }
         let id = store.id(of: slot)
         if let isProbe = apps[app].host?.admits(id, nowNs: nowNs) { return isProbe ? nil : .unreachable }
         let name = apps[app].credential != nil ? .credential(of: AppIndex(app)) : openTopic(of: slot, in: store)
@@ -207,14 +207,9 @@ struct CircuitBreakers: ~Copyable {
 
     // MARK: Probes
 
-    /// Returns whether this notification is the probe of an open circuit.
+    /// Returns the open circuit whose probe this notification is, if there is one.
     @inline(__always)
-    func isProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
-        circuit(probedBy: slot, in: store) != nil
-    }
-
-    @inline(__always)
-    private func circuit(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
+    func circuit(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
         guard app >= 0, apps[app].isGated else { return nil }
         let id = store.id(of: slot)

@@ -154,13 +154,8 @@ struct Dispatch: ~Copyable {
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
-        let app = Int(store[slot].app)
         let group = Int(store[recordOf: slot].group)
-        if first {
-            apps[app].ready.prepend(slot, group: group, in: &store)
-        } else {
-            apps[app].ready.append(slot, group: group, in: &store)
-        }
+        apps[Int(store[slot].app)].ready.insert(slot, group: group, first: first, in: &store)
     }
 
     /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
@@ -198,10 +193,6 @@ struct Dispatch: ~Copyable {
             backingOff.remove(slot, from: &store)
         }
     }
-
-    /// Returns the approximate time (monotonic) at which the app's oldest ready notification began to wait, or `nil` if
-    /// none is ready.
-    func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
     // MARK: Sending
 
@@ -297,23 +288,18 @@ extension Dispatch {
             queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
         }
 
-        mutating func append(_ slot: NotificationSlot, group: Int, in store: inout NotificationStore) {
-            enter(group)
-            queues[group].list.append(slot, in: &store)
-        }
-
-        /// Adds a notification before all others of its queue, for a resend.
-        mutating func prepend(_ slot: NotificationSlot, group: Int, in store: inout NotificationStore) {
-            enter(group)
-            queues[group].list.prepend(slot, in: &store)
-        }
-
+        /// Adds a notification to its queue, before all others if `first` is true.
         @inline(__always)
-        private mutating func enter(_ group: Int) {
+        mutating func insert(_ slot: NotificationSlot, group: Int, first: Bool, in store: inout NotificationStore) {
             count += 1
             if queues[group].list.isEmpty {
                 queues[group].clock = max(queues[group].clock, clock)
                 occupied[group >> 6] |= 1 << UInt64(group & 63)
+            }
+            if first {
+                queues[group].list.prepend(slot, in: &store)
+            } else {
+                queues[group].list.append(slot, in: &store)
             }
         }
 

@@ -25,7 +25,9 @@ extension CommitLedger {
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
         for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard alone == nil ? !self[partition].commits.isAlone : partition == alone else { continue }
-            commits[flight].append(writer.entry(of: &address(of: partition).pointee, in: store, journal: &journal))
+            commits[flight].entries.append(
+                address(of: partition).pointee.makeCommit(
+                    with: &map, hashSeed: settings.hashSeed, in: store, journal: &journal))
         }
         journal.counters.commits &+= 1
         return commits[flight].entries
@@ -70,9 +72,9 @@ extension CommitLedger {
             case .metadataTooLarge:
                 self[partition].isDirty = true
                 commits[flight].nextNs = journal.now.ns
-                guard pending.characters * 2 > longest else { continue }
-                journal.events.append(.metadataRefused(entry.partition, characters: pending.characters))
-                self[partition].halveMetadata(of: pending, journal: &journal)
+                guard entry.metadata.count * 2 > longest else { continue }
+                journal.events.append(.metadataRefused(entry.partition, characters: entry.metadata.count))
+                self[partition].halveMetadata(of: entry, journal: &journal)
             case .refused:
                 self[partition].refuse(isImpossible: false, journal: &journal)
             case .refusedByGroup:
@@ -99,50 +101,42 @@ extension CommitLedger {
     }
 }
 
-/// Writes the next commit of a partition: the watermark, the settled offsets above it, the send horizon and the owner.
-struct CommitWriter: ~Copyable {
-    private var map = CommitMapWriter()
-    private let hashSeed: UInt64
-
-    init(hashSeed: UInt64) { self.hashSeed = hashSeed }
-
-    /// Returns the commit entry of a partition that is ready to commit. The entry counts as in flight from now on.
-    mutating func entry(
-        of partition: inout Partition, in store: borrowing NotificationStore, journal: inout Journal
+extension Partition {
+    /// Returns the next commit of a partition that is ready to commit: the watermark, and in the metadata the settled
+    /// offsets above it, the send horizon and the owner. The commit counts as in flight from now on.
+    fileprivate mutating func makeCommit(
+        with map: inout CommitMapWriter, hashSeed: UInt64, in store: borrowing NotificationStore,
+        journal: inout Journal
     ) -> PartitionCommit {
-        guard let base = partition.offsets.committable else {
+        guard let base = offsets.committable else {
             preconditionFailure("A partition must have an offset to commit before its commit is written")
         }
-        let isLast = partition.mayLeave
+        let isLast = mayLeave
         // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
         var horizon =
             isLast
-            ? partition.offsets.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
-            : max(partition.horizon.next(from: base), partition.offsets.inheritedHorizon)
-        map.start(base: base, limit: partition.metadataLimit)
-        partition.offsets.write(to: &map) { store.settledIndexes(of: $0) }
+            ? offsets.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
+            : max(self.horizon.next(from: base), offsets.inheritedHorizon)
+        map.start(base: base, limit: metadataLimit)
+        offsets.write(to: &map) { store.settledIndexes(of: $0) }
         // The next owner will resend settled records that do not fit into the map, so they must be marked in doubt.
-        if map.isFull { horizon = max(horizon, partition.offsets.mapEnd) }
+        if map.isFull { horizon = max(horizon, offsets.mapEnd) }
         horizon = min(horizon, base + CommitMap.longestHorizon)
-        if !isLast { partition.horizon.sent(naming: horizon) }
-        map.finish(horizon: horizon, owner: owner(of: partition.id))
+        if !isLast { self.horizon.sent(naming: horizon) }
+        // The owner number identifies the assignment. A worker that regains the partition uses it to distinguish another
+        // worker's commit from its own commit.
+        let owner = withUnsafeBytes(of: id.generation) { Int64($0.hash(seed: hashSeed) % UInt64(CommitMap.ownerLimit)) }
+        map.finish(horizon: horizon, owner: owner)
         if map.isFull {
             journal.counters.mapsCut &+= 1
-            if !partition.isMapCut { journal.events.append(.mapCut(partition.id)) }
+            if !isMapCut { journal.events.append(.mapCut(id)) }
         }
-        partition.isMapCut = map.isFull
-        partition.mapEighths = map.eighths
-        partition.isDirty = false
-        partition.commits.sent()
-        partition.pending = Partition.Pending(
-            offset: base, horizon: horizon, isLast: isLast, characters: map.text.count,
-            mark: map.text.withUnsafeBytes { LastCommit(offset: base, metadata: $0) })
-        return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
-    }
-
-    /// Returns a number that identifies the assignment. A worker that regains the partition uses the number to
-    /// distinguish another worker's commit from its own commit.
-    private func owner(of id: PartitionID) -> Int64 {
-        withUnsafeBytes(of: id.generation) { Int64($0.hash(seed: hashSeed) % UInt64(CommitMap.ownerLimit)) }
+        isMapCut = map.isFull
+        mapEighths = map.eighths
+        isDirty = false
+        commits.isAskedAgain = false
+        pending = Pending(
+            horizon: horizon, isLast: isLast, mark: map.text.withUnsafeBytes { LastCommit(offset: base, metadata: $0) })
+        return PartitionCommit(partition: id, offset: base, metadata: map.text)
     }
 }

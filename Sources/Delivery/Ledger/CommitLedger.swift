@@ -16,15 +16,12 @@ struct CommitLedger: ~Copyable {
     /// The assignments by slot. Each has a fixed address while it exists.
     private var places: [UnsafeMutablePointer<Partition>?] = []
     private var lastGeneration: UInt32 = 0
-    var writer: CommitWriter
+    var map = CommitMapWriter()
     /// The commits in flight, by `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
     let settings: MachineSettings
 
-    init(_ settings: MachineSettings) {
-        self.settings = settings
-        writer = CommitWriter(hashSeed: settings.hashSeed)
-    }
+    init(_ settings: MachineSettings) { self.settings = settings }
 
     deinit {
         for partition in slots { remove(partition) }

@@ -12,6 +12,7 @@ package struct CommitMapWriter {
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
+    /// The number of bytes for settled offsets.
     private var budget = 0
     /// The added settled offsets as ranges, relative to `base`.
     private var runs: [Range<Int64>] = []
@@ -29,11 +30,6 @@ package struct CommitMapWriter {
 
     package init() {}
 
-    /// Returns the number of bytes for settled offsets in metadata with this many characters.
-    static func budget(characters: Int) -> Int {
-        max(0, min(Base64.byteCapacity(characters: characters), byteLimit) - fixedBytes)
-    }
-
     /// The used part of the budget, in eighths.
     var eighths: Int {
         isFull ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget))
@@ -44,7 +40,7 @@ package struct CommitMapWriter {
     ///   - limit: The maximum length of the metadata in characters.
     package mutating func start(base: Int64, limit: Int) {
         self.base = base
-        budget = Self.budget(characters: limit)
+        budget = max(0, min(Base64.byteCapacity(characters: limit), Self.byteLimit) - Self.fixedBytes)
         runs.removeAll(keepingCapacity: true)
         runBytes = 0
         partialCount = 0

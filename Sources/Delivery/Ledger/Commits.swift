@@ -1,7 +1,7 @@
 /// The latest commit of one consumer group. At most one commit of a group is in flight.
 struct InFlightCommit {
     /// The entries of the commit in flight, or of the latest commit.
-    private(set) var entries: [PartitionCommit] = []
+    var entries: [PartitionCommit] = []
     var isInFlight = false
     private(set) var sentNs: Int64 = 0
     /// The time before which only urgent commits are sent.
@@ -21,8 +21,6 @@ struct InFlightCommit {
         isAlone = intervalNs == nil
         if let intervalNs { nextNs = nowNs + intervalNs }
     }
-
-    mutating func append(_ entry: PartitionCommit) { entries.append(entry) }
 }
 
 /// The offset and metadata hash of a commit. A worker compares them with the group's commit at a later assignment, to
@@ -69,13 +67,10 @@ struct CommitBackoff {
     private(set) var isAlone = false
     /// Whether the partition is committed again immediately, because the last error may have concerned another
     /// partition.
-    private(set) var isAskedAgain = false
+    var isAskedAgain = false
     private var pauseNs: Int64 = 0
     private var nextEventNs = Int64.min
     private var isReported = false
-
-    /// Notes that a commit of the partition was sent.
-    mutating func sent() { isAskedAgain = false }
 
     /// Requests a separate commit of this partition, because the last error may concern another partition.
     mutating func askAlone() {
@@ -100,11 +95,9 @@ struct CommitBackoff {
 
     /// Ends the backoff after a commit was acknowledged. Returns whether to log that commits are accepted again.
     mutating func acknowledge() -> Bool {
-        defer { self = CommitBackoff(keeping: nextEventNs) }
-        return isReported
+        let before = self
+        self = CommitBackoff()
+        nextEventNs = before.nextEventNs
+        return before.isReported
     }
-
-    init() {}
-
-    private init(keeping nextEventNs: Int64) { self.nextEventNs = nextEventNs }
 }

@@ -19,10 +19,8 @@ package struct Partition: ~Copyable {
 
     /// This partition's entry in the commit in flight.
     struct Pending {
-        var offset: Int64
         var horizon: Int64
         var isLast: Bool
-        var characters: Int
         var mark: LastCommit
     }
 
@@ -114,12 +112,11 @@ package struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether the map of the partition's latest commit is nearly full, because many records above an open one are
-    /// settled. Without open records, only further reading makes the map shorter.
-    var isSpanFull: Bool { mapEighths >= 7 && offsets.openCount > 0 }
-
-    /// Whether more records of the partition may be read.
-    var takesRecords: Bool { phase == .active && firstAdmitting == .none && !isSpanFull }
+    /// Whether more records of the partition may be read. They may not while the map of the latest commit is nearly
+    /// full and records are open. Without open records, only further reading makes the map shorter.
+    var takesRecords: Bool {
+        phase == .active && firstAdmitting == .none && (mapEighths < 7 || offsets.openCount == 0)
+    }
 
     /// A lower bound of the next offset to be read.
     var nextOffset: Int64 { max(offsets.highestReceived + 1, offsets.committable ?? 0) }
@@ -255,9 +252,9 @@ extension Partition {
     mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
         journal.counters.commitsAcknowledged &+= 1
         if let before = committed ?? offsets.committedAtAssignment {
-            journal.counters.offsetsCommitted &+= commit.offset - before
+            journal.counters.offsetsCommitted &+= commit.mark.offset - before
         }
-        committed = commit.offset
+        committed = commit.mark.offset
         lastCommit = commit.mark
         unconfirmed.removeAll(keepingCapacity: true)
         if commits.acknowledge() { journal.events.append(.commitsResumed(id)) }
@@ -286,8 +283,8 @@ extension Partition {
     }
 
     /// Halves the limit of the next commit's metadata, because the metadata of `commit` was too large.
-    mutating func halveMetadata(of commit: Pending, journal: inout Journal) {
-        let half = min(metadataLimit, commit.characters) / 2
+    mutating func halveMetadata(of commit: PartitionCommit, journal: inout Journal) {
+        let half = min(metadataLimit, commit.metadata.count) / 2
         // Shorter metadata could not contain the horizon and the owner.
         if half < CommitMapWriter.leastCharacters { refuse(isImpossible: false, journal: &journal) }
         metadataLimit = max(half, CommitMapWriter.leastCharacters)

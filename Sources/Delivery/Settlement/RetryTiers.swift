@@ -1,23 +1,22 @@
 /// Selects the retry tier of a notification. Tiers whose topic is not writable are skipped.
 package struct RetryTiers: Sendable {
-    private let tiers: [MachineSettings.Tier]
+    private let delaysMs: [Int64]
     private var isWritable: [Bool]
     package private(set) var isAnyWritable = true
 
-    /// - Parameter tiers: The tiers in ascending order of delay, at least one.
-    package init(_ tiers: [MachineSettings.Tier]) {
-        precondition(!tiers.isEmpty, "There must be at least one retry tier")
-        precondition(
-            zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "Delays of tiers must be ascending")
-        self.tiers = tiers
-        isWritable = Array(repeating: true, count: tiers.count)
+    /// - Parameter delaysMs: The tiers' delays in ascending order, at least one.
+    package init(_ delaysMs: [Int64]) {
+        precondition(!delaysMs.isEmpty, "There must be at least one retry tier")
+        precondition(zip(delaysMs, delaysMs.dropFirst()).allSatisfy { $0 < $1 }, "Delays of tiers must be ascending")
+        self.delaysMs = delaysMs
+        isWritable = Array(repeating: true, count: delaysMs.count)
     }
 
-    package var count: Int { tiers.count }
+    package var count: Int { delaysMs.count }
 
     /// Sets which tiers' topics are writable.
     package mutating func setWritable(_ isWritable: some Collection<Bool>) {
-        precondition(isWritable.count == tiers.count, "There must be one value for each retry tier")
+        precondition(isWritable.count == delaysMs.count, "There must be one value for each retry tier")
         self.isWritable = Array(isWritable)
         isAnyWritable = self.isWritable.contains(true)
     }
@@ -29,16 +28,13 @@ package struct RetryTiers: Sendable {
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
     }
 
-    /// The tier for most deferred notifications: the shortest one whose topic is writable.
-    package var shortest: Int { writable(0) }
-
     /// Returns the tier of a deferred notification that can be sent after about `rounds` rounds: the longest tier whose
     /// delay does not exceed this time. Ignores whether the tier is writable.
     ///
     /// - Parameter roundMs: The duration of one round: how long a deferred notification takes to return.
     package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
         let (turnMs, isFar) = rounds.multipliedReportingOverflow(by: roundMs)
-        return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
+        return isFar ? delaysMs.count - 1 : delaysMs.lastIndex { $0 <= turnMs } ?? 0
     }
 
     /// The assumed minimum time between the sends of two notifications of a device.
@@ -61,23 +57,20 @@ package struct RetryTiers: Sendable {
     /// shorter tiers. If the tier is not writable, the next shorter one is used, or else a longer one, which delays the
     /// notification.
     package func tier(dueInMs ms: Int64) -> Int {
-        let tier = tiers.lastIndex { $0.delayMs - tiers[0].delayMs <= ms } ?? 0
+        let tier = delaysMs.lastIndex { $0 - delaysMs[0] <= ms } ?? 0
         return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier
     }
 
     /// The minimum duration of a round: three stays in the shortest tier. With longer rounds, notifications move to
     /// longer tiers, so each one needs fewer retry records.
-    package var patienceMs: Int64 { 3 * tiers[0].delayMs }
+    package var patienceMs: Int64 { 3 * delaysMs[0] }
 
-    /// The tier for notifications that are deferred for a reason that has lasted for at least five minutes.
-    package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
-
-    package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }
+    package func delayMs(of tier: Int) -> Int64 { delaysMs[tier] }
 
     /// Returns the first tier with at least this delay that is longer than the previous tier, or else the longest tier.
     ///
     /// - Parameter previousMs: The delay of the tier that the record was read from, or 0 for a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {
-        writable(tiers.firstIndex { $0.delayMs >= delayMs && $0.delayMs > previousMs } ?? tiers.count - 1)
+        writable(delaysMs.firstIndex { $0 >= delayMs && $0 > previousMs } ?? delaysMs.count - 1)
     }
 }

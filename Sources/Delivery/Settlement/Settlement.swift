@@ -4,7 +4,7 @@ import PushRecords
 /// which records wait to be produced or acknowledged.
 struct Settlement: ~Copyable {
     private let inPlace = InPlace()
-    private(set) var productions: ProductionQueues
+    var productions: ProductionQueues
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
@@ -13,8 +13,8 @@ struct Settlement: ~Copyable {
     let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
-        productions = ProductionQueues(tiers: settings.tiers.count)
-        tiers = RetryTiers(settings.tiers)
+        productions = ProductionQueues(tiers: settings.tierDelaysMs.count)
+        tiers = RetryTiers(settings.tierDelaysMs)
         verdicts = VerdictTable(overrides: settings.verdicts)
         self.settings = settings
     }
@@ -82,28 +82,6 @@ struct Settlement: ~Copyable {
             productions[target].removeFirst()
         }
         return nil
-    }
-
-    /// Removes a record that the producer has copied. Returns whether all records of the notification were copied.
-    mutating func produced(
-        _ id: NotificationID, to target: ProductionTarget, in store: inout NotificationStore
-    ) -> Bool {
-        precondition(
-            productions[target][productions[target].head] == id && store.isCurrent(id),
-            "Records must be produced in the order of their queue")
-        productions[target].removeFirst()
-        store[id.slot].unproduced -= 1
-        return store[id.slot].unproduced == 0
-    }
-
-    /// Counts an acknowledged record of a notification. Returns whether all its records are acknowledged, or `nil` if
-    /// no acknowledgement was due.
-    func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
-        guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
-        store[id.slot].unacknowledged -= 1
-        guard store[id.slot].unacknowledged == 0 else { return false }
-        precondition(store[id.slot].unproduced == 0, "A record must be produced before it is acknowledged")
-        return true
     }
 
     // MARK: Writable topics
@@ -323,13 +301,6 @@ struct ProductionQueues: ~Copyable {
     deinit {
         queues.deinitialize(count: queueCount)
         queues.deallocate()
-    }
-
-    /// The number of all entries, including invalid ones. For checks in tests.
-    var count: Int {
-        var sum = 0
-        for index in 0..<queueCount { sum += queues[index].count }
-        return sum
     }
 
     subscript(target: ProductionTarget) -> RingBuffer<NotificationID> {

@@ -1,3 +1,4 @@
+internal import PushRecords
 // The machine uses the types of `PushTransport` in its inputs and outputs. With this export, a module that uses the
 // machine imports only `Delivery`.
 @_exported public import PushTransport
@@ -277,20 +278,7 @@ extension UnsafeRawBufferPointer {
     }
 
     func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
-        guard count == other.count else { return false }
-        var index = 0
-        while index + 8 <= count {
-            if loadUnaligned(fromByteOffset: index, as: UInt64.self)
-                != other.loadUnaligned(fromByteOffset: index, as: UInt64.self)
-            {
-                return false
-            }
-            index += 8
-        }
-        while index < count {
-            if self[index] != other[index] { return false }
-            index += 1
-        }
-        return true
+        guard count == other.count, let base = other.baseAddress else { return count == other.count }
+        return isEqual(to: base)
     }
 }

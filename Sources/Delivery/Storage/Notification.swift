@@ -91,13 +91,6 @@ struct Notification {
         /// Whether APNs reported too many notifications for the device, so that the next notification of the device
         /// waits for a second.
         var slowsDevice = false
-
-        /// Counts a send that APNs did not process, or that was on a silent connection. Returns the new value of
-        /// `returns`.
-        mutating func countReturn() -> UInt8 {
-            returns.countUp()
-            return returns
-        }
     }
 
     /// The last answer of APNs, or the worker's reason for rejecting the notification.

@@ -98,12 +98,6 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// Keeps a dropped notification counted in `Record.doubts`, so that the send horizon of the partition's final
-    /// commit is above the record.
-    mutating func leaveDoubt(_ slot: NotificationSlot) {
-        if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
-    }
-
     /// Moves a notification and its bytes to another app.
     mutating func move(_ slot: NotificationSlot, toApp app: Int) {
         let size = Int(notifications[slot].countedBytes) + tokenBytes(slot)
@@ -239,12 +233,13 @@ struct NotificationStore: ~Copyable {
         for header in request.copiedHeaders { size += header.name.count + header.value.count }
 
         let block = blocks.take(size)
-        var writer = BlockWriter(next: block + MemoryLayout<Record.Body>.stride + headersSize)
+        var next = block + MemoryLayout<Record.Body>.stride + headersSize
+        let copy = ParsedRequest.Headers.copy
         let headers = (block + MemoryLayout<Record.Body>.stride).bindMemory(
             to: RecordHeader.self, capacity: request.copiedHeaders.count)
         for (index, header) in request.copiedHeaders.enumerated() {
-            let copy = RecordHeader(name: writer.copy(header.name), value: writer.copy(header.value))
-            (headers + index).initialize(to: copy)
+            (headers + index).initialize(
+                to: RecordHeader(name: copy(header.name, &next), value: copy(header.value, &next)))
         }
 
         let body = block.bindMemory(to: Record.Body.self, capacity: 1)
@@ -254,23 +249,23 @@ struct NotificationStore: ~Copyable {
             topic: partition.topic, partition: partition.number, offset: origin.offset, index: 0)
         if let retry = request.retry {
             place = retry.request
-            place.topic = writer.copy(originalTopic)
+            place.topic = copy(originalTopic, &next)
         }
         body.initialize(
             to: Record.Body(
-                place: origin, blockSize: size, payload: writer.copy(payload),
-                headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
-                tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
+                place: origin, blockSize: size, payload: copy(payload, &next),
+                headers: request.headers.copied(to: &next), key: copy(request.key, &next),
+                tokens: copy(token, &next), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
                 isBroadcast: isBroadcast, app: app, firstApp: firstApp, isInvalid: request.isInvalid,
                 isExpired: isExpired,
-                failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
+                failureReason: request.failureReason, detail: Detail(request.detail.text, copy(subject, &next)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, isInDoubt: isInDoubt,
                 attempt: request.retry?.attempt ?? 0, tierDelayMs: partition.tierDelayMs,
                 topicHash: partition.topicHash,
                 notBefore: request.notBefore))
-        precondition(writer.next == block + size, "The copied parts of a request must fill its block exactly")
+        precondition(next == block + size, "The copied parts of a request must fill its block exactly")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
         body.pointee.countRepeated()
         records[record].body = body
@@ -361,18 +356,5 @@ struct NotificationStore: ~Copyable {
     func tokenBytes(_ slot: NotificationSlot) -> Int {
         let size = Int(notifications[slot].tokenBlockSize)
         return size > 0 ? BlockStore.rounded(size) : 0
-    }
-}
-
-/// Copies byte strings into a block, one after the other.
-private struct BlockWriter {
-    var next: UnsafeMutableRawPointer
-
-    /// Copies bytes, and returns the copy. A `nil` base address remains `nil`.
-    mutating func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer.nothing }
-        next.copyMemory(from: source, byteCount: bytes.count)
-        defer { next += bytes.count }
-        return UnsafeRawBufferPointer(start: next, count: bytes.count)
     }
 }

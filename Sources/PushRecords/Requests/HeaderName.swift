@@ -223,8 +223,8 @@ extension UnsafeRawBufferPointer {
 
 extension UnsafeRawBufferPointer {
     /// Returns whether the `count` bytes at `other` equal the buffer's bytes.
-    @inline(__always)
-    func isEqual(to other: UnsafeRawPointer) -> Bool {
+    @inlinable @inline(__always)
+    package func isEqual(to other: UnsafeRawPointer) -> Bool {
         guard let base = baseAddress else { return true }
         func differs<Word>(at index: Int, _: Word.Type) -> Bool where Word: FixedWidthInteger & BitwiseCopyable {
             (base + index).loadUnaligned(as: Word.self) != (other + index).loadUnaligned(as: Word.self)

@@ -121,7 +121,7 @@ extension ParsedRequest {
             return headers
         }
 
-        @inlinable static func copy(
+        @inlinable package static func copy(
             _ bytes: UnsafeRawBufferPointer, _ next: inout UnsafeMutableRawPointer
         ) -> UnsafeRawBufferPointer {
             guard let source = bytes.baseAddress else { return .nothing }

@@ -73,7 +73,6 @@ struct EventLog {
             log(.info, .kafka, id, "commits accepted again")
         case .resumed(let id):
             log(.notice, .delivery, id, "lost partition assigned again, continuing at its previous position")
-        case .suspendedReleased: break
         case .mapCut(let id):
             log(.info, .delivery, id, "commit metadata truncated; a crash now would repeat more notifications")
         case .metadataRefused(let id, let characters):

@@ -117,7 +117,7 @@ extension WorkerConfiguration {
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
         settings.includesBadTokens = unregistered.includeBadTokens
-        settings.tiers = retry.tiers.map { MachineSettings.Tier(delayMs: $0.delay.milliseconds) }
+        settings.tierDelaysMs = retry.tiers.map(\.delay.milliseconds)
         settings.maxAttempts = retry.maxAttempts
         for (reason, verdict) in delivery.verdicts {
             settings.verdicts[reason.rawValue] = Verdict(rawValue: verdict.rawValue)

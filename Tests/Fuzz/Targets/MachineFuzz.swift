@@ -50,9 +50,9 @@ private struct MachineDriver: ~Copyable {
         settings.publishesOnlyFailures = flags & 16 != 0
         settings.includesBadTokens = flags & 32 != 0
         settings.copiedHeaders = ["tenant"]
-        if flags & 64 != 0 { settings.tiers = [.init(delayMs: 1)] }
+        if flags & 64 != 0 { settings.tierDelaysMs = [1] }
         metadataLimit = settings.metadataLimit
-        for tier in settings.tiers.indices { targets.append(.retry(tier: tier)) }
+        for tier in settings.tierDelaysMs.indices { targets.append(.retry(tier: tier)) }
         machine = DeliveryMachine(settings: settings, apps: Self.routes)
         let apps = Self.routes.map { RecordApp(name: $0.name, environment: $0.environment) }
         results = ResultWriter(apps: apps)
@@ -249,8 +249,6 @@ private struct MachineDriver: ~Copyable {
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
-        case .noLetterRoom:
-            require(false, "every dead letter must be accepted")
         case .taken, .deadLetter:
             assigned[place].next = offset + 1
         }
