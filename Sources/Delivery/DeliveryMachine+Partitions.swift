@@ -152,7 +152,7 @@ extension DeliveryMachine {
     package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
         let entries = ledger.takeCommit(of: group, in: store, journal: &journal)
-        if isAnyTierWritable { for entry in entries { shortenSpan(entry.partition.slot) } }
+        if settlement.tiers.isAnyWritable { for entry in entries { shortenSpan(entry.partition.slot) } }
         return entries
     }
 
@@ -285,7 +285,8 @@ extension DeliveryMachine {
         takeOut(slot)
         leaveDeviceQueue(slot)
         store[recordOf: slot].isDropped = true
-        store.leaveDoubt(slot)
+        // Keep the notification counted in `Record.doubts`, so that the horizon of the final commit is above the record.
+        if store[slot].tries.past == .inDoubt { store[slot].tries.past = .tried }
         store.releaseBytes(slot)
         free(slot)
     }
