@@ -125,7 +125,7 @@ final class ConfigurationFiles {
     }
 
     /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
-    /// client, so the worker reports a changed file until it is restarted.
+    /// client, so a changed file is reported until the worker is restarted.
     ///
     /// - Parameter files: The paths, each with the hash of the file's contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
@@ -139,8 +139,8 @@ final class ConfigurationFiles {
         }
     }
 
-    /// Reads the credential of the next app with a changed file, unless a read is in progress. Call it also once a
-    /// second, to try again after the system could not start a thread.
+    /// Reads the credential of the next app with a changed file, unless a read is in progress. If the system cannot
+    /// start a thread, the next call tries again.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = worker.apps

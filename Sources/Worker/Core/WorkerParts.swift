@@ -5,7 +5,7 @@ internal import Kafka
 /// The parts that connect the delivery machine to Kafka and APNs: the consumer groups, the publisher and the
 /// transports. Core thread.
 struct WorkerParts {
-    /// The readers of the request topics and of the retry topics.
+    /// The reader of the request topics, followed by the reader of the retry topics.
     let readers: [GroupReader]
     let publisher: RecordPublisher
     let transports: AppTransports

@@ -6,7 +6,7 @@ internal import Glibc
 /// the kernel's OOM killer. The supervisor does nothing else, to keep its own risk of failure low.
 ///
 /// The supervisor's only thread blocks signals and receives them with sigtimedwait(2). As process 1 of a container, the
-/// supervisor reaps orphans.
+/// supervisor also reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
         case supervisor, worker

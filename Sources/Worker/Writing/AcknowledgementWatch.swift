@@ -32,7 +32,7 @@ struct InFlightDeadLetters {
     private var sizes: [UInt64: Int] = [:]
     private var bytes = 0
 
-    /// The limit in bytes. A partition whose next dead letter would exceed the limit is not read further.
+    /// The limit in bytes. A partition whose next dead letter would exceed the limit waits for acknowledgements.
     static let limit = 8 << 20
 
     /// The maximum size of the next dead letter in bytes. Unlimited if Kafka has acknowledged all dead letters.
