@@ -146,7 +146,7 @@ final class AppTransports: Transports {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { post(AppIndex(app), .close) }
     }
 
-    /// Ends the net thread, and drops the transports' remaining requests. Any thread may call `stop`, as the last method.
+    /// Ends the net thread, and drops all remaining requests. Any thread may call `stop`, as the last method.
     func stop() {
         thread.stop()
         thread.join()
