@@ -330,7 +330,7 @@ struct ProcessFigures: Sendable {
             cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
     }
 
-    /// Returns the process's resident memory in bytes, from the second number of /proc/self/statm (pages, proc(5)).
+    /// Returns the process's resident memory in bytes. The second number of /proc/self/statm is in pages (proc(5)).
     private static func residentBytes() -> Int {
         guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
         let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")

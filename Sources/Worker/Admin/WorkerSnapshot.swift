@@ -3,7 +3,7 @@ internal import Delivery
 internal import PushRecords
 
 /// The worker's state as shown on the admin pages. The core thread copies it a few times a second, so that neither the
-/// core nor a page request waits for the other.
+/// core thread nor a page request waits for the other.
 struct WorkerSnapshot: Sendable {
     enum Phase: String, Sendable {
         /// The worker has not reached Kafka yet, or has not checked its topics yet.
@@ -22,14 +22,14 @@ struct WorkerSnapshot: Sendable {
         var standing = AppTransports.Standing()
         /// The state of the app's feedback reads, or `nil` if the worker does not read feedback for the app.
         var feedback: FeedbackStanding?
-        /// The expiry of the client certificate (wall clock), or `nil` if the app uses a provider token.
+        /// The expiry of the loaded client certificate (wall clock), or `nil` if there is none.
         var certificateEndsMs: Int64?
     }
 
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
-        /// The offset that the partition's next produced record will have, or `nil` before the first fetch.
+        /// The offset that the partition's next produced record will have, or `nil` if it is unknown.
         var logEnd: Int64?
 
         /// The number of offsets from the watermark to the log end, or `nil` while the log end is unknown. Without a
@@ -73,7 +73,7 @@ struct WorkerSnapshot: Sendable {
     /// The lag of each retry topic that was removed from the configuration, summed over this worker's partitions.
     var removedRetryTopics: TopicCounts = []
 
-    /// Whether all consumer groups have received their first assignment, which may be empty.
+    /// Whether the worker has received its first assignment, even an empty one, in both consumer groups.
     var isReady = false
 
     var health: String { isReady ? problems.isEmpty ? "fine" : "degraded" : "starting" }

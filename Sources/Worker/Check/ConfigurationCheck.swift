@@ -7,7 +7,7 @@ internal import Observability
 internal import PushRecords
 internal import TLS
 
-/// The command `check`: tries every file, credential and host that `run` needs, and reports a line about each. The
+/// The command `check`: tests every file, credential and host that `run` needs, and reports a line about each. The
 /// command sends notifications only if `probesCredentials` is set.
 package struct ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
@@ -40,7 +40,7 @@ package struct ConfigurationCheck {
         onFinding = report
     }
 
-    /// Runs all checks, and returns whether all passed. Waits up to about 10 s for each broker and host.
+    /// Runs all checks, and returns whether all passed. Waits up to 15 s for each answer from Kafka or a host.
     package func run() -> Bool {
         let isKafkaFine = checkKafka()
         // Every app is checked, even if an earlier app has failed.
@@ -223,8 +223,8 @@ package struct ConfigurationCheck {
 
     // MARK: Probes
 
-    /// Probes up to `probeLimit` bundle ids of the app over one connection, and stops at an answer that applies to all
-    /// bundle ids. Returns whether every answer accepts the credential.
+    /// Probes up to `probeLimit` bundle ids of the app over one connection. Stops when the connection fails, or at an
+    /// answer that applies to all bundle ids. Returns whether every answer accepts the credential.
     private func probe(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         var isFine = true

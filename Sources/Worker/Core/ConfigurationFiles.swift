@@ -4,8 +4,8 @@ internal import EventLoop
 internal import Observability
 
 /// Rereads files while the worker runs: the configuration on SIGHUP, and an app's credential when its file changes.
-/// Another thread reads the files, because the core must not wait for a file system. A file takes effect completely or
-/// not at all. Core thread.
+/// A separate thread reads the files, because the core thread must not wait for a file system. A file takes effect
+/// completely or not at all. Core thread.
 final class ConfigurationFiles {
     /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
@@ -43,9 +43,9 @@ final class ConfigurationFiles {
 
     // MARK: The configuration
 
-    /// Begins to reload the configuration. Apps (credentials, limits, pauses) and log levels take effect once the whole
-    /// configuration is read, or not at all if anything is wrong. A reload that is requested during another reload
-    /// begins after it, and the result of the earlier reload is discarded.
+    /// Begins to reload the configuration. Changes of apps (credentials, limits, pauses) and of log levels take effect
+    /// once the whole configuration is read, or not at all if the reload fails. If a reload is requested during another
+    /// one, it begins afterwards, and the result of the earlier reload is discarded.
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
@@ -106,7 +106,7 @@ final class ConfigurationFiles {
 
     // MARK: Credential files
 
-    /// Watches the credential files. Kubernetes replaces such files without changing their names.
+    /// Watches the apps' credential files, whose contents may change under the same path, as in a Kubernetes secret.
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = Set(files.joined())
@@ -125,9 +125,9 @@ final class ConfigurationFiles {
     }
 
     /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
-    /// client, so the worker reports a change until it is restarted.
+    /// client, so a changed file is reported until the worker is restarted.
     ///
-    /// - Parameter files: The files with the hashes of their contents before the clients were created.
+    /// - Parameter files: The paths, each with the hash of the file's contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
         guard !files.isEmpty else { return }
         kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
@@ -139,8 +139,8 @@ final class ConfigurationFiles {
         }
     }
 
-    /// Reads the credential of the next app with a changed file, unless a read is in progress. Call it also once a
-    /// second, to try again after the system could not start a thread.
+    /// Reads the credential of the next app with a changed file, unless a read is in progress. If the system cannot
+    /// start a thread, the next call tries again.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = worker.apps
@@ -158,8 +158,8 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = worker.apps
-        // If the app's connection settings have changed since, a reload of the configuration has already read the
-        // credential.
+        // If the app's connection settings have changed during this read, a reload of the configuration has already
+        // read the credential.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name

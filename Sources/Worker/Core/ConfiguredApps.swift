@@ -58,8 +58,7 @@ struct ConfiguredApps {
         if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
-    /// Returns the apps whose feedback the worker reads from now on, and clears the feedback failures of all other
-    /// apps.
+    /// Returns the usable apps that have a feedback service, and clears the feedback problems of all other apps.
     mutating func beginFeedback() -> [FeedbackApp] {
         let wanted = living.compactMap { FeedbackApp(all[$0], index: $0) }
         for index in rows.indices where !wanted.contains(where: { $0.index == index }) { endFeedback(of: index) }

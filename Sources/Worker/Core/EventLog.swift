@@ -8,11 +8,11 @@ struct EventLog {
     let logger: Logger
     var names: [String]
 
-    /// Logs an event of a Kafka client. librdkafka's debug lines have level `debug`.
+    /// Logs an event of a Kafka client, at level `warning` or below.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            // librdkafka reports each FAIL log line also as an error event.
+            // librdkafka also reports each FAIL log line as an error event.
             let isSaidTwice = facility == "FAIL"
             let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
@@ -28,7 +28,6 @@ struct EventLog {
     }
 
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
-        /// Logs an event of a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
             logger.log(level, part, message, about: name, Fields("partition", .text(name), more))
@@ -105,7 +104,7 @@ struct EventLog {
         }
     }
 
-    /// Returns an offset for the log, or `unknown` if Kafka has none, for example because the topic was deleted.
+    /// Returns the value of a log field: the number, or `unknown` for `nil`, as for the offsets of a deleted topic.
     private func text(of offset: Int64?) -> Fields.Value { offset.map { .integer($0) } ?? "unknown" }
 
     private func text(of circuit: CircuitName) -> String {

@@ -9,8 +9,8 @@ internal import PushRecords
 internal import Synchronization
 
 /// The worker, which connects Kafka, the delivery machine and the transports. The thread that calls `run` is the core
-/// thread and uses all state. Any thread may call `stop` and `progress`, which use only atomic or locked state, so
-/// `@unchecked Sendable` is correct.
+/// thread. Any thread may call `stop` and `progress`, which use only atomic or locked state. `@unchecked Sendable` is
+/// correct, because only the core thread uses the other mutable state.
 package final class PushWorker: @unchecked Sendable {
     package enum Ending: Sendable, Equatable {
         case stopped
@@ -45,7 +45,7 @@ package final class PushWorker: @unchecked Sendable {
     /// The files of the Kafka clients, with the hashes of their contents before the first client was created.
     private let kafkaFiles: [(path: String, hash: UInt64?)]
     /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
-    /// these threads still use memory that destructors would free.
+    /// the remaining threads still use memory that the destructors would free.
     package private(set) var hasEndedWhole = true
 
     package init(
@@ -75,7 +75,7 @@ package final class PushWorker: @unchecked Sendable {
         postSnapshot(now)
     }
 
-    /// Makes `run` drain and return. Any thread may call it, more than once.
+    /// Makes `run` drain and return. Any thread may call `stop`, also repeatedly.
     package func stop() {
         shutdown.isRequested.store(true, ordering: .relaxed)
         loop.perform { [weak self] in self?.beginStopping() }
@@ -94,7 +94,7 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the worker on the calling thread until `stop`, or until an error that it cannot recover from.
+    /// Runs the worker on the calling thread until `stop` is called or an unrecoverable error occurs.
     ///
     /// - Parameter isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
     /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or if
@@ -241,7 +241,7 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        // librdkafka sends no wake-up when a consumer has left its group, so every turn of a stopping worker checks.
+        // librdkafka sends no wake-up when a consumer has left its group, so a stopping worker polls in every turn.
         if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
@@ -283,8 +283,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Stopping
 
-    /// - Parameter reason: The fatal error, or `nil` for a normal stop. After an error, notifications in flight settle,
-    ///   the worker commits offsets as far as possible, and the process exits with an error.
+    /// - Parameter reason: The fatal error, or `nil` for a normal stop. After an error, too, the worker drains and
+    ///   commits offsets as far as possible, but the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
         files.stop()
@@ -303,7 +303,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends everything that `run` started. The worker has already committed its offsets.
+    /// Ends everything that `run` started, without another commit: `Shutdown` has committed the offsets.
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
         // Threads that read files or query brokers use OpenSSL, whose state the process's destructors would free.

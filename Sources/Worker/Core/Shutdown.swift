@@ -5,7 +5,7 @@ internal import Synchronization
 
 /// Stops a worker in stages: the worker drains and leaves the consumer groups, waits until Kafka has acknowledged
 /// produced records, and closes connections. Every stage has a deadline, so the process ends within `drain.shutdown`
-/// plus 18 s. With the default of 12 s, that is before Kubernetes kills the process (30 s). Core thread, except for
+/// plus 18 s. With the default of 12 s, this fits into Kubernetes' default grace period (30 s). Core thread, except for
 /// `isRequested`.
 final class Shutdown {
     private enum Stage {
@@ -48,8 +48,8 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // After a fatal error, notifications in flight may settle until the drain limit, even if the members have
-            // already left their groups.
+            // After a fatal error, the worker waits for notifications in flight until the drain limit, even if its
+            // members have already left their groups.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs

@@ -5,7 +5,7 @@ internal import Kafka
 /// The parts that connect the delivery machine to Kafka and APNs: the consumer groups, the publisher and the
 /// transports. Core thread.
 struct WorkerParts {
-    /// The readers of the request topics and of the retry topics.
+    /// The reader of the request topics, followed by the reader of the retry topics.
     let readers: [GroupReader]
     let publisher: RecordPublisher
     let transports: AppTransports
@@ -42,8 +42,8 @@ extension WorkerParts: RequestSource, OffsetSink {
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         var hasMore = false
         // In a retry topic without a committed offset, records below the log end count as possibly sent by an earlier
-        // worker. The retry group must therefore look up the log end before this worker produces retry records, which
-        // would otherwise be marked in doubt.
+        // worker. The retry topics' reader must therefore look up the log end before this worker produces retry
+        // records, which would otherwise be marked in doubt.
         let readsRequests =
             readers.allSatisfy { $0.group == .requests || $0.hasJoined } || now.ns >= requestsAtLatestNs
         for reader in readers where !reader.isLeaving {

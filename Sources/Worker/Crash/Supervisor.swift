@@ -6,7 +6,7 @@ internal import Glibc
 /// the kernel's OOM killer. The supervisor does nothing else, to keep its own risk of failure low.
 ///
 /// The supervisor's only thread blocks signals and receives them with sigtimedwait(2). As process 1 of a container, the
-/// supervisor reaps orphans.
+/// supervisor also reaps orphans.
 package struct Supervisor: ~Copyable {
     package enum Role {
         case supervisor, worker
@@ -35,8 +35,8 @@ package struct Supervisor: ~Copyable {
         linux_name_thread("apns-worker")
         guard let descriptor = Int32(value), crash_page_adopt(descriptor) == 0 else { _exit(1) }
         crash_enter_thread(0)
-        // Until the worker handles signals, SIGTERM and SIGINT end it immediately, because it has not begun any work.
-        // SIGHUP stays blocked.
+        // Until the worker handles signals, SIGTERM and SIGINT end it immediately. Nothing is lost, because no work has
+        // begun. SIGHUP stays blocked.
         var stops = signals([SIGTERM, SIGINT])
         pthread_sigmask(SIG_UNBLOCK, &stops, nil)
         return .worker
@@ -191,7 +191,7 @@ package struct Supervisor: ~Copyable {
 }
 
 struct RestartBackoff {
-    /// The run time in milliseconds after which a crash is not attributed to the worker's startup.
+    /// The run time in milliseconds after which a crash resets the delay before restarts.
     static let soundMs: Int64 = 60_000
 
     private var pause = GrowingPause()

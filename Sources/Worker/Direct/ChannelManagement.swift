@@ -5,7 +5,7 @@ package import PushRecords
 
 /// Creates, reads, lists and deletes an app's broadcast channels at Apple, with a new connection for each request.
 ///
-/// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
+/// `run` uses an event loop on the calling thread. Do not call `run` on a thread that already runs a loop.
 package enum ChannelManagement {
     package struct Answer: Sendable, Equatable {
         package var app: String
@@ -83,8 +83,8 @@ extension ChannelManagement.Answer {
         }
     }
 
-    /// Returns the storage policy and the channels of an answer, or `nil` if the answer is not a JSON object with
-    /// members of these types.
+    /// Returns the storage policy and the channels of an answer, or `nil` if the answer is not a JSON object or one of
+    /// the two members has the wrong type.
     private static func members(_ body: [UInt8]) -> (policy: Int?, channels: [String]?)? {
         body.withUnsafeBytes { bytes in
             do throws(JSONError) {

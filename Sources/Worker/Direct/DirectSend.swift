@@ -7,10 +7,10 @@ package import PushRecords
 
 /// Sends one notification directly to APNs over a new connection, without Kafka or a worker, and publishes no records.
 ///
-/// Each call runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
+/// `run` uses an event loop on the calling thread. Do not call `run` on a thread that already runs a loop.
 package enum DirectSend {
-    /// The result of a direct send, and what to do about an error answer. Unlike a worker's result, it has no position
-    /// of a request, and no retry was made. The outcome `invalid` means that no app matched and nothing was sent.
+    /// The result of a direct send, with advice if APNs refused the notification. Unlike a worker's result, the result
+    /// names no request record. The outcome `invalid` means that no app matched and nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         package var advice: String?

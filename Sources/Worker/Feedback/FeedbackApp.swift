@@ -11,7 +11,7 @@ struct FeedbackApp: Sendable {
     let topic: String
     let target: DialTarget
     let context: ClientContext
-    /// The time from the start of one read to the start of the next read, or 0 if only the command `feedback` reads.
+    /// The time from the start of one read to the start of the next, or 0 if only the command `feedback` reads tokens.
     let intervalNs: Int64
 
     var name: String { record.name }
@@ -56,7 +56,7 @@ struct FeedbackStanding: Sendable {
     var failure: String?
     /// The number of dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
-    /// The time of Kafka's last acknowledgement, or of the first token in `waiting` (monotonic).
+    /// The time since which Kafka has acknowledged none of the `waiting` tokens (monotonic).
     var waitingSinceNs: Int64 = 0
 
     mutating func count(_ outcome: Outcome) {

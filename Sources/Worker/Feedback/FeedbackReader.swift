@@ -6,7 +6,7 @@ internal import Observability
 internal import PushRecords
 
 /// Reads the feedback service of each app, and produces dead tokens to the unregistered topic with a separate producer.
-/// Runs on the feedback loop's thread.
+/// Runs on the thread of `loop`.
 ///
 /// The service deletes tokens once it has sent them. A read therefore begins only while Kafka answers, and ends only
 /// when Kafka has acknowledged all received tokens. While too many tokens wait for Kafka, the reader stops reading from
@@ -21,7 +21,7 @@ final class FeedbackReader {
         var failure: String?
         var received = 0
         var acknowledged = 0
-        /// The time of Kafka's last acknowledgement of this read's tokens, or of the first received token (monotonic).
+        /// The time since which Kafka has acknowledged none of this read's waiting tokens (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
@@ -43,7 +43,7 @@ final class FeedbackReader {
     private var isPaused = false
     var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
 
-    /// Wakes the loop when librdkafka has events. The doorbell must outlive the producer (`ClientReaper`).
+    /// Wakes the loop when librdkafka has events. Must exist until `ClientReaper` has destroyed the producer's client.
     private var doorbell: Doorbell?
     private var producer: Producer?
     private var topic: ProducerTopic?

@@ -21,12 +21,12 @@ package enum FeedbackRun {
         case giveUp
     }
 
-    /// Reads the feedback of `apps`. Returns once Kafka has acknowledged all tokens, on timeout, or when `stopRequest`
-    /// requests a stop.
+    /// Reads the feedback of `apps`. Returns once Kafka has acknowledged all received tokens, after `timeoutNs`, or
+    /// when `stopRequest` returns `giveUp`.
     ///
     /// The method runs an event loop on the calling thread. Do not call it on a thread that already runs a loop.
     ///
-    /// - Parameter onDelay: A function that is called with the reason each time a read is delayed because Kafka cannot
+    /// - Parameter onDelay: A function that is called with the error each time a read is delayed because Kafka cannot
     ///   accept tokens.
     package static func run(
         _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,

@@ -7,8 +7,8 @@ internal import Synchronization
 /// Reads the feedback of all apps at their intervals. The separate thread and producer ensure that no notification
 /// waits for a feedback read.
 ///
-/// Any thread may call the methods. `@unchecked Sendable` is correct because only the feedback thread uses the mutable
-/// state, or the thread that has joined it.
+/// Any thread may call the methods. `@unchecked Sendable` is correct, because only the feedback thread uses the mutable
+/// state until `stop` has joined this thread.
 final class FeedbackThread: @unchecked Sendable {
     /// An app's index and the state of its feedback reads, posted to the core thread.
     typealias StandingUpdate = (app: Int, standing: FeedbackStanding)
@@ -61,7 +61,7 @@ final class FeedbackThread: @unchecked Sendable {
     var hasFinished: Bool { isOver.load(ordering: .acquiring) }
 
     /// Ends the thread, and logs the number of tokens that are lost because Kafka has not acknowledged them. The
-    /// producer's doorbell exists until this object is freed.
+    /// producer's doorbell exists until this object is freed, because librdkafka may still use the doorbell.
     func stop() {
         thread.loop.perform { [self] in
             alarm = nil

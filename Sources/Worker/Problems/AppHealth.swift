@@ -193,8 +193,8 @@ struct AppHealth {
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []
-    /// The numbers of expired and of all concluded notifications in the last interval in which any concluded. `nil` if
-    /// fewer than `least` notifications expired in that interval, or at most half of the concluded ones.
+    /// The numbers of expired and of all concluded notifications in the last interval with concluded notifications.
+    /// `nil` if fewer than `least` of these notifications expired, or at most half.
     private(set) var mostly: (expired: Int, ended: Int)?
 
     private static let spanNs: Int64 = 10_000_000_000

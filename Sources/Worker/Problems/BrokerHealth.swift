@@ -17,20 +17,19 @@ struct BrokerHealth: Equatable {
     }
 
     private(set) var reach = Reachability.unknown
-    /// The brokers that do not answer, by name. Excludes the separate connection to the coordinator.
+    /// The brokers that do not answer or cannot be reached, by name. Excludes the coordinator's separate connection.
     private(set) var silences: [String: Silence] = [:]
     /// Whether the consumer group's coordinator does not answer, or was unknown in two successive statistics reports.
     private(set) var isCoordinatorSilent = false
     /// Whether the group member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
     private var missedCoordinator = false
-    /// The number of connection attempts to each broker when it was last connected, by the broker's name.
+    /// The number of connection attempts to each broker, by name, as of the last report in which it was connected.
     private var attempts: [String: Int64] = [:]
 
-    /// The time without an answer to a request after which a broker counts as silent. Brokers normally answer within 3
-    /// s.
+    /// The time without an answer after which a broker counts as silent. Brokers normally answer within 3 s.
     static let silentMs: Int64 = 4_000
-    /// The time after the client's last send during which a missing answer is not silence. On a connection that was
+    /// How long after the client's last send a missing answer does not count as silence yet. On a connection that was
     /// idle, the last answer may be older than `silentMs` when the client sends a request.
     static let answerMs: Int64 = 1_000
     /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
@@ -88,14 +87,14 @@ extension ClientStatistics.Broker {
 }
 
 extension BrokerHealth {
-    /// Whether no broker answers any of the given clients.
+    /// Returns whether no broker answers any of the given clients.
     static func areAllSilent(_ clients: [BrokerHealth]) -> Bool {
         !clients.contains { $0.reach == .answered }
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reasons: The last errors of librdkafka's clients. The first one is reported as the cause if no broker
-    ///   is connected.
+    /// - Parameter reasons: The last errors of librdkafka's clients. If no broker is connected, the first error is
+    ///   reported as the cause.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reasons: [String]) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }
@@ -108,7 +107,7 @@ extension BrokerHealth {
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
-            // librdkafka closes the connection at such a response, and then sends the same fetch again.
+            // After a response of invalid size, librdkafka closes the connection and sends the same fetch again.
             if let tooLarge = reasons.first(where: { $0.hasPrefix("\(name): Receive failed: Invalid response size ") })
             {
                 return Problem(

@@ -94,8 +94,7 @@ enum Advice {
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
 
-    /// Counts offsets of a partition that the worker skipped, including those of transaction markers and compacted
-    /// records.
+    /// Counts skipped offsets of a partition, including those of transaction markers and compacted records.
     mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
         guard offsets > 0 else { return }
         let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }

@@ -3,8 +3,7 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// Detects all the worker's problems. Checks all parts a few times a second, and logs each problem when it begins, at
-/// intervals while it lasts, and when it ends. Core thread.
+/// Detects all problems of the worker, and logs the lines that `ProblemList` returns. Core thread.
 struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
@@ -17,7 +16,7 @@ struct WorkerHealth {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Checks all parts, and logs each problem when it begins, at intervals while it lasts, and when it ends.
+    /// Checks all parts of the worker, and logs the lines that are due. Called a few times a second.
     ///
     /// - Parameter parts: The worker's parts, or `nil` while the worker starts or stops.
     mutating func update(
@@ -78,8 +77,8 @@ struct WorkerHealth {
                 group, .coordinatorSilent, "the group's coordinator does not answer",
                 "check the broker that leads the group's partition of __consumer_offsets")
         }
-        // An error counts only some time after the member has lost its assignment, because librdkafka may report an
-        // error earlier and then recover.
+        // Once the member has joined, a denial counts only after the member has been outside the group for 5 s,
+        // because librdkafka may recover earlier.
         let outsideNs = now.ns - (lastMemberNs[reader.name] ?? startedNs)
         let isDenied = reader.lastError?.code == .groupAuthorizationFailed
         if isDenied, !reader.hasJoined || outsideNs > 5_000_000_000 {

@@ -104,8 +104,8 @@ struct CommittedOffsetLookup {
                 start.isRecreated = true
                 start.offset = nil
             }
-            // The delivery machine commits this start offset immediately, so that the partition has a committed offset
-            // from then on.
+            // If there is no committed offset, the delivery machine commits the start offset immediately, so that the
+            // partition has a committed offset from then on.
             if committed.offset == nil, !start.isRecreated {
                 start.isAtEnd = startingAtEnd.contains(committed.partition)
                 start.offset = start.isAtEnd ? start.logEnd ?? Consumer.end : start.logStart

@@ -53,8 +53,8 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call to librdkafka that fails only if the client is unusable. A failure is fatal, because the group
-    /// waits for the call.
+    /// Makes a call to librdkafka that fails only if the client is unusable. A failure is fatal, because without the
+    /// call the group's rebalance cannot end.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()
@@ -109,8 +109,8 @@ extension GroupReader {
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
-            // A worker commits the start offset of a partition before it sends any of the partition's records. If a
-            // partition or topic was created later and has no committed offset, no worker has sent its records.
+            // A worker commits the start offset of a partition before it sends any of the partition's records. If an
+            // added partition or a new topic has no committed offset, no worker has therefore sent its records.
             let isNew =
                 start.committed.offset == nil
                 && (answers.added.contains(partition) || topicsAtStart?.contains(partition.topic) == false)
@@ -219,7 +219,7 @@ extension GroupReader {
 
     /// Drains partitions that the group revokes, for up to `drainNs`, and then gives up the partitions.
     ///
-    /// - Parameter lost: Whether another member may already own the partitions.
+    /// - Parameter lost: Whether another member may already own the partitions, which are then given up immediately.
     func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         lookup = nil
@@ -236,8 +236,8 @@ extension GroupReader {
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
-        // Partitions that already drain because the member leaves the group move to the new revocation, because they
-        // now also need `unassign`.
+        // Partitions that already drain because the member leaves the group now also need `unassign`, so they move to
+        // the new revocation.
         for index in revocations.indices { revocations[index].partitions.removeAll { ids.contains($0) } }
         revocations.removeAll { $0.mustUnassign || $0.partitions.isEmpty }
         var deadlineNs = now.ns + drainNs
@@ -245,8 +245,8 @@ extension GroupReader {
         revocations.append(Revocation(partitions: ids, deadlineNs: deadlineNs, mustUnassign: true))
     }
 
-    /// Begins to leave the group: drains all partitions for up to `limitNs`, after which `hasLeft` becomes true.
-    /// `limitNs` also applies to revoked partitions that are still draining.
+    /// Begins to leave the group: drains all partitions for up to `limitNs`, and then closes the consumer. `limitNs`
+    /// also applies to revoked partitions that are still draining.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs

@@ -160,8 +160,8 @@ final class GroupReader {
         for one in partitions { one.markReadable() }
     }
 
-    /// The time limit for reading in one turn. A turn may exceed the limit by one partition's share. The limit bounds
-    /// the delay caused by records that are slow to read, for example with a hundred thousand headers.
+    /// The time limit for reading in one turn, which is checked after each partition. The limit bounds the delay caused
+    /// by records that are slow to read, for example with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as many records as `machine` has room for. Returns whether more records can be read immediately.

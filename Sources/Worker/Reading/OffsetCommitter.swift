@@ -19,7 +19,7 @@ final class OffsetCommitter {
     /// The time without a reply after which a commit in flight counts as a problem.
     private static let silenceNs: Int64 = 5_000_000_000
     /// How long the coordinator must answer "unknown topic" before the worker treats a commit as impossible. If the
-    /// coordinator was just elected or the topic was just created, the coordinator may not have the topic's metadata.
+    /// coordinator was just elected or the topic was just created, the coordinator may lack the topic's metadata.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {
@@ -48,7 +48,7 @@ final class OffsetCommitter {
             batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
         }
         do throws(KafkaError) {
-            // All partitions were given up after the machine prepared the commit.
+            // The batch is empty if all partitions of the commit have been given up.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
             try send(batch, tag)
         } catch {

@@ -5,7 +5,7 @@ internal import PushRecords
 
 /// Receives records that become dead letters because no notification can be read from them.
 protocol DeadLetterSink: AnyObject {
-    /// Produces a dead letter with the record's key, value and headers and the `push-dlq-` headers. Call it while the
+    /// Produces a dead letter with the record's key, value and headers, plus the `push-dlq-` headers. Call it while the
     /// message is borrowed.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
@@ -44,7 +44,7 @@ final class PartitionReader {
 
     var partition: TopicPartition { queue.partition }
 
-    /// Returns the monotonic time at which `read` must run even without a wake-up, or `nil` if no record is waiting.
+    /// Returns the monotonic time at which `read` must run even without a wake-up, or `nil` if no retry record waits.
     func nextDeadlineNs(nowNs: Int64) -> Int64? { dueNs > nowNs ? dueNs : nil }
 
     func position(_ machine: borrowing DeliveryMachine) -> Int64 {
@@ -56,8 +56,8 @@ final class PartitionReader {
     /// Marks the queue as possibly non-empty, after a wake-up.
     func markReadable() { mayHaveMore = true }
 
-    /// Reads as many records as `machine` has room for. Returns their number, and whether more records can be read
-    /// immediately.
+    /// Reads as many records as `machine` has room for, up to `DeliveryTurn.partitionRecords`. Returns their number,
+    /// and whether more records can be read immediately.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime, _ deadLetters: some DeadLetterSink
     ) -> (records: Int, hasMore: Bool) {
@@ -169,7 +169,7 @@ extension PartitionReader {
 
         deinit { place.deallocate() }
 
-        /// Removes a partition's records from the crash history, because the recreated topic reuses their offsets.
+        /// Removes a partition's records from the crash history, because a recreated topic reuses their offsets.
         func forgetOffsets(of partition: TopicPartition) {
             condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
             CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)

@@ -32,11 +32,11 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// - `requestPartitions`: the number of partitions of all request topics, including topics that match a
-        ///   pattern.
+        /// - `requestPartitions`: the number of partitions of all request topics, also of those that match a pattern.
+        /// - `topics`: the topics that existed before missing topics were created.
         /// - `startingAtEnd`: the partitions to read from their log end (`delivery.start: latest`).
         /// - `denied`: a line for each group for which the worker lacks permissions.
-        /// - `warnings`: lines about settings that may lose records later.
+        /// - `warnings`: lines about settings that may lose records later, and about failed checks.
         /// - `toBeMade`: missing topics that `run` would create, if `makesTopics` is false.
         case ready(
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, topics: Set<String>, denied: [String],
@@ -53,7 +53,7 @@ package struct ClusterReadiness {
 
     /// Makes one attempt to get the cluster ready, which waits up to `timeoutMs` for each request.
     ///
-    /// - Throws: `StartFailure` if Kafka answered, and a topic is missing or may not be described, a topic's setting is
+    /// - Throws: `StartFailure` if Kafka answered, but a topic is missing or cannot be described, a topic's setting is
     ///   unsafe, or `delivery.start` is `fail` and a request topic has no committed offset.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
@@ -141,7 +141,7 @@ package struct ClusterReadiness {
         return Set(partitions.filter { !known.contains($0.topic) })
     }
 
-    /// Returns a line for each group that the worker may not use, or whose topics the worker may not read. If the
+    /// Returns a line for each group for which the worker lacks a permission, on the group or on its topics. If the
     /// brokers do not answer in time, the worker assumes that it has the permissions.
     private func missingRights(
         to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
@@ -149,8 +149,8 @@ package struct ClusterReadiness {
         let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
         return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
             let group = configuration.consumer(role, of: cluster).memberGroupID
-            // If there are no topics, any topic name shows whether the worker may use the group. Each topic costs a
-            // request, so at most 100 topics are checked.
+            // If there are no topics, any topic name shows whether the worker has access to the group. Each topic costs
+            // a request, so at most 100 topics are checked.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
             guard let missing = reader?.missingRights(to: names, timeoutMs: timeoutMs) else { return nil }

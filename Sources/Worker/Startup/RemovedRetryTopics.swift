@@ -7,9 +7,9 @@ internal import Observability
 /// Finds retry topics that were removed from the configuration but still contain records of the group, so that the
 /// worker also reads these topics.
 ///
-/// The search queries the brokers at the start and after each rebalance, because other members may have a configuration
-/// with such topics. The worker reads a found topic until it is deleted or the worker ends, because another member may
-/// still produce to the topic. Core thread; the queries run on a temporary thread.
+/// The search queries the brokers at the start and after each rebalance, because other members may have an older
+/// configuration. Such a member may still produce to a removed topic, so the worker reads a found topic until it is
+/// deleted or the worker ends. Core thread; the queries run on a temporary thread.
 final class RemovedRetryTopics {
     /// The longest delay that a retry topic can have. The delay of a removed topic is unknown, so each record's own due
     /// time applies.

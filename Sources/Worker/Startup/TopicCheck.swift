@@ -1,11 +1,11 @@
 internal import Configuration
 internal import Kafka
 
-/// Compares the configured topics with those of the cluster, and reports settings that would lose records.
+/// Compares the configured topics with those of the cluster, and reports settings that may lose records.
 struct TopicCheck {
     private let configuration: WorkerConfiguration
 
-    /// The default of `receive.message.max.bytes`, without the overhead of a response.
+    /// The largest record that librdkafka can fetch: the default `receive.message.max.bytes`, less some overhead.
     private static let fetchedBytes: Int64 = 99_000_000
 
     init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
@@ -87,7 +87,7 @@ struct TopicCheck {
     /// - Parameters:
     ///   - matched: The topics that match a pattern. Their settings only cause warnings, because the topics may belong
     ///     to another team.
-    ///   - unmade: The topics that the worker is about to create.
+    ///   - unmade: The missing topics that `run` would create.
     func warningLines(
         _ configurations: [String: TopicConfiguration]?, matched: [(path: String, name: String)] = [],
         unmade: [String] = []

@@ -29,8 +29,8 @@ final class AppTransports: Transports {
         var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// Counts, since the start, the events of the binary protocol after which presumed acceptances may be wrong: an
-    /// error arrived after its resend window had closed, or a gateway had not read the frames.
+    /// Counts of events of the binary protocol after which presumed acceptances may be wrong: an error arrived after
+    /// its resend window had closed, or a gateway had not read the frames.
     struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
         /// The maximum number of notifications whose result is `accepted` but that were not delivered.
@@ -113,8 +113,8 @@ final class AppTransports: Transports {
 
     /// Sends a command to an app's transport.
     ///
-    /// The number of queued commands is bounded: requests by the transport's reported capacity plus a few suspects,
-    /// recalls by the requests sent, and there is one close.
+    /// The number of queued commands is bounded. The transport's reported capacity plus a few suspects limits requests,
+    /// the number of sent requests limits recalls, and a transport is closed once.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }
@@ -146,7 +146,7 @@ final class AppTransports: Transports {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { post(AppIndex(app), .close) }
     }
 
-    /// Ends the net thread, and drops the transports' remaining requests. Any thread may call it, as the last call.
+    /// Ends the net thread, and drops all remaining requests. Any thread may call `stop`, as the last method.
     func stop() {
         thread.stop()
         thread.join()
@@ -257,7 +257,7 @@ extension AppTransports {
 
         func handle(_ command: TransportCommand) {
             switch command {
-            // A recall is passed to all transports, because each transport ignores requests that it does not have.
+            // A former transport may have the recalled requests. Each transport ignores requests that it does not have.
             case .recall: for transport in transports.values { transport.handle(command) }
             case .close where transports.isEmpty: shared.events.post(.closed(app: index))
             case .send, .close: transports[number]?.handle(command)

@@ -8,8 +8,8 @@ internal import PushRecords
 ///
 /// The publisher produces a record again until Kafka has written the record or its replacement: a failed delivery
 /// report never settles a notification. Refused records wait in their `TargetTopic`, and a second producer produces
-/// them, because after a refusal librdkafka drains an idempotent producer and begins a new epoch, which pauses all
-/// topics of that producer.
+/// them: after a refusal, librdkafka drains an idempotent producer and begins a new epoch, which pauses all topics of
+/// that producer.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer
     /// The producer of refused records, with one record per batch. Created on demand, with the topics of `producer`.

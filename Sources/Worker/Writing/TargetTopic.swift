@@ -12,7 +12,7 @@ internal import Kafka
 ///   another record (`replacement`). The topic stays open, because new records show whether it works.
 ///
 /// A record may have no delivery report for a long time, because its partition has no leader. Meanwhile, other records
-/// are produced. After `silentNs` the topic opens without waiting for the report, so a new record may overtake it.
+/// are produced. After `silentNs` the topic opens, so new records may overtake the record without a report.
 struct TargetTopic {
     enum Form: Comparable {
         /// The record is produced in a batch with other records, any of which may cause the broker to refuse the batch
@@ -252,7 +252,7 @@ extension KafkaCode {
     }
 
     /// The number of refusals after which a record is given up. Only a refusal of the record alone counts, and only if
-    /// Kafka has accepted other records of the topic since the record's previous refusal. For an unclear fault, 20
-    /// refusals take about eight minutes, because the record may still be deliverable.
+    /// Kafka has accepted other records of the topic since the record's previous refusal. For an unclear fault, the
+    /// limit is higher (20, about eight minutes), because the record may still be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }
