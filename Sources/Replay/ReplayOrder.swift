@@ -12,7 +12,7 @@ package struct ReplaySelection: Hashable, Sendable {
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package let description: String
         package let request: DeliveryResult.Request
-        /// Whether the place is that of a record, with all its notifications.
+        /// Whether the text has no index, so that all notifications of the record are selected.
         package let isWhole: Bool
 
         /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for any other text.
@@ -30,7 +30,7 @@ package struct ReplaySelection: Hashable, Sendable {
         }
     }
 
-    /// The reasons to select: Apple's reasons, or the reasons of dead letters.
+    /// The reasons to select: those of results, or those of dead letters.
     package var reasons: [String] = []
     /// The outcomes to select. If empty, all outcomes except `accepted` are selected.
     package var outcomes: [Outcome] = []
@@ -70,7 +70,7 @@ package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
     package var topic = ""
     package var selection = ReplaySelection()
-    /// The retry topics. A dead letter from a retry topic is produced to the same retry topic again.
+    /// The retry topics. Unless `target` is set, a dead letter from a retry topic is produced to that topic again.
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }

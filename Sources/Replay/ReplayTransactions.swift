@@ -26,7 +26,7 @@ final class ReplayTransactions {
     /// requests before it begins the transaction.
     private static let timeoutNs = Int64(ProducerSettings.transactionTimeoutMs) * 1_000_000
 
-    /// - Parameter reader: A client that belongs to the job's group.
+    /// - Parameter reader: A client that can read the committed offsets of the job's group.
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ wait: BrokerWait) throws {
         self.order = order
         self.cluster = cluster

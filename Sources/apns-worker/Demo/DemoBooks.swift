@@ -13,8 +13,8 @@ struct DemoBooks {
         var inDoubt = 0
         var deadTokens = 0
         var deadLetters = 0
-        /// The number of requests for this notification that the simulator received. `accepted` is the number that it
-        /// accepted.
+        /// The number of requests for this notification that the simulator received, including those that the simulator
+        /// accepted (`accepted`).
         var received = 0
         var accepted = 0
 

@@ -62,7 +62,7 @@ final class GroupFeeder {
     /// - At the deadline or after a second signal, the feeder stops the running command (SIGTERM, then SIGKILL) and
     ///   does not commit its batch.
     ///
-    /// - Returns: Whether all records that were read are processed and committed, and `total`, if it is not `Int.max`,
+    /// - Returns: Whether all records that were read are processed and committed, and `total` (unless it is `Int.max`)
     ///   is reached.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
