@@ -112,8 +112,8 @@ import Glibc
     /// again.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // A `revoked` event can contain partitions that were never passed to `assign`. If the list contained one of
-            // them, librdkafka would release no partition (rdkafka_assignment.c).
+            // Leave out partitions that were never passed to `assign`. If the list contained one of them, librdkafka
+            // would release no partition (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)

@@ -150,9 +150,9 @@ import CRdkafka
 }
 
 extension OffsetReader {
-    /// Returns whether the permission on the group is missing, and the topics whose permission is missing. Joins no
-    /// group and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not
-    /// count as missing.
+    /// Returns whether the user lacks READ on the group, and the topics on which the user lacks READ. Joins no group
+    /// and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
+    /// missing.
     ///
     /// The method sends the coordinator a commit for a partition that does not exist. The coordinator always rejects
     /// such a commit, but first checks READ on the group and READ on the topic. (For other requests it checks only

@@ -2,7 +2,7 @@ import CRdkafka
 import Glibc
 
 /// The records of one assigned partition, from its assignment until its revocation. Unread records stay in librdkafka,
-/// which stops fetching at its limits (backpressure). Used on the consumer's thread only.
+/// which stops fetching at its limits (backpressure). Use it on the consumer's thread only.
 @safe package final class PartitionQueue {
     package let partition: TopicPartition
     private let shared: SharedQueueState

@@ -5,7 +5,7 @@ package struct ProducerTopic: Hashable, Sendable {
     package let index: Int
 }
 
-/// A header of a record with borrowed bytes. A `nil` base address of `value` means null.
+/// A record's header. Its bytes are borrowed. A `nil` base address of `value` means null.
 @unsafe package struct MessageHeader {
     package var name: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -49,7 +49,7 @@ package struct ProducerTopic: Hashable, Sendable {
         return ProducerTopic(index: topicNames.count - 1)
     }
 
-    /// Fetches the metadata of `topicNames`, so that the first record does not wait. Throws if a topic cannot be used.
+    /// Fetches the metadata of `topicNames` before the first record needs it. Throws if a topic cannot be used.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
         let topics = try client.handle.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
         for topic in topics.values where topic.code != .none {

@@ -75,7 +75,7 @@ final class OriginalFetcher {
     private func append(_ made: EncodedRecord, _ item: ReplayItem) {
         let record = OwnedRecord(copying: made.key, made.value, headers: made.headers)
         // The new request keeps the original partition, so that it stays in order with the device's other requests. The
-        // original producer may have used another partitioner than this one.
+        // partitioner of the original producer is unknown.
         let partition = order.target == nil ? item.log.partition : -1
         batch.records.append((record, order.target ?? item.log.topic, partition))
         batch.count(item, .produced)
@@ -87,8 +87,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if the topic is still missing after five attempts. Several attempts are made, because
-    /// an operator may be recreating the topic.
+    /// Returns a reader, or `nil` if the topic is still missing after five attempts. The method tries several times,
+    /// because an operator may be recreating the topic.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?

@@ -12,7 +12,7 @@ package struct ReplaySelection: Hashable, Sendable {
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package let description: String
         package let request: DeliveryResult.Request
-        /// Whether the text has no index, so that all notifications of the record are selected.
+        /// Whether the position has no index, so that it selects all notifications of the record.
         package let isWhole: Bool
 
         /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for any other text.
@@ -30,12 +30,12 @@ package struct ReplaySelection: Hashable, Sendable {
         }
     }
 
-    /// The reasons to select: those of results, or those of dead letters.
+    /// The values of `reason` in the results or dead letters to select.
     package var reasons: [String] = []
     /// The outcomes to select. If empty, all outcomes except `accepted` are selected.
     package var outcomes: [Outcome] = []
     package var apps: [String] = []
-    /// The earliest time of the result or dead letter, in milliseconds since the epoch.
+    /// The earliest time of the results or dead letters to select, in milliseconds since the epoch.
     package var sinceMs: Int64?
     package var untilMs: Int64?
     package var places: [Place] = []

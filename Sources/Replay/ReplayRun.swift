@@ -122,7 +122,7 @@ package final class ReplayRun {
             }
             report.kinds = gatherer.kinds
             try process(items[...])
-            // No record after the last item matched, so the positions move past all records that were read.
+            // The records that were read but are not in `items` do not match, so the positions can move past them.
             var next = job
             for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
             _ = try write([], next)

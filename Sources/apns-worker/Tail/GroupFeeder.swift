@@ -27,7 +27,7 @@ final class GroupFeeder {
     private var queues: [PartitionQueue] = []
     /// Partitions that are read from their log start offset because their committed offset is out of range.
     private var outOfRange: Set<TopicPartition> = []
-    /// A revocation by the group that is pending until the command ends.
+    /// The group's revocation, which the feeder answers after the running command has ended.
     private var revocation: Revocation?
     private var batch = Batch()
     private var taken = 0

@@ -30,7 +30,7 @@ enum Search: Equatable {
         case (.deadLetter(let letter), .device(let start)):
             let named = letter.headers.first { $0.name == "push-device-token" }?.value
             func lowercased(_ bytes: [UInt8]?) -> String { String(decoding: bytes ?? [], as: UTF8.self).lowercased() }
-            // Even an invalid envelope may contain the token.
+            // Search the whole value, because even an invalid envelope can contain the token.
             return lowercased(letter.key).hasPrefix(start) || lowercased(named).hasPrefix(start)
                 || lowercased(letter.value).contains("\"\(start)")
         }
