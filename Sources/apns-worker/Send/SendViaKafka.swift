@@ -79,7 +79,7 @@ private func report(
     return result.outcome == .accepted ? .fine : .failed
 }
 
-/// Returns an explanation of Apple's refusal, or `nil` for other results. `invalid` and `expired` results have `detail`.
+/// Returns an explanation of Apple's refusal, or `nil` for other results. `detail` explains `invalid` and `expired`.
 private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
     switch result.outcome {
     case .accepted, .invalid, .expired: return nil
