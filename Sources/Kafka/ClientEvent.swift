@@ -52,7 +52,7 @@ package enum ClientEvent: Sendable, Hashable {
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }
-            // A fatal error has either the code _FATAL, or the code of its cause and a flag (rdkafka_event.c,
+            // A fatal error has either the code _FATAL, or the code of its cause and a flag (rdkafka_event.h,
             // rd_kafka_event_setup).
             let isFatal = unsafe rd_kafka_event_error_is_fatal(raw) != 0 || error.code == .fatal
             return isFatal ? .fatal(client.fatalError ?? error) : .error(error)
