@@ -2,7 +2,7 @@ import CRdkafka
 
 package enum ClientEvent: Sendable, Hashable {
     /// A line of librdkafka's log. `severity` is a syslog level (0 emergency … 7 debug). `facility` is librdkafka's
-    /// short name for the place in its code.
+    /// label for this kind of line, such as `FAIL`.
     case log(severity: Int32, facility: String, text: String)
     /// An error from which librdkafka recovers by itself, such as unreachable brokers or a failed authentication.
     case error(KafkaError)
@@ -28,7 +28,7 @@ package enum ClientEvent: Sendable, Hashable {
 
     var error: KafkaError { unsafe KafkaError(code, string(rd_kafka_event_error_string(raw))) }
 
-    /// The tag given to the request that this event answers.
+    /// The tag that the caller gave to the request that this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
 
     var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
@@ -45,15 +45,15 @@ package enum ClientEvent: Sendable, Hashable {
             guard unsafe rd_kafka_event_log(raw, &facility, &text, &severity) == 0 else { return nil }
             return unsafe .log(severity: severity, facility: string(facility), text: string(text))
         case RD_KAFKA_EVENT_ERROR:
-            // The event of a fatal error has the code _FATAL, or the cause's code and a flag (rdkafka_event.c,
-            // rd_kafka_event_setup).
             let error = error
-            // Report "all brokers are down" as a debug log line, because librdkafka also reports each broker's error.
-            // The summary counts a broker twice if `bootstrap.servers` names the broker differently, and appears
-            // whenever no connection is open for a moment.
+            // Report _ALL_BROKERS_DOWN as a debug log line, because librdkafka also reports each broker's error. The
+            // code occurs at every short disconnect, and its text counts a broker twice if the broker's name in
+            // `bootstrap.servers` differs from its advertised name.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }
+            // A fatal error has either the code _FATAL, or the code of its cause and a flag (rdkafka_event.h,
+            // rd_kafka_event_setup).
             let isFatal = unsafe rd_kafka_event_error_is_fatal(raw) != 0 || error.code == .fatal
             return isFatal ? .fatal(client.fatalError ?? error) : .error(error)
         case RD_KAFKA_EVENT_STATS:

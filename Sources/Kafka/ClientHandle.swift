@@ -3,7 +3,7 @@ import Glibc
 
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
-    /// librdkafka's error text, with the property's name or, for an alias, the name of the actual property.
+    /// librdkafka's error text, with the property's name.
     package let text: String
 
     package var description: String { text }
@@ -17,16 +17,16 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     let queue: OpaquePointer
     private let username: String
     private let password: String
-    /// The number of bytes to take from the queues between two wake-ups of the fetch threads. It is smaller than the
-    /// capacity of all queues together, so the queues never run empty. It is large enough that the wake-ups cost
-    /// little: a few hundred a second for each thread at full load.
+    /// The number of bytes taken from the queues after which to wake the fetch threads. It is at most half of a queue's
+    /// capacity, so that librdkafka fetches again before a full queue is empty. It is large enough that the wake-ups
+    /// cost little: a few hundred a second for each thread at full load.
     private let wakeUpBytes: Int
     private var takenBytes = 0
 
     /// - Parameters:
-    /// - events: the types of events to receive in addition to errors and log lines.
-    /// - wakeUpDescriptor: an eventfd(2) to which 1 is added when the queue of events is no longer empty, or -1 for
-    ///   none.
+    ///   - events: the types of events to receive in addition to errors and log lines.
+    ///   - wakeUpDescriptor: an eventfd(2) to which librdkafka adds 1 when the queue of events is no longer empty, or
+    ///     -1 for none.
     init(
         _ kind: rd_kafka_type_t, _ properties: [KafkaProperty], events: Int32 = 0, wakeUpDescriptor: Int32 = -1
     ) throws(KafkaError) {
@@ -54,7 +54,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         password = properties.value("sasl.password") ?? ""
         let kilobytes = properties.value("queued.max.messages.kbytes").flatMap { Int($0) } ?? 65_536
         wakeUpBytes = KafkaLibrary.hasFetchQueueBackOff ? .max : min(128 << 10, kilobytes << 9)
-        // rd_kafka_set_log_queue fails for the client of the mock brokers, which logs nothing.
+        // The call fails only for the client of the mock brokers, which does not set `log.queue` and logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
     }
@@ -93,8 +93,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     /// and drops no fetched records (rdkafka.h: "will not disconnect existing connections").
     func wakeFetchers() { try? unsafe check(rd_kafka_sasl_set_credentials(raw, username, password)) }
 
-    /// Records that `bytes` bytes of keys and values were taken from a partition's queue. Used on the consumer's thread
-    /// only.
+    /// Counts bytes of keys and values that were taken from a queue, and wakes the fetch threads after every
+    /// `wakeUpBytes`. Call it on the consumer's thread only.
     func took(_ bytes: Int) {
         takenBytes += bytes
         guard takenBytes >= wakeUpBytes else { return }
@@ -136,7 +136,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
 /// Makes librdkafka add 1 to an eventfd(2) when the queue is no longer empty.
 func enableWakeUps(of queue: OpaquePointer, descriptor: Int32) {
     var one: UInt64 = 1
-    // librdkafka copies the payload and writes it in one call, so the descriptor must accept all of it (rdkafka.h).
+    // An eventfd(2) accepts only writes of eight bytes. librdkafka keeps a copy of `one` (rdkafka.h).
     unsafe rd_kafka_queue_io_event_enable(queue, descriptor, &one, MemoryLayout<UInt64>.size)
 }
 
@@ -167,7 +167,7 @@ package enum KafkaLibrary {
     /// (<https://github.com/confluentinc/librdkafka/pull/4895>).
     package static var hasCorrectSCRAM: Bool { version >= 0x0206_01ff }
 
-    /// Whether this build's librdkafka headers declare the function that returns topic ids (`crdkafka_topic_ids`).
+    /// Whether `crdkafka_topic_ids` can return ids: librdkafka's headers declare rd_kafka_DescribeTopics since 2.3.0.
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
     /// The library's properties and their aliases, from the first and third columns of the table that librdkafka

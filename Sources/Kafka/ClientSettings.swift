@@ -32,8 +32,8 @@ package struct ClusterSettings: Sendable, Equatable {
 }
 
 package struct ConsumerSettings: Sendable, Equatable {
-    /// The kind of topics to read. Request topics are read ahead. Retry topics have their own group (`<group>.retry`)
-    /// and small queues.
+    /// The kind of topics to read. For retry topics, the consumer joins a separate group (`<group>.retry`) and reads
+    /// fewer records ahead.
     package enum Role: Sendable { case requests, retries }
 
     /// The rebalance protocol of the group. All members of the group must use the same one.
@@ -53,8 +53,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var ignoredTopics: [String] = []
 
     /// The total size of the keys and values that a consumer reads ahead if it owns all partitions of the request
-    /// topics. Each partition may read ahead at least 64 KB, plus one fetch response. A record of 200 bytes takes three
-    /// times its size in memory (<doc:KafkaFacts>).
+    /// topics. The limit of each partition is at least 64 KB, and one fetch response can exceed the limit. A record of
+    /// 200 bytes takes about three times its size in memory (<doc:KafkaFacts>).
     private static let readAheadKilobytes = 1_024
 
     package init(
@@ -113,7 +113,7 @@ package struct ProducerSettings: Sendable, Equatable {
     package var transactionalID: String?
 
     /// The time after which brokers abort an open transaction. If the producer dies, readers of committed records wait
-    /// this long.
+    /// up to this long.
     package static let transactionTimeoutMs = 20_000
     static let (queueKilobytes, recordBytes) = (65_536, 10_000_000)
 

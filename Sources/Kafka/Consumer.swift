@@ -14,10 +14,10 @@ import Glibc
     /// The partitions of the last `revoked` event, which `unassign` releases.
     private var revoked: [TopicPartition] = []
 
-    /// Creates a client. Nothing is sent before `subscribe`, and no broker needs to be reachable.
+    /// Creates a consumer, which joins the group only after `subscribe`. No broker needs to be reachable.
     ///
-    /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) to which 1 is added when the queue of events or a
-    ///   partition's queue is no longer empty, or -1 for none. Keep it open as long as the consumer.
+    /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) to which librdkafka adds 1 when the queue of events or a
+    ///   partition's queue is no longer empty, or -1 for none. Keep it open as long as the consumer exists.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         isCooperative = settings.assignment == .cooperative
         let client = try ClientHandle(
@@ -82,7 +82,7 @@ import Glibc
     /// The offset with which `assign` reads from the log's end.
     package static let end = Int64(RD_KAFKA_OFFSET_END)
 
-    /// Whether the assignment was lost. Another member may own the partitions, and brokers reject commits.
+    /// Whether the assignment was lost: another member may own the partitions, and brokers reject commits for them.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Answers an `assigned` event: librdkafka begins to fetch the partitions at these offsets. Returns each
@@ -108,11 +108,12 @@ import Glibc
         return added
     }
 
-    /// Answers a `revoked` event. Releases the partitions and closes their queues. After an error, call it again.
+    /// Answers a `revoked` event. Releases the partitions and closes their queues. After an error, call this method
+    /// again.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // The group may revoke partitions that this consumer never assigned. If the list contained one of them,
-            // librdkafka would release no partition (rdkafka_assignment.c).
+            // Leave out partitions that were never passed to `assign`. If the list contained one of them, librdkafka
+            // would release no partition (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)
@@ -176,9 +177,8 @@ import Glibc
 
     // MARK: Leaving
 
-    /// Begins to leave the group. A last `revoked` event follows. After `unassign` has answered that event, further
-    /// calls of `serve` complete the leave and set `isClosed`. A static member stays in the group until its session
-    /// times out.
+    /// Begins to leave the group. Answer the last `revoked` event with `unassign`, and call `serve` until `isClosed` is
+    /// true. A static member stays in the group until its session times out.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }

@@ -84,7 +84,7 @@ import CRdkafka
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
 
-    /// Calls `body` with the key, value and headers, valid during the call. A `nil` base address means null.
+    /// Calls `body` with the key, value and headers, which are valid during the call. A `nil` base address means null.
     package func withParts<Result>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<MessageHeader>) -> Result
     ) -> Result {

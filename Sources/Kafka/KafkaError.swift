@@ -99,10 +99,10 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
 package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
-    /// librdkafka's text for this error. Never empty.
+    /// A description of the error for users, never empty: librdkafka's text, unless `init` was given another one.
     package let text: String
-    /// Whether the error is temporary, so that the failed call may be repeated after a pause. No data is lost, and the
-    /// operation may continue in the background.
+    /// Whether the error is temporary, so that the caller can repeat the failed call after a pause. No data is lost.
+    /// librdkafka may continue the operation in the background.
     package let isPassing: Bool
 
     package init(_ code: KafkaCode, _ text: String = "", isPassing: Bool = false) {
@@ -119,8 +119,8 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// Copies and frees an error object (rdkafka.h: the caller owns it).
     ///
-    /// An error that requires rd_kafka_abort_transaction does not count as temporary (`isPassing`). After an abort,
-    /// brokers rejected the producer's next requests because of missing sequence numbers (<doc:KafkaFacts>, Producing).
+    /// An error that requires rd_kafka_abort_transaction does not count as temporary (`isPassing`), because brokers may
+    /// reject the producer's records after an abort (<doc:KafkaFacts>, Transactions).
     init(adopting error: OpaquePointer) {
         self.init(
             KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
@@ -142,8 +142,8 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Messages that tell the user of a command which permission is missing. Each function returns `nil` if the error does
-/// not mean a missing permission.
+/// Messages that tell the user of a command which permission is missing. The functions with a `KafkaCode` return `nil`
+/// if the code does not mean a missing permission.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

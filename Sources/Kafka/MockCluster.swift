@@ -1,8 +1,8 @@
 import CRdkafka
 
-/// librdkafka's in-process brokers. They listen on real TCP ports for any process, but store nothing durably and do not
-/// scale (<doc:KafkaFacts>). If a client uses a topic that does not exist, the brokers create the topic with 4
-/// partitions.
+/// librdkafka's in-process mock brokers. Clients in any process can connect to their TCP ports. The brokers store only
+/// the last 5 MiB of a partition, in memory (<doc:KafkaFacts>). If a client uses a topic that does not exist, the
+/// brokers create the topic with 4 partitions.
 @safe package final class MockCluster {
     private let client: ClientHandle
     package let raw: OpaquePointer

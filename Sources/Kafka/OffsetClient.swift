@@ -1,6 +1,6 @@
 import CRdkafka
 
-/// A client that requests offsets from brokers. Each call waits up to `timeoutMs` for each answer.
+/// A client that requests offsets from brokers. A call waits up to `timeoutMs`, and `bounds` up to twice as long.
 @safe package class OffsetClient {
     let client: ClientHandle
 

@@ -28,23 +28,23 @@ import CRdkafka
     }
 
     private let queue: OpaquePointer
-    /// How long to wait for a record before waking librdkafka's broker threads, which may sleep for a second before
-    /// they fetch from a new offset.
+    /// How long to wait for a record before waking librdkafka's broker threads, which can sleep for up to a second
+    /// before they fetch from a new offset.
     private let wakeEveryMs: Int32
-    /// The handles of the topics used so far. They are kept because librdkafka requests metadata only of topics with a
-    /// handle.
+    /// The handles of the topics used so far. The reader keeps them, because librdkafka requests metadata only for
+    /// topics with a handle.
     private var topics: [String: OpaquePointer] = unsafe [:]
     private var partitions: Set<TopicPartition> = []
 
     /// Creates a client. No broker needs to be reachable.
     ///
     /// - Parameters:
-    /// - group: the group whose committed offsets `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a
-    ///   permission on the group.
-    /// - fetchKilobytes: the maximum size of one fetch from a partition. A broker exceeds it if the first batch is
-    ///   larger. Choose a small size to read single records, and a large size to read whole logs.
-    /// - idleMs: how long a broker may wait for new records before it answers a fetch (`fetch.wait.max.ms`). Choose a
-    ///   short time if the reader seeks often.
+    ///   - group: the group whose committed offsets `committed(_:timeoutMs:)` returns, or `nil`. Only that call needs a
+    ///     permission on the group.
+    ///   - fetchKilobytes: the maximum size of one fetch from a partition. A broker exceeds it if the first batch is
+    ///     larger. Choose a small size to read single records, and a large size to read whole logs.
+    ///   - idleMs: the time that a broker waits for new records before it answers a fetch with none
+    ///     (`fetch.wait.max.ms`). Choose a short time if the reader seeks often.
     package init(
         _ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int, idleMs: Int32 = 10
     ) throws(KafkaError) {
@@ -59,8 +59,8 @@ import CRdkafka
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // The reader joins no group. However, librdkafka rejects a user's `max.poll.interval.ms` that is shorter
-            // than the session timeout.
+            // The reader joins no group, so its session timeout has no effect. Set the minimum, because librdkafka
+            // rejects a user's `max.poll.interval.ms` that is shorter than the session timeout.
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
@@ -150,9 +150,9 @@ import CRdkafka
 }
 
 extension OffsetReader {
-    /// Returns whether the permission on the group is missing, and the topics whose permission is missing. Joins no
-    /// group and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not
-    /// count as missing.
+    /// Returns whether the user lacks READ on the group, and the topics on which the user lacks READ. Joins no group
+    /// and changes nothing. Waits up to `timeoutMs`. A permission for which no answer arrives in time does not count as
+    /// missing.
     ///
     /// The method sends the coordinator a commit for a partition that does not exist. The coordinator always rejects
     /// such a commit, but first checks READ on the group and READ on the topic. (For other requests it checks only

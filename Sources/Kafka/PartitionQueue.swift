@@ -2,13 +2,13 @@ import CRdkafka
 import Glibc
 
 /// The records of one assigned partition, from its assignment until its revocation. Unread records stay in librdkafka,
-/// which stops fetching at its limits (backpressure). Used on the consumer's thread only.
+/// which stops fetching at its limits (backpressure). Use it on the consumer's thread only.
 @safe package final class PartitionQueue {
     package let partition: TopicPartition
     private let shared: SharedQueueState
     /// librdkafka's queue, or `nil` after `close`.
     private var queue: OpaquePointer?
-    /// The messages taken from `queue`, then unused space. The messages from index `first` to `takenCount` are unread,
+    /// The messages taken from `queue`, then unused space. The messages at the indices `first..<takenCount` are unread,
     /// and this object owns them.
     private var taken: [UnsafeMutablePointer<rd_kafka_message_t>?] = unsafe []
     private var takenCount = 0
@@ -17,9 +17,9 @@ import Glibc
     /// The next offset to read, set when `read` reaches the log's end. The caller sets it back to `nil`.
     package var end: Int64?
 
-    /// Detaches the partition's queue from the consumer's queue. Call it before the assignment. rd_kafka_queue_forward
-    /// sets a flag that stops librdkafka from forwarding the partition's records to the consumer's queue
-    /// (rdkafka_partition.c, rd_kafka_toppar_op_fetch_start).
+    /// Detaches the partition's queue from the consumer's queue, which must happen before the assignment.
+    /// rd_kafka_queue_forward sets a flag that stops librdkafka from forwarding the partition's records to the
+    /// consumer's queue (rdkafka_partition.c, rd_kafka_toppar_op_fetch_start).
     init?(_ partition: TopicPartition, _ shared: SharedQueueState) {
         guard
             let queue = unsafe rd_kafka_queue_get_partition(
@@ -29,7 +29,7 @@ import Glibc
         self.shared = shared
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
-        // Drop unread errors of an earlier assignment, which are still in the queue.
+        // Drop unread errors that an earlier assignment left in the queue.
         while hasTaken(upTo: .max) { dropTaken() }
         if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
     }
@@ -38,8 +38,8 @@ import Glibc
 
     package var isClosed: Bool { unsafe queue == nil }
 
-    /// The maximum number of records that can be read without waiting. librdkafka also counts control messages (one per
-    /// assignment). A queue wakes its reader again only after the reader has emptied it (count 0).
+    /// An upper bound for the number of records that are ready, because librdkafka also counts control messages (one
+    /// per assignment). librdkafka sends another wake-up only after the reader has emptied the queue (count 0).
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe takenCount - first + rd_kafka_queue_length(queue)
@@ -81,8 +81,8 @@ import Glibc
         first = 0
         takenCount = 0
         guard let queue = unsafe queue else { return false }
-        // rd_kafka_consume_batch_queue waits until the array is full or the timeout ends, and even a timeout of 0 costs
-        // a timed wait.
+        // Request only messages that are ready, because rd_kafka_consume_batch_queue waits until the array is full.
+        // Even a timeout of 0 costs a timed wait.
         let size = unsafe min(rd_kafka_queue_length(queue), limit, Self.mostTaken)
         guard size > 0 else { return false }
         if unsafe taken.count < size { unsafe taken += Array(repeating: nil, count: size - taken.count) }

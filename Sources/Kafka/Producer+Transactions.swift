@@ -3,11 +3,11 @@ import CRdkafka
 /// Transactions (KIP-98) of a producer with a `ProducerSettings.transactionalID`. The records and offsets of one
 /// transaction become visible together or not at all to readers of committed records, such as the worker.
 ///
-/// Call `initializeTransactions` once. Then repeat `beginTransaction`, `produce`, `serve` until nothing is outstanding,
-/// `addOffsets`, and `commitTransaction`. Use the producer's thread. Calls that send requests wait for the answers.
-/// Brokers abort an open transaction when another producer starts with the same transactional id, or at the transaction
-/// timeout. After an error that is not temporary (`KafkaError.isPassing`), this producer cannot be used any more. The
-/// group's offsets then show whether its last transaction was committed.
+/// Call `initializeTransactions` once. For each transaction, call `beginTransaction`, call `produce` for each record,
+/// call `serve` until no report is outstanding, and then call `addOffsets` and `commitTransaction`. Make all calls on
+/// one thread. Calls that send requests wait for the answers. Brokers abort an open transaction when another producer
+/// starts with the same transactional id, or at the transaction timeout. A producer cannot be used after an error that
+/// is not temporary (`KafkaError.isPassing`). The group's offsets then show whether the transaction was committed.
 extension Producer {
     /// Aborts the open transaction of an earlier producer with the same id and fences that producer. Waits up to
     /// `timeoutMs`. After a temporary error, the next call continues the initialization.
@@ -23,7 +23,7 @@ extension Producer {
         try unsafe check(rd_kafka_begin_transaction(client.handle.raw))
     }
 
-    /// Adds offsets to the transaction for a group without members. The call may be repeated with the same offsets
+    /// Adds offsets to the transaction for a group without members. It is safe to repeat the call with the same offsets
     /// (rdkafka.h). Throws without sending a request if the transaction has already failed.
     package func addOffsets(_ entries: [CommitEntry], group: String) throws(KafkaError) {
         let list = PartitionList(entries)
@@ -39,8 +39,8 @@ extension Producer {
     /// Commits the records produced since `beginTransaction` together with the added offsets.
     ///
     /// No report may be outstanding, because librdkafka would wait for reports that nothing serves during the call
-    /// (rdkafka.h, rd_kafka_commit_transaction). The call waits until the transaction timeout, as rdkafka.h recommends.
-    /// After an error that is not temporary, it is unknown whether the transaction was committed.
+    /// (rdkafka.h, rd_kafka_commit_transaction). The call waits for at most the rest of the transaction timeout, as
+    /// rdkafka.h recommends. After an error that is not temporary, the transaction may or may not be committed.
     package func commitTransaction() throws(KafkaError) {
         precondition(outstanding == 0, "all delivery reports must arrive before the transaction is committed")
         try again { () throws(KafkaError) in
@@ -48,8 +48,8 @@ extension Producer {
         }
     }
 
-    /// Returns whether an event reports that the transaction has failed. The next call on the producer throws the
-    /// reason. Records that were not sent stay queued and get no report (rdkafka_txnmgr.c,
+    /// Returns whether an event reports that the transaction has failed. `addOffsets` and `commitTransaction` then
+    /// throw the reason. Records that were not sent stay queued and get no report (rdkafka_txnmgr.c,
     /// rd_kafka_txn_set_abortable_error).
     package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
         if case .log(_, "TXNERR", _) = event { true } else { false }

@@ -5,7 +5,7 @@ package struct ProducerTopic: Hashable, Sendable {
     package let index: Int
 }
 
-/// A header of a record with borrowed bytes. A `nil` base address of `value` means null.
+/// A record's header. Its bytes are borrowed. A `nil` base address of `value` means null.
 @unsafe package struct MessageHeader {
     package var name: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -25,13 +25,13 @@ package struct ProducerTopic: Hashable, Sendable {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
     private(set) var client: ProducerClient
-    /// Clients that failed fatally. Each one stays here until its last delivery report.
+    /// Clients that failed fatally. Each client stays here until `serve` has delivered its last report.
     private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
     /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) that signals delivery reports and events, or -1 for
-    ///   none. Keep it open as long as the producer.
+    ///   none. Keep it open as long as the producer exists.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
@@ -49,7 +49,7 @@ package struct ProducerTopic: Hashable, Sendable {
         return ProducerTopic(index: topicNames.count - 1)
     }
 
-    /// Fetches the metadata of the known topics, so that the first record does not wait for it.
+    /// Fetches the metadata of `topicNames` before the first record needs it. Throws if a topic cannot be used.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
         let topics = try client.handle.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
         for topic in topics.values where topic.code != .none {
@@ -121,7 +121,7 @@ package struct ProducerTopic: Hashable, Sendable {
         return count
     }
 
-    /// Replaces a client after a fatal error, without waiting. `serve` delivers a report for each record in the old
+    /// Replaces the client after a fatal error, without waiting. `serve` delivers a report for each record in the old
     /// client. The code of these reports says that the record was purged, even if a broker has stored the record. If no
     /// new client can be created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {

@@ -1,6 +1,6 @@
 import CRdkafka
 
-/// One `rd_kafka_t` of a producer and its topics.
+/// One `rd_kafka_t` of a producer, with the handles of the producer's topics.
 @safe final class ProducerClient {
     let handle: ClientHandle
     /// The handles of the topics by `ProducerTopic.index`. This object owns them.

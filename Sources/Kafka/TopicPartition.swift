@@ -32,8 +32,8 @@ package struct CommittedOffset: Hashable, Sendable {
 package struct CommitEntry: Hashable, Sendable {
     package let partition: TopicPartition
     package let offset: Int64
-    /// The metadata to commit with the offset. It must be printable ASCII, because librdkafka before 2.6.1 reads a NUL
-    /// back as garbage. A broker rejects metadata of more than 4,096 bytes.
+    /// The metadata to commit with the offset. Use printable ASCII: librdkafka before 2.6.1 returns garbage if metadata
+    /// contains NUL. By default, brokers reject metadata of more than 4,096 bytes.
     package let metadata: [UInt8]
 
     package init(_ partition: TopicPartition, offset: Int64, metadata: [UInt8] = []) {

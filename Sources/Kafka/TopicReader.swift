@@ -4,7 +4,7 @@ internal import Glibc
 package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         case failed
-        /// A signal or `--deadline` ended the command. Running the same command again continues the work.
+        /// A signal or `--deadline` ended the command.
         case stopped
         case unknownTopic
     }
@@ -18,7 +18,7 @@ package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertibl
     }
 }
 
-/// How long a command waits for brokers, and the function that reports errors meanwhile.
+/// How long a command waits for brokers, and the function that reports errors during the wait.
 package struct BrokerWait {
     private let servers: String
     private let limitMs: Int64?
@@ -26,9 +26,9 @@ package struct BrokerWait {
     private let report: (String) -> Void
 
     /// - Parameters:
-    /// - limitMs: the time after which a request without an answer fails, or `nil` to wait as long as the command runs.
-    /// - leftMs: returns how many milliseconds the command has left, or 0 if it must stop.
-    /// - report: receives the text of each error after which the command tries again.
+    ///   - limitMs: the time after which an unanswered request fails, or `nil` to wait as long as the command runs.
+    ///   - leftMs: returns how many milliseconds the command has left, or 0 if it must stop.
+    ///   - report: receives the text of each error after which the command tries again.
     package init(
         _ cluster: ClusterSettings, limitMs: Int64?, leftMs: @escaping () -> Int64, report: @escaping (String) -> Void
     ) {
@@ -67,8 +67,8 @@ package struct BrokerWait {
     /// Repeats a request until a broker answers, the limit has passed or the command must stop.
     ///
     /// - Parameters:
-    /// - denial: returns the message for an error that means a missing permission, or `nil` for other errors.
-    /// - question: sends the request, and receives the request's time limit in milliseconds.
+    ///   - denial: returns the message for an error that means a missing permission, or `nil` for other errors.
+    ///   - question: sends the request, and receives the request's time limit in milliseconds.
     package func answer<R>(
         about subject: String, from client: OffsetReader, denial: (KafkaCode) -> String? = { _ in nil },
         _ question: (Int32) throws(KafkaError) -> R
@@ -132,7 +132,7 @@ package enum ReadingStart: Equatable, Sendable {
 
 /// Reads the partitions of one topic for a command, without joining a group. Use it on one thread.
 ///
-/// If a partition's next offset no longer exists, the partition is read from the beginning of its log.
+/// If a partition's next offset no longer exists, the reader continues at the partition's log start offset.
 package final class TopicReader {
     package let topic: String
     package let client: OffsetReader
@@ -190,8 +190,8 @@ package final class TopicReader {
     /// Whether all records that existed when the reader was created have been read.
     package var isCaughtUp: Bool { bounds.allSatisfy { positions[$0.key] ?? 0 >= $0.value.upperBound } }
 
-    /// Passes records to `body` until `body` returns `false`. Waits up to `timeoutMs` if no record is ready. Throws if
-    /// reading cannot continue.
+    /// Passes up to 1,000 available records to `body`, until `body` returns `false`. Waits up to `timeoutMs` for the
+    /// first record. Throws if reading cannot continue.
     package func read(timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool) throws {
         var timeoutMs = timeoutMs
         var isWanted = true

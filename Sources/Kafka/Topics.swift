@@ -40,8 +40,8 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
 
-/// Describes and creates topics, for the worker's start and the command `check`. Every call blocks for up to
-/// `timeoutMs`, so use a thread without other work.
+/// Describes and creates topics, for the worker's start and the command `check`. Calls wait for the brokers, so use a
+/// thread without other work.
 @safe package final class Topics {
     let client: ClientHandle
 
@@ -53,7 +53,7 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// Returns the client's events since the last call, such as the reason why no broker can be reached.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
-    /// Returns all topics of the cluster. A request by name could create missing topics (`auto.create.topics.enable`).
+    /// Returns all topics of the cluster, because a request by name could create topics (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
@@ -69,7 +69,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         }
     }
 
-    /// Creates topics. Returns for each name `.none`, `.topicAlreadyExists`, or an error.
+    /// Creates topics. Returns the result for each name, with the code `.none` if the topic was created.
     ///
     /// - Parameter onlyTries: whether the brokers only validate the request and create nothing.
     package func create(

@@ -48,7 +48,7 @@ extension DeadLetter {
         try self.init(key: record.key, value: record.value, headers: headers)
     }
 
-    /// Returns whether a record with this value and timestamp may be the original of the truncated dead letter.
+    /// Returns whether a record with this value and timestamp can be the original of the truncated dead letter.
     /// Compares the timestamp, the size and the first bytes.
     func fits(_ record: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
         let (expected, found) = (RecordTime.checked(timestampMs), RecordTime.checked(other))
@@ -58,10 +58,9 @@ extension DeadLetter {
     }
 }
 
-/// A combination of topic, app, outcome and reason, with the number of a run's results or dead letters that have this
-/// combination.
+/// The number of requests in a run that have the same topic, app, outcome and reason.
 package struct ReplayKind: Sendable {
-    /// The topic, app, outcome and reason. Elements that dead letters lack are `nil`.
+    /// The topic, app, outcome and reason. An element is `nil` if the result or dead letter lacks it.
     package let words: [String?]
     package internal(set) var count: Int64 = 0
     package let first: String
@@ -71,7 +70,7 @@ package struct ReplayKind: Sendable {
 /// clock nor I/O.
 struct Gatherer {
     private let order: ReplayOrder
-    /// The requests found so far by kind. A run clears them, so that they count only its own requests.
+    /// The requests found so far, counted by kind. A resumed run clears the counts of the earlier runs.
     var found: [[String?]: ReplayKind] = [:]
     /// The selected positions (`--request`) for which a result or dead letter was found.
     private(set) var matchedPlaces: Set<ReplaySelection.Place> = []

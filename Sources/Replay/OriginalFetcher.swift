@@ -75,7 +75,7 @@ final class OriginalFetcher {
     private func append(_ made: EncodedRecord, _ item: ReplayItem) {
         let record = OwnedRecord(copying: made.key, made.value, headers: made.headers)
         // The new request keeps the original partition, so that it stays in order with the device's other requests. The
-        // original producer may have used any partitioner.
+        // partitioner of the original producer is unknown.
         let partition = order.target == nil ? item.log.partition : -1
         batch.records.append((record, order.target ?? item.log.topic, partition))
         batch.count(item, .produced)
@@ -87,8 +87,8 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if the topic is still missing after several attempts. The method looks it up several
-    /// times, because the topic may have been deleted in order to be recreated.
+    /// Returns a reader, or `nil` if the topic is still missing after five attempts. The method tries several times,
+    /// because an operator may be recreating the topic.
     private func reader(of topic: String) throws -> TopicReader? {
         if let known = readers[topic] { return known }
         var found: TopicReader?
@@ -132,7 +132,7 @@ final class OriginalFetcher {
                 return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
             }
             let reached = reader.positions[log] ?? 0
-            // The reader's position moved back, so the topic was recreated or its log was truncated.
+            // If the position has moved back, the topic was recreated or truncated, and the wanted records are gone.
             miss(reached < position ? wanted.count : wanted.count { $0 < reached })
             position = reached
         }

@@ -12,7 +12,7 @@ package struct ReplaySelection: Hashable, Sendable {
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package let description: String
         package let request: DeliveryResult.Request
-        /// Whether the place is that of a record, with all its notifications.
+        /// Whether the position has no index, so that it selects all notifications of the record.
         package let isWhole: Bool
 
         /// Parses `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`. Returns `nil` for any other text.
@@ -30,12 +30,12 @@ package struct ReplaySelection: Hashable, Sendable {
         }
     }
 
-    /// The reasons to select: Apple's reasons, or the reasons of dead letters.
+    /// The values of `reason` in the results or dead letters to select.
     package var reasons: [String] = []
     /// The outcomes to select. If empty, all outcomes except `accepted` are selected.
     package var outcomes: [Outcome] = []
     package var apps: [String] = []
-    /// The earliest time of the result or dead letter, in milliseconds since the epoch.
+    /// The earliest time of the results or dead letters to select, in milliseconds since the epoch.
     package var sinceMs: Int64?
     package var untilMs: Int64?
     package var places: [Place] = []
@@ -70,7 +70,7 @@ package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
     package var topic = ""
     package var selection = ReplaySelection()
-    /// The retry topics. A dead letter from a retry topic is produced to the same retry topic again.
+    /// The retry topics. Unless `target` is set, a dead letter from a retry topic is produced to that topic again.
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }

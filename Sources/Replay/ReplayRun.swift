@@ -2,7 +2,7 @@ internal import EventLoop
 package import Kafka
 internal import PushRecords
 
-/// The progress of a replay and, at its end, the outcome.
+/// The progress of a replay, or its outcome if the replay has ended.
 package struct ReplayReport: Sendable {
     /// The counts of the whole job, including earlier runs.
     package internal(set) var counts: ReplayCounts = [:]
@@ -30,7 +30,7 @@ package final class ReplayRun {
     private let fetcher: OriginalFetcher
     /// The transactions, or `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    /// The first existing offset at or after the start of the selected time range, in each partition.
+    /// The offset of each partition at which the job starts to read.
     private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
@@ -74,7 +74,7 @@ package final class ReplayRun {
         (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
         self.order = order
         gatherer = Gatherer(order)
-        // Records written after this commit do not belong to the job, even if a later run resumes it.
+        // This commit stores the log end offsets, so that later runs of the job do not read newer records.
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
@@ -104,8 +104,8 @@ package final class ReplayRun {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
                 throw changed(partition, progress.end)
             }
-            // If retention has deleted the record at this position, the reader reports this and continues at the first
-            // offset that exists.
+            // If retention has deleted the record at this position, the reader reports the deletion and continues at
+            // the first offset that exists.
             try source.start(partition, at: progress.position)
         }
         // A transaction has as many requests as the configured rate allows in 250 ms, but at most 10,000.
@@ -122,7 +122,7 @@ package final class ReplayRun {
             }
             report.kinds = gatherer.kinds
             try process(items[...])
-            // No record after the last item matched, so the positions move past all records that were read.
+            // The records that were read but are not in `items` do not match, so the positions can move past them.
             var next = job
             for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
             _ = try write([], next)

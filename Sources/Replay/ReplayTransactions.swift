@@ -13,7 +13,7 @@ final class ReplayTransactions {
     private let wait: BrokerWait
     private let reader: OffsetReader
     private var producer: Producer!
-    /// Whether librdkafka has aborted the current transaction.
+    /// Whether librdkafka has reported that the current transaction failed.
     private var hasFailed = false
     /// The reason why the records cannot be written together: a broker refused the content or size of a record or of a
     /// batch, or librdkafka's queue is too small for all records.
@@ -26,7 +26,7 @@ final class ReplayTransactions {
     /// requests before it begins the transaction.
     private static let timeoutNs = Int64(ProducerSettings.transactionTimeoutMs) * 1_000_000
 
-    /// - Parameter reader: A client that belongs to the job's group.
+    /// - Parameter reader: A client that can read the committed offsets of the job's group.
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ wait: BrokerWait) throws {
         self.order = order
         self.cluster = cluster
@@ -104,7 +104,7 @@ final class ReplayTransactions {
             try produce(records)
             if let refusal { return .success(refusal) }
             isWritten = failure == nil && !hasFailed && producer.outstanding == 0
-            // `addOffsets` throws the reason if librdkafka has aborted the transaction.
+            // If the transaction has failed, `addOffsets` throws the reason.
             try producer.addOffsets(entries, group: order.group)
             guard isWritten else { throw KafkaError(failure ?? .timedOut) }
             try producer.commitTransaction()
@@ -135,8 +135,8 @@ final class ReplayTransactions {
         var deadline = LoopTime.read().monotonicNs + Self.timeoutNs
         while producer.outstanding > 0, refusal == nil, LoopTime.read().monotonicNs < deadline {
             serve(timeoutMs: 50)
-            // After a failure, wait half a second at most. The report of the record that caused the failure may arrive
-            // after the abort, but unsent records get no report after an abort.
+            // After a failure, wait up to half a second for the report of the record that caused the failure. Records
+            // that librdkafka has not sent get no report after a failed transaction.
             if failure != nil || hasFailed { deadline = min(deadline, LoopTime.read().monotonicNs + 500_000_000) }
         }
     }

@@ -94,7 +94,7 @@ enum ExitCode: Int32 {
     case wrongConfiguration = 78
 }
 
-/// An error that ends a command with an exit code, after writing lines to standard error.
+/// An error that ends a command with an exit code, and the lines to write to standard error.
 struct Exit: Error {
     var code: ExitCode
     var lines: [String] = []

@@ -21,7 +21,7 @@ extension OptionTable.Option {
             name, letter, value: value, to: member, { text throws(UsageError) in try OptionValue.text(text) }, help)
     }
 
-    /// Creates an option whose value is one of several words.
+    /// Creates an option whose value is one of the raw values of `Value`.
     init<Value: RawRepresentable & CaseIterable & SendableMetatype>(
         _ name: String, value: String, choice member: any WritableKeyPath<Values, Value> & Sendable, _ help: String
     ) where Value.RawValue == String {

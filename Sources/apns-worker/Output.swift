@@ -7,8 +7,8 @@ import Synchronization
 /// truncated file is not mistaken for a complete one. A reader that closes the pipe (`| head`) is not a failure.
 private let hasLostOutput = Atomic(false)
 
-/// Opens standard descriptors that were closed at the start (`>&-`), so that no other file gets their numbers. Writes to
-/// the opened descriptors still fail. Call it on the main thread, before any file is opened.
+/// Opens /dev/null for standard descriptors that were closed at the start (`>&-`), so that no other file gets their
+/// numbers. Writes to standard output and error still fail. Call it on the main thread, before any file is opened.
 func keepDescriptors() {
     for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
         // open(2) returns the lowest free descriptor, which is the one that was closed.

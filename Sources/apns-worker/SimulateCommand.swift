@@ -127,7 +127,7 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-/// Parses the value of a key option, `ID=FILE`.
+/// Parses the value of `--key`: `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
     return try OptionValue.accept(

@@ -42,7 +42,7 @@ final class Troubles {
 }
 
 extension BrokerWait {
-    /// Limits the wait for each answer of the brokers to ten seconds, or to the deadline if that is earlier.
+    /// Creates a wait of up to ten seconds for each answer of the brokers, or until the deadline if it is earlier.
     init(_ cluster: ClusterSettings, until deadline: Deadline, report: ((String) -> Void)? = nil) {
         self.init(cluster, limitMs: 10_000, leftMs: { deadline.leftMs }, report: report ?? Troubles().say)
     }

@@ -13,8 +13,8 @@ struct DemoBooks {
         var inDoubt = 0
         var deadTokens = 0
         var deadLetters = 0
-        /// The number of requests for this notification that the simulator received. `accepted` is the number that it
-        /// accepted.
+        /// The number of requests for this notification that the simulator received, including those that the simulator
+        /// accepted (`accepted`).
         var received = 0
         var accepted = 0
 
@@ -126,7 +126,7 @@ struct DemoBooks {
         for outcome in Outcome.allCases.map(Optional.some) + [nil] {
             let entries = entries.compactMap(\.self).filter { $0.completion.expected.outcome == outcome }
             guard !entries.isEmpty else { continue }
-            // The simulator never receives requests that are invalid or expired, nor dead letters.
+            // The worker sends neither invalid or expired requests nor records that become dead letters.
             let isSent = outcome != nil && outcome != .invalid && outcome != .expired
             let simulated = entries.count(where: \.isSimulatedRight)
             if isSent { simulatedRight += simulated }

@@ -16,8 +16,8 @@ struct DemoTraffic {
         case deadLetter
 
         /// The expected outcome in the result (`nil` for a dead letter, which has no result), and the prefix of the
-        /// device tokens with which the simulator answers accordingly (`simulate --help`). Tokens for which the
-        /// simulator should give no special answer must not begin with `fa17`.
+        /// device token, which selects the simulator's answer (`simulate --help`). For tokens that begin with `fa17`,
+        /// the simulator gives the answer that the following digits encode.
         var expected: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
             case .accepted: (.accepted, "0")

@@ -4,12 +4,12 @@ import Kafka
 import Observability
 import PushRecords
 
-/// The retry topic in which a request without a result waits.
+/// The last retry record of a request that has no result yet.
 struct PutOff {
     var topic: String
     /// Apple's reason for the retry, the worker's reason if the request was not sent, or empty.
     var reason: String
-    /// The time at which a worker processes the retry record (wall clock).
+    /// The time at which a worker processes the retry record, in milliseconds since the epoch.
     var dueMs: Int64
 
     /// Whether the request only waits for its `push-not-before`.

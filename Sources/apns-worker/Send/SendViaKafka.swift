@@ -79,7 +79,7 @@ private func report(
     return result.outcome == .accepted ? .fine : .failed
 }
 
-/// Returns an explanation of Apple's refusal. For other results, `detail` already contains an explanation.
+/// Returns an explanation of Apple's refusal, or `nil` for other results. `detail` explains `invalid` and `expired`.
 private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
     switch result.outcome {
     case .accepted, .invalid, .expired: return nil
@@ -123,8 +123,8 @@ private func produce(
 }
 
 extension TopicReader {
-    /// Returns the result record's value, or `nil` on timeout. Prints a notice after five seconds, because results of
-    /// the binary protocol normally take two seconds.
+    /// Returns the result record's value, or `nil` at the deadline. Prints a notice only after five seconds, because a
+    /// result of the binary protocol normally takes two seconds.
     fileprivate func result(
         of request: DeliveryResult.Request, key: [UInt8], until deadline: Deadline
     ) throws -> [UInt8]? {

@@ -27,7 +27,7 @@ final class GroupFeeder {
     private var queues: [PartitionQueue] = []
     /// Partitions that are read from their log start offset because their committed offset is out of range.
     private var outOfRange: Set<TopicPartition> = []
-    /// A revocation by the group that is pending until the command ends.
+    /// The group's revocation, which the feeder answers after the running command has ended.
     private var revocation: Revocation?
     private var batch = Batch()
     private var taken = 0
@@ -62,7 +62,7 @@ final class GroupFeeder {
     /// - At the deadline or after a second signal, the feeder stops the running command (SIGTERM, then SIGKILL) and
     ///   does not commit its batch.
     ///
-    /// - Returns: Whether all records that were read are processed and committed, and `total`, if it is not `Int.max`,
+    /// - Returns: Whether all records that were read are processed and committed, and `total` (unless it is `Int.max`)
     ///   is reached.
     func run(
         _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals

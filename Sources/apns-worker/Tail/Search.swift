@@ -20,7 +20,7 @@ enum Search: Equatable {
         case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
         case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
-        // A dead letter has no notification. It matches if a notification of the record would have had this id.
+        // A dead letter matches if a notification of its record would have had this id.
         case (.deadLetter(let letter), .id(let id)):
             return DerivedID.decode(id).map {
                 derivedID(letter.topic, letter.partition, letter.offset, $0.index) == id
@@ -30,7 +30,7 @@ enum Search: Equatable {
         case (.deadLetter(let letter), .device(let start)):
             let named = letter.headers.first { $0.name == "push-device-token" }?.value
             func lowercased(_ bytes: [UInt8]?) -> String { String(decoding: bytes ?? [], as: UTF8.self).lowercased() }
-            // Even an invalid envelope may contain the token.
+            // Search the whole value, because even an invalid envelope can contain the token.
             return lowercased(letter.key).hasPrefix(start) || lowercased(named).hasPrefix(start)
                 || lowercased(letter.value).contains("\"\(start)")
         }
@@ -60,8 +60,8 @@ enum Search: Equatable {
             "\(id) was derived for partition \(derived.partition), offset \(derived.offset), index \(derived.index) of \(topic)"
     }
 
-    /// Returns where to start reading, and the number of records to find, if it is known. If the request can be read,
-    /// reading starts at about the request's timestamp, because its results and dead letters cannot be older.
+    /// Returns where to start reading, and how many records to find: `nil` for no limit, `.max` if unknown. If the
+    /// request can be read, reading starts near the request's timestamp, because its results cannot be older.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {

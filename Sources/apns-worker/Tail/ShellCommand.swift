@@ -44,8 +44,8 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    /// Reaps orphans of earlier commands. They are children of this process if it is process 1 of a container. Call it
-    /// while no command runs.
+    /// Reaps orphans of earlier commands, which become children of this process if it is PID 1 of a container. Call
+    /// this method while no command runs.
     static func reapOrphans() {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }

@@ -25,7 +25,7 @@ struct TailOptions {
     var count: Int?
     var deadline: Duration?
     var search: Search?
-    /// The option of `search`, such as `--device`.
+    /// The option that set `search`, such as `--device`.
     var searchOption = ""
     var group: String?
     var command: String?
