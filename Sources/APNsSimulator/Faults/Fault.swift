@@ -37,7 +37,7 @@ enum GoAway: Hashable, Sendable {
 }
 
 extension ReasonCode {
-    /// Apple's name of the reason, or empty if Apple has none.
+    /// Apple's name for the reason, or an empty string if Apple has none.
     var name: String { text?.description ?? "" }
 }
 
@@ -71,7 +71,7 @@ enum Fault: Hashable, Sendable {
     /// The request is accepted. From now on the simulator sends no WINDOW_UPDATE on the connection, so that bodies stop
     /// after 65,535 bytes.
     case stall
-    /// Changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection.
+    /// The request is accepted. The simulator changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection to this value.
     case streams(UInt32)
     /// The simulator sends 64 bytes that form no valid HTTP/2 frame, and nothing after them.
     case garbage

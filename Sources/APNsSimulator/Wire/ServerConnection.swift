@@ -4,7 +4,7 @@ import HTTP2
 import Network
 import TLS
 
-/// A client connection of the simulator: its channel and its dialogue. Confined to the loop's thread.
+/// One HTTP/2 connection of the simulator: its channel and its dialogue. Confined to the loop's thread.
 final class ServerConnection: AcceptedConnection {
     private let number: Int
     private let service: Service

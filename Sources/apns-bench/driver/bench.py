@@ -21,8 +21,8 @@ Measurements (--measure):
   start      time to the first send and the first result, for a new worker and after kill -9
 
 `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
-CPU is the user and system time of the whole process from start to end, as reported by wait4(2). The time to join the
-group, for TLS handshakes and for the shutdown is included, and is spread over all notifications.
+CPU is the user and system time of the whole process from start to end, as reported by wait4(2). It includes the group
+join, the TLS handshakes and the shutdown, and is divided by the number of notifications.
 Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
 """
 
@@ -77,8 +77,8 @@ class Report:
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
-        # The cost per notification must not grow with the number of apps. The number of TLS handshakes grows with it,
-        # so the first tenth of the notifications is excluded.
+        # The cost per notification must not grow with the number of apps. Each additional app costs TLS handshakes at
+        # the start, so the first tenth of the notifications is excluded.
         for name in ("10-apps", "100-apps"):
             if name in cpu and "payload" in cpu:
                 self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])

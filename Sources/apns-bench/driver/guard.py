@@ -12,7 +12,7 @@ import json, os, platform, re, shutil, subprocess, sys
 import stage as bench
 from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
-# The number of notifications in the shorter run of each part, which is a few turns in steady state.
+# The number of notifications in the shorter run of each part: enough for a few turns in steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
          "encode": 1_024, "frames": 1_024}
 FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # The name, and the number of decimal digits.
@@ -39,7 +39,7 @@ def counts(lines):
     function = callee = calls = None
 
     def named(text):
-        # `(12) name` defines a name's number, `(12)` refers to it.
+        # `(12) name` defines the number 12 for a name. Later, `(12)` alone stands for the name.
         number, _, name = text.partition(" ")
         return names.setdefault(number, name)
 
@@ -87,7 +87,7 @@ class Callgrind:
         return child
 
     def profile(self, part, program):
-        """Runs one part with two counts in parallel. callgrind counts only inside `apnsBenchTurn`."""
+        """Runs a part twice in parallel, for two numbers of notifications. callgrind counts only in `apnsBenchTurn`."""
         runs = [self.start(f"{part}-{count}", [program, "part", part, "-n", str(count)],
                            "--toggle-collect=apnsBenchTurn") for count in (PARTS[part], 3 * PARTS[part])]
         found = []
