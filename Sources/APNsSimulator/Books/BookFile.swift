@@ -3,7 +3,7 @@ import PushRecords
 
 /// A file that records every request in arrival order. A restarted simulator restores its `Books` from this file.
 ///
-/// Each entry is written with one system call. It survives a crash of the process but not of the machine. The file
+/// Each entry is written with one system call, so it survives a crash of the process, but not of the machine. The file
 /// begins with an 8-byte header. Each entry takes about 50 bytes: outcome, reason, token length, `apns-id` and token
 /// bytes. Not thread-safe.
 final class BookFile {

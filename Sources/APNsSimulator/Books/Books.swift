@@ -206,8 +206,7 @@ package struct Totals: Sendable, Equatable {
     /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
     /// be written.
     package var overflow = 0
-    /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
-    /// name.
+    /// The number of distinct provider tokens with each RFC violation that APNs tolerates, by the violation's name.
     package var leniencies: [String: Int] = [:]
     /// Rejected requests, indexed by `ReasonCode.rawValue`.
     package var byReason = [Int](repeating: 0, count: 256)

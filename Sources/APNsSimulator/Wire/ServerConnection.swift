@@ -105,7 +105,7 @@ final class ServerConnection: AcceptedConnection {
     // MARK: ByteChannelDelegate
 
     func channelOpened(applicationProtocol: String?) {
-        // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) requires it.
+        // Do not check ALPN: APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) requires it.
         guard let channel else { return }
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {

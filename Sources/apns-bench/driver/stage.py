@@ -257,7 +257,7 @@ class Stage:
         return Requests(topic, form, count, self.options.partitions)
 
     def requests(self, form, count):
-        """Returns a topic with `count` notifications, rounded down to whole records. Fills it once per run."""
+        """Returns a topic with `count` notifications, rounded down to whole records. Fills each topic once per run."""
         word = "-".join(map(str, form)) + f".{count}"
         if word not in self.filled:
             whole = max(1, count // (form.tokens or 1)) * (form.tokens or 1)
@@ -382,7 +382,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications per second from the first to the last sample, or since the start without two samples."""
+        """Returns notifications a second from the first to the last sample, or since the start without two samples."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)
@@ -440,7 +440,7 @@ class ResultBook:
 
 
 def percentiles(counts):
-    """Returns the 50th, 99th and 99.9th percentile of a Counter, each an observed value. Empty if the Counter is empty."""
+    """Returns the 50th, 99th and 99.9th percentile of a Counter: observed values, or none if the Counter is empty."""
     found, total, passed = {}, sum(counts.values()), 0
     for value in sorted(counts):
         passed += counts[value]
