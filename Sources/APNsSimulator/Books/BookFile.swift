@@ -1,7 +1,7 @@
 import Glibc
 import PushRecords
 
-/// A file that records every request in arrival order. A restarted simulator restores its `Books` from this file.
+/// A file that records the requests in arrival order. A restarted simulator restores its `Books` from this file.
 ///
 /// Each entry is written with one system call, so it survives a crash of the process, but not of the machine. The file
 /// begins with an 8-byte header. Each entry takes about 50 bytes: outcome, reason, token length, `apns-id` and token

@@ -1,6 +1,6 @@
 """`apns-bench guard`: compares the instructions and allocations of each part of the worker with the committed figures.
 Each part runs twice under valgrind's callgrind, with different numbers of notifications. The difference between the two
-runs is the cost of the additional notifications. The counts do not depend on time, so they are stable on a busy machine.
+runs is the cost of the extra notifications. The counts do not depend on time, so they are stable on a busy machine.
 
 A part fails if, per notification, it takes over 3 % more instructions or over 0.2 more allocations than committed. The
 figures are valid for the build of ./Docker/test: run .build/tests/release/apns-bench. --worker needs a Kafka broker.
