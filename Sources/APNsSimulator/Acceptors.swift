@@ -6,10 +6,10 @@ import TLS
 protocol AcceptedConnection: ByteChannelDelegate {
     /// The connection's channel. Set it immediately after the channel is created.
     var channel: SecureChannel? { get set }
-    /// The closure to call once when the channel has closed.
+    /// The closure that the connection calls after its channel has closed.
     var onClosed: (() -> Void)? { get set }
-    /// Closes the connection when the simulator stops. An HTTP/2 connection sends GOAWAY first, a gateway connection
-    /// status 10.
+    /// Closes the connection when the simulator stops. An HTTP/2 connection first sends GOAWAY. A gateway connection
+    /// first sends status 10 if it has accepted a notification.
     func close()
 }
 
@@ -77,7 +77,7 @@ final class Acceptor<Connection: AcceptedConnection> {
     }
 }
 
-/// The listeners of a simulator: notifications, channel management, the binary gateway and the feedback service. This
+/// The simulator's listeners for notifications, channel management, the binary gateway and the feedback service. This
 /// class also sends delayed answers and injects timed faults. Confined to the loop's thread.
 final class Acceptors {
     let notifications: Acceptor<ServerConnection>
@@ -153,8 +153,8 @@ final class Acceptors {
         return all.count
     }
 
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS of connections with a valid provider token. The simulator sends a change to
-    /// all of them immediately.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS of authenticated connections. The setter sends the new value on all of these
+    /// connections immediately.
     var streams: UInt32 {
         get { service.options.streams }
         set {

@@ -22,7 +22,7 @@ final class FaultSwitches: @unchecked Sendable {
         return handoff.wait()
     }
 
-    /// Closes all connections, then stops the loop. Waits up to a second until the connections have sent their output.
+    /// Starts to close all connections, and returns. The loop stops when all are closed, or after a second.
     func stop() {
         loop.perform { [self] in
             acceptors.close()

@@ -5,16 +5,16 @@ import PushRecords
 import Synchronization
 import TLS
 
-/// A local APNs server with TLS, HTTP/2, Apple's checks and answers, and faults on request. Optionally it includes
+/// A local APNs server with TLS, HTTP/2, Apple's checks and answers, and faults on request. It can also simulate
 /// Apple's retired binary gateway and feedback service.
 ///
-/// A simulator starts one thread for the service and one for the control endpoint. Thread-safe. Before you create a
-/// simulator, block the signals that other threads handle, because the simulator's threads inherit the signal mask.
+/// A simulator starts one thread for Apple's services and one for the control endpoint. Before you create a simulator,
+/// block the signals that other threads handle, because its threads inherit the signal mask. Thread-safe.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
     let environment: PushEnvironment
-    /// The address of the notification port. Other services use the same host.
+    /// The address on which all services of the simulator listen.
     package let host: String
     package let port: UInt16
     package let managementPort: UInt16?
@@ -92,7 +92,7 @@ package final class Simulator: Sendable {
 
     deinit { stop() }
 
-    /// Stops listening, sends GOAWAY (status 10 on the gateway) and closes every connection without waiting for
+    /// Stops listening, sends GOAWAY (status 10 on the gateway) and closes every connection without sending outstanding
     /// answers. Returns after all threads have ended. `books` can still be read. Further calls have no effect.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }

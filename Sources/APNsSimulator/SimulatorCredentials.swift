@@ -50,8 +50,8 @@ package struct SimulatorCredentials: Sendable {
         }
     }
 
-    /// Returns the contents of the named files. If one is missing or all are stale, creates and writes all of them, and
-    /// returns `isNew` true. Without a directory, the contents are in memory only.
+    /// Returns the contents of the named files. If a file is missing or `isStale` is true, creates all files anew and
+    /// returns true as `isNew`. Without a directory, always creates the contents, in memory only.
     private static func kept(
         in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
     ) throws -> (texts: [String], isNew: Bool) {

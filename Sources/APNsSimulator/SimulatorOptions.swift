@@ -11,7 +11,7 @@ package struct SimulatorOptions: Sendable {
     /// The port of the retired binary gateway. `nil` disables it.
     package var gatewayPort: UInt16?
     package var gatewayFaults = GatewayFaults()
-    /// The longest payload at the gateway, in bytes. The default is Apple's limit since 2014.
+    /// The maximum payload size of the gateway, in bytes. The default is Apple's limit since 2014.
     package var gatewayPayloadLimit = 2048
     /// The port of the feedback service. `nil` disables it.
     package var feedbackPort: UInt16?
@@ -19,7 +19,7 @@ package struct SimulatorOptions: Sendable {
     package var feedback: [FeedbackItem] = []
     /// The port of the control endpoint. `nil` disables it.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which the first start creates. With `nil`, the simulator keeps
+    /// The directory of the certificates and keys. The simulator creates whatever is missing. With `nil`, it keeps the
     /// certificates and keys in memory only.
     package var directory: String?
     /// Additional names and addresses in the server certificate, besides localhost, 127.0.0.1 and ::1.
@@ -30,23 +30,23 @@ package struct SimulatorOptions: Sendable {
     /// Whether the simulator checks the provider token in `authorization`.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The allowed bundle ids. A topic may be one of them, with or without a push type's suffix. An empty list allows
-    /// all topics.
+    /// The allowed bundle ids. A topic must be one of these ids, with or without a push type's suffix. An empty list
+    /// allows all topics.
     package var bundleIDs: [String] = []
     /// Whether the push type must match the suffix of the topic.
     package var checksTopicSuffixes = true
-    /// Bundle ids without broadcast capability, whose broadcasts the simulator rejects with FeatureNotEnabled.
+    /// Bundle ids for which the simulator rejects broadcasts and channel management with FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
     /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default is 1, which users of
     /// other clients have observed with Apple's servers.
     package var firstStreams: UInt32 = 1
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token, or with a client certificate.
     package var streams: UInt32 = 1000
     package var latency = Latency.zero
     package var faults: [FaultRule] = []
     /// The seed of random latencies, and of the ids that the simulator generates.
     package var seed: UInt64 = 1
-    /// A file that preserves the recorded requests and counts after the process ends (`--book`).
+    /// The path of a file that preserves the recorded requests after the process ends (`--book`).
     package var book: String?
 
     /// An item of the feedback service: the token of a device that removed the app.

@@ -1,12 +1,12 @@
-/// A one-line error that ends the bench and says what to do.
+/// A one-line error that ends the bench.
 struct BenchFailure: Error, CustomStringConvertible {
     let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// Sample requests for the baseline programs (`Floors`) and the component benchmarks (`Parts`). They are equal to the
-/// requests that the driver produces for the worker.
+/// The bundle id and payloads of the requests in the baseline programs (`Floors`) and the component benchmarks
+/// (`Parts`). The driver uses the same bundle id and payloads in the requests that it produces for the worker.
 enum Traffic {
     static let bundleID = "com.example.bench"
 

@@ -6,8 +6,8 @@ import Kafka
 import TLS
 
 // Runs the measured code: the worker's parts without a network, and the minimal nghttp2 and librdkafka programs that
-// the worker is compared with. Python would distort these measurements. The Python files in `driver` are the user's
-// commands `apns-bench [OPTIONS]` and `apns-bench guard`, and start this program for each measured process.
+// the worker is compared with. Python would distort these measurements. The Python files in `driver` implement the
+// commands `apns-bench [OPTIONS]` and `apns-bench guard`, which run this program as a child process.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))
@@ -79,7 +79,7 @@ private func writeCertificates(to directory: String) throws {
     }
 }
 
-/// Replaces this process with the driver. The driver finds this program in the environment variable `APNS_BENCH`.
+/// Replaces this process with the driver. The environment variable `APNS_BENCH` tells the driver this program's path.
 private func becomeDriver(_ words: [String]) throws {
     let folder = #filePath.dropLast("main.swift".count)
     let driver = "\(folder)driver/\(words.first == "guard" ? "guard.py" : "bench.py")"
@@ -88,7 +88,7 @@ private func becomeDriver(_ words: [String]) throws {
     }
     guard let program = realpath("/proc/self/exe", nil) else { throw BenchFailure("/proc is not mounted") }
     setenv("APNS_BENCH", program, 1)
-    // Debian's Python has confluent-kafka (`Docker/setup`). Another Python earlier in PATH may lack it.
+    // Use Debian's Python, for which `Docker/setup` installs confluent-kafka. Another Python in PATH may lack it.
     let python = getenv("APNS_WORKER_PYTHON").map { String(cString: $0) } ?? "/usr/bin/python3"
     let rest = words.first == "guard" ? Array(words.dropFirst()) : words
     var arguments = ([python, driver] + rest).map { strdup($0) } + [nil]

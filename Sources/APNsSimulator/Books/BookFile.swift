@@ -1,16 +1,16 @@
 import Glibc
 import PushRecords
 
-/// A file that records every request in arrival order. A restarted simulator restores its `Books` from this file.
+/// A file that records the requests in arrival order. A restarted simulator restores its `Books` from this file.
 ///
-/// Each entry is written with one system call. It survives a crash of the process but not of the machine. The file
+/// Each entry is written with one system call, so it survives a crash of the process, but not of the machine. The file
 /// begins with an 8-byte header. Each entry takes about 50 bytes: outcome, reason, token length, `apns-id` and token
 /// bytes. Not thread-safe.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
         var id: NotificationUUID
-        /// The device token's bytes, valid until the next method call on the file.
+        /// The device token's bytes, valid only during the call to which the entry is passed.
         var token: UnsafeRawBufferPointer
     }
 
@@ -48,9 +48,9 @@ final class BookFile {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Passes every entry to `body`. Truncates an incomplete last entry, which a full disk may leave.
+    /// Passes every entry to `body`. Removes an incomplete last entry, which a crash during a write can leave.
     ///
-    /// - Throws: A one-line error if an entry is damaged.
+    /// - Throws: A one-line error if the file cannot be read or an entry is damaged.
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {

@@ -5,8 +5,7 @@ package import PushRecords
 
 /// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
-/// For each request, an event loop holds the lock for well under a microsecond. A dump holds the lock for one chunk at
-/// a time.
+/// The event loop holds the lock for well under a microsecond per request. A dump holds it for one chunk at a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 
@@ -18,8 +17,7 @@ package final class Books: Sendable {
         /// The file that preserves the requests after the process ends, if one is set.
         var file: BookFile?
 
-        /// Records the outcome of a request. `index` is the index of its token, which `NotificationBook.arrive`
-        /// returned.
+        /// Records the outcome of a request. `index` is the token's index, as returned by `NotificationBook.arrive`.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -44,8 +42,8 @@ package final class Books: Sendable {
         var fileOverflow = 0
     }
 
-    /// - Parameter limit: The maximum number of distinct pairs of apns-id and token. Further pairs are counted as
-    ///   overflow. A pair takes about 110 bytes, and each distinct token about 150 more (measured with a million of
+    /// - Parameter limit: The maximum number of distinct pairs of apns-id and token. Requests with further pairs count
+    ///   as overflow. A pair takes about 110 bytes, and each distinct token about 150 more (measured with a million of
     ///   each).
     package init(limit: Int = 64_000_000) {
         state = Guarded(State(book: NotificationBook(limit: limit)))
@@ -81,7 +79,7 @@ package final class Books: Sendable {
         }
     }
 
-    /// Clears all rows and counts, except the count of open connections.
+    /// Clears all recorded requests and counts, except the count of open connections.
     package func reset() {
         write { state in
             let open = state.totals.openConnections
@@ -95,8 +93,8 @@ package final class Books: Sendable {
         }
     }
 
-    /// Passes every pair of apns-id and token with its counts to `body`, in the order of first arrival. The event loops
-    /// wait for the lock during the call.
+    /// Passes every pair of apns-id and token with its counts to `body`, in the order of first arrival. Holds the lock
+    /// during the whole call, so the event loop must wait.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
@@ -142,8 +140,8 @@ package final class Books: Sendable {
     /// The maximum length of a line: an id, 200 digits, two counts, separators.
     static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
 
-    /// Writes as many whole lines as fit into the buffer of at least 300 bytes. Returns `.failed` if `reset` was called
-    /// since the dump began.
+    /// Writes as many whole lines as fit into `buffer`, which must have at least 300 bytes. Returns `.failed` if
+    /// `reset` was called since the dump began.
     func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> HTTPResponse.Step {
         write { state in
             if let generation = cursor.generation, generation != state.generation { return .failed }
@@ -184,7 +182,7 @@ func hexText(_ bytes: [UInt8]) -> String {
 package struct Totals: Sendable, Equatable {
     /// Complete requests that were accepted, rejected, or left unanswered by a fault.
     package var requests = 0
-    /// Requests answered with 200, including those whose answer was cut off with the connection.
+    /// Accepted requests, including those whose answer was lost because a fault cut the connection.
     package var accepted = 0
     /// Distinct pairs of apns-id and device token among the accepted requests.
     package var acceptedDistinct = 0
@@ -203,13 +201,12 @@ package struct Totals: Sendable, Equatable {
     package var goAways = 0
     /// Connections that the simulator cut because of a fault.
     package var cuts = 0
-    /// Distinct device tokens of the requests received.
+    /// Distinct device tokens and channel ids of the received requests.
     package var tokens = 0
     /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
     /// be written.
     package var overflow = 0
-    /// The number of distinct provider tokens for each violation of the RFCs that APNs accepts, by the violation's
-    /// name.
+    /// The number of distinct provider tokens with each RFC violation that APNs tolerates, by the violation's name.
     package var leniencies: [String: Int] = [:]
     /// Rejected requests, indexed by `ReasonCode.rawValue`.
     package var byReason = [Int](repeating: 0, count: 256)

@@ -46,7 +46,7 @@ package final class ChannelBook: Sendable {
                 let word = state.random.next()
                 for index in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(index * 8))) }
             }
-            // Clear a random first byte of 0xFA, because a channel id that begins with it could request a fault
+            // Replace a first byte of 0xFA, because a channel id with this first byte could request a fault
             // (`TokenTable`).
             if bytes[0] == 0xFA { bytes[0] = 0 }
             let id = String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
@@ -77,8 +77,8 @@ package final class ChannelBook: Sendable {
     }
 }
 
-/// Decodes a channel id. Returns `nil` if the text is not base64 or is longer than a device token. The length limit is
-/// the simulator's. Apple documents none ("don't make assumptions on the channel ID size").
+/// Decodes a channel id. Returns `nil` if the text is not base64 of 1 to 100 bytes. The simulator sets this limit
+/// itself, because Apple documents none ("don't make assumptions on the channel ID size").
 func channelBytes(_ id: UnsafeRawBufferPointer) -> [UInt8]? {
     guard let bytes = Base64.standard.decode(id), (1...100).contains(bytes.count) else { return nil }
     return bytes

@@ -15,7 +15,7 @@ enum GoAway: Hashable, Sendable {
     /// GOAWAY with the highest received stream id, then an immediate close without the outstanding answers. The debug
     /// data is `{"reason": …}` if a reason is given.
     case immediate(ReasonCode? = nil)
-    /// GOAWAY with NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`, then a close.
+    /// GOAWAY with NO_ERROR, last stream id 0 and debug data `{"reason":"BadCertificateEnvironment"}`, then a close.
     case badEnvironment
 
     var debugData: String {
@@ -37,7 +37,7 @@ enum GoAway: Hashable, Sendable {
 }
 
 extension ReasonCode {
-    /// Apple's name of the reason, or empty if Apple has none.
+    /// Apple's name for the reason, or an empty string if Apple has none.
     var name: String { text?.description ?? "" }
 }
 
@@ -66,12 +66,12 @@ enum Fault: Hashable, Sendable {
     case refuseStream
     case goAway(GoAway)
     case cut(Cut)
-    /// The simulator still reads all bytes of the connection, but sends nothing from now on.
+    /// From now on the simulator reads all bytes of the connection, but sends nothing.
     case blackhole
     /// The request is accepted. From now on the simulator sends no WINDOW_UPDATE on the connection, so that bodies stop
     /// after 65,535 bytes.
     case stall
-    /// Changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection.
+    /// The request is accepted. The simulator changes SETTINGS_MAX_CONCURRENT_STREAMS of the connection to this value.
     case streams(UInt32)
     /// The simulator sends 64 bytes that form no valid HTTP/2 frame, and nothing after them.
     case garbage

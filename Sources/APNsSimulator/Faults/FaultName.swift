@@ -10,7 +10,7 @@ struct FaultFamily: Sendable {
     /// Parses the part of a fault's name after the prefix. Returns `nil` if this part is invalid.
     var read: @Sendable (Substring) -> Fault?
     /// The first of the four digits after `fa17` in device tokens that request these faults, and the help text for
-    /// these tokens. `nil` if no token can request the faults.
+    /// these tokens. `nil` for GOAWAY faults, whose tokens `TokenTable` parses separately.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [

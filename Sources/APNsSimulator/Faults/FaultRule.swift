@@ -1,19 +1,19 @@
 import Glibc
 
-/// A rule that injects a fault repeatedly, into every Nth request or after every time interval.
+/// A rule that injects a fault into every Nth request or at a fixed time interval.
 package struct FaultRule: Hashable, Sendable {
     enum Every: Hashable, Sendable {
         /// The number of requests from one injection to the next, counted over all connections.
         case requests(Int)
-        /// The time between injections. A connection fault affects every connection, a request fault the next request.
+        /// The time between two injections, into all connections or into the next request (`Fault.isOfConnection`).
         case time(ns: Int64)
     }
 
     let fault: Fault
     let every: Every
 
-    /// Parses `FAULT@1000` (every thousand requests) or `FAULT@5s`. `Fault(name:)` parses FAULT. Throws a one-line
-    /// error.
+    /// Parses `FAULT@1000` (every 1000th request) or `FAULT@5s` (every 5 s). FAULT is a name that `Fault(name:)`
+    /// accepts. Throws a one-line error.
     package init(text: String) throws(SimulatorError) {
         guard let at = text.lastIndex(of: "@") else {
             throw SimulatorError(
@@ -43,12 +43,12 @@ package struct FaultRule: Hashable, Sendable {
     }
 }
 
-/// A one-line error: invalid options, or a missing resource of the simulator.
+/// A one-line error about invalid options, or about a resource that the simulator cannot use, such as a file or port.
 package struct SimulatorError: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
 
-    /// Creates an error with the text of `errno`.
+    /// Creates an error that consists of the given text and the text of `errno`.
     init(errno what: String) { self.init("\(what): \(String(cString: strerror(errno)))") }
 }
 

@@ -2,9 +2,9 @@ import PushRecords
 
 /// The faults that a client can request by the first digits of the device token.
 ///
-/// After `fa17`, four hex digits select the fault. The next digit limits the fault: with `0` it applies to every
-/// request for the token, with `1` to `f` only to the first 1 to 15 requests for the token since the simulator's counts
-/// were reset.
+/// Such a token begins with `fa17`, and the next four hex digits select the fault. The ninth digit limits the fault:
+/// `0` applies it to every request for the token, `1` to `f` only to the first 1 to 15 requests for the token since the
+/// simulator's counts were reset.
 enum TokenTable {
     /// The faults with a fixed four-digit code, in the order of the help. A reason's code consists of the HTTP status
     /// and the reason's index among the reasons with this status on Apple's page. The codes of reasons from the

@@ -4,7 +4,7 @@ import PushRecords
 
 /// The device tokens that the feedback service will send. Thread-safe.
 ///
-/// The list removes a token once a connection has sent it completely.
+/// Each connection sends the whole list, then removes the tokens that it has sent.
 final class FeedbackList: Sendable {
     private struct State {
         var items: [SimulatorOptions.FeedbackItem] = []
@@ -17,7 +17,7 @@ final class FeedbackList: Sendable {
     func add(_ item: SimulatorOptions.FeedbackItem) { state.withLock { $0.items.append(item) } }
 
     /// The items in wire format: for each, the time and the token length (both big-endian), then the token. `mark`
-    /// identifies the last item. Pass it to `sent(upTo:)` when a connection has sent the bytes.
+    /// identifies the last item. Pass `mark` to `sent(upTo:)` when a connection has sent the bytes.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
@@ -82,7 +82,7 @@ final class FeedbackConnection: AcceptedConnection {
         channel.close()
     }
 
-    /// Removes the sent items from the list once the kernel has accepted all bytes.
+    /// Removes the sent items from the list if the kernel has accepted all bytes.
     private func noteSent() {
         if channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }

@@ -22,8 +22,8 @@ final class GatewayConnection: AcceptedConnection {
     /// Resets the connection if it has the fault `silent`. Called when the gateway's faults have changed.
     func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
-    /// Closes the connection. Sends status 10 first, as Apple's gateway did before maintenance, if the client has sent
-    /// a notification whose identifier the answer can contain.
+    /// Closes the connection. If the gateway has accepted a notification, first sends status 10 with the identifier of
+    /// the last one, as Apple's gateway did before maintenance.
     func close() {
         guard let channel, channel.state == .open, faults.bytesPerSecond > 0, !isEnding else {
             channel?.abort()

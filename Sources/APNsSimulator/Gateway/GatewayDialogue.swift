@@ -28,7 +28,7 @@ final class GatewayDialogue {
         case reset
     }
 
-    /// Device tokens had 32 bytes for the lifetime of Apple's gateway.
+    /// The size of a device token in bytes, which did not change while Apple's gateway existed.
     static let tokenSize = 32
 
     private let service: GatewayService

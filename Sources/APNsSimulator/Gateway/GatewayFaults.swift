@@ -1,7 +1,7 @@
 /// The faults of every gateway connection, as set by `--gateway-fault` or the control endpoint. If two faults set the
 /// same property, the later one applies.
 package struct GatewayFaults: Sendable {
-    /// The faults as given by the user.
+    /// The names of the faults, as the user gave them.
     package private(set) var names: [String] = []
     /// The delay of error answers. The gateway discards frames that arrive during the delay.
     private(set) var errorDelayNs: Int64 = 0

@@ -14,8 +14,8 @@ struct GatewayFrame {
     static let limit = 13 + 2 * 65_535
     private static let itemHead = 3
 
-    /// Returns the size of the frame that begins with these bytes: `nil` if more bytes must arrive first, or a size
-    /// above `limit` for an unknown command.
+    /// Returns the size of the frame that begins with these bytes, or `nil` if too few bytes have arrived to determine
+    /// the size. Returns `Int.max` for an unknown command.
     static func size(of bytes: UnsafeRawBufferPointer) -> Int? {
         switch bytes[0] {
         case 0: return size(of: bytes, tokenAt: 1)

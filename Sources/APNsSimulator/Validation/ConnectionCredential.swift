@@ -1,6 +1,6 @@
 import PushRecords
 
-/// Apple's limits for provider tokens, in milliseconds.
+/// The simulator's limits for provider tokens, in milliseconds.
 private enum TokenLimits {
     /// The maximum age: "APNs rejects any provider token whose iat is older than one hour."
     static let expiresAfterMs: Int64 = 60 * 60 * 1000
@@ -51,8 +51,7 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            // A client must replace an expired token even within 20 minutes, so the limit applies to unexpired tokens
-            // only.
+            // The limit does not apply if the last token has expired, because the client must then replace the token.
             if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < TokenLimits.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }

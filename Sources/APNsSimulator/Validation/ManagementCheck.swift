@@ -24,8 +24,8 @@ struct ManagementCheck {
     /// The checks shared by broadcasts and channel management.
     var common: RequestCheck
 
-    /// Checks the request's method and path. Returns the operation, or Apple's reason for a rejection. Call it before
-    /// the check of the provider token.
+    /// Checks the request's method and path. Returns the operation, or Apple's reason for a rejection. Call this method
+    /// before the check of the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
         guard let rest = fields.path.after("/1/apps/"), let slash = rest.firstIndex(of: UInt8(ascii: "/")) else {
             return (nil, .badPath)
@@ -45,7 +45,7 @@ struct ManagementCheck {
         return ((operation, bundleID), .none)
     }
 
-    /// Performs the operation and returns the answer. Call it after the check of the provider token.
+    /// Performs the operation and returns the answer. Call this method after the check of the provider token.
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }

@@ -4,11 +4,11 @@ import TLS
 
 /// A key that verifies provider tokens, like the keys that teams register with Apple.
 struct ProviderKey: Sendable {
-    /// The tokens' `kid`, ten characters.
+    /// The `kid` of the key's tokens. It has ten characters.
     var keyID: String
-    /// The tokens' `iss`. `nil` allows any team.
+    /// The `iss` of the key's tokens. `nil` allows any team.
     var teamID: String?
-    /// The key that verifies signatures as r and s (RFC 7518, 3.4) or in DER.
+    /// The public key. It verifies signatures in both encodings: r and s (RFC 7518, 3.4), or DER.
     var key: VerificationKey
 }
 
@@ -20,7 +20,7 @@ struct ProviderToken {
     var issuedAtMs: Int64 = 0
     /// The reason why the token is invalid, or `.none`.
     var refusal = ReasonCode.none
-    /// The names (as in `/totals`) of the RFC violations in the token that APNs accepts.
+    /// The RFC violations in this token that APNs tolerates, by their names in `/totals`.
     var leniencies: [String] = []
 }
 
@@ -96,7 +96,7 @@ struct ProviderTokenReader {
         }
     }
 
-    /// Returns the contents of a JSON string, or `nil` for a string with escapes, which identifiers do not need.
+    /// Returns the contents of a JSON string, or `nil` for another value or a string with escapes. Ids need no escapes.
     private func text(_ value: String?) -> String? {
         guard let value, value.hasPrefix("\""), !value.contains("\\") else { return nil }
         return String(value.dropFirst().dropLast())

@@ -39,7 +39,7 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
 
     /// Checks a request's method and path, and stores the token, id and bundle id in `request`. `room` is a buffer of
-    /// 100 bytes for the token. Call it before the check of the provider token.
+    /// 100 bytes for the token. Call this method before the check of the provider token.
     func target(
         _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
     ) -> ReasonCode {
@@ -68,7 +68,7 @@ struct RequestCheck: Sendable {
         return .none
     }
 
-    /// Checks a request's headers and payload. Call it after `target` and the check of the provider token.
+    /// Checks a request's headers and payload. Call this method after `target` and the check of the provider token.
     func content(
         _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
     ) -> ReasonCode {
@@ -130,7 +130,7 @@ struct RequestCheck: Sendable {
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
-    /// Returns Apple's reason if `apns-request-id` is present and not a UUID, or else `nil`.
+    /// Returns BadMessageId if `apns-request-id` is present but not a UUID, or else `nil`.
     func requestID(_ fields: RequestFields) -> ReasonCode? {
         fields.requestID.baseAddress != nil && NotificationUUID(text: fields.requestID) == nil ? .badMessageId : nil
     }
@@ -191,8 +191,8 @@ struct RequestCheck: Sendable {
         return found == type ? nil : .invalidPushType
     }
 
-    /// Returns the push type that the topic's suffix belongs to. A request without a topic uses the certificate's
-    /// topic.
+    /// Returns the push type of the topic's suffix, or `nil` if the topic has no suffix. For a request without a topic,
+    /// uses the certificate's topic.
     private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
         if topic.baseAddress == nil {
             guard let defaultTopic else { return nil }

@@ -34,7 +34,7 @@ final class Dialogue {
     private var outputLeft: Int?
     /// The size of the unsent output before the current call of `receive`, or 0 outside a call.
     private var outputAtStart = 0
-    /// Whether the connection reads all bytes and sends nothing.
+    /// Whether a fault has silenced the connection: it ignores received bytes and produces no further output.
     private(set) var isSilent = false
     /// The lowest last stream id in the GOAWAY frames sent.
     private var lastStream = Int32.max
@@ -114,7 +114,7 @@ final class Dialogue {
             // The client violated the protocol. nghttp2 has queued a GOAWAY if possible.
             ending = .close
         }
-        // nghttp2 has finished, because the client violated the protocol, or sent GOAWAY and has received all answers.
+        // A session is finished after the client violated the protocol, or sent GOAWAY and received all answers.
         if session.isFinished, ending == .none { ending = .close }
     }
 

@@ -4,7 +4,7 @@ import HTTP2
 import Network
 import TLS
 
-/// A client connection of the simulator: its channel and its dialogue. Confined to the loop's thread.
+/// One HTTP/2 connection of the simulator: its channel and its dialogue. Confined to the loop's thread.
 final class ServerConnection: AcceptedConnection {
     private let number: Int
     private let service: Service
@@ -105,7 +105,7 @@ final class ServerConnection: AcceptedConnection {
     // MARK: ByteChannelDelegate
 
     func channelOpened(applicationProtocol: String?) {
-        // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) requires it.
+        // Do not check ALPN: APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) requires it.
         guard let channel else { return }
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {

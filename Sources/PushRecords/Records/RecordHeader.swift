@@ -1,8 +1,8 @@
 /// A borrowed header of a Kafka record.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// The header's value. A Kafka header may have no value. In this case the buffer has no base address, and the
-    /// worker treats the header as absent.
+    /// The header's value. If a Kafka header has no value, the buffer has no base address, and the worker treats the
+    /// header as absent.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {

@@ -96,8 +96,7 @@ struct HeaderText: ~Copyable {
 
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
-        // For a number `size` is 0. The 32 additional bytes suffice, because appending a number writes at most 24
-        // bytes.
+        // The additional 32 bytes are for numbers, which take at most 24 bytes and are added with a `size` of 0.
         precondition(
             size + 32 <= Self.capacity - text.count,
             "The header values of one record must have at most 1024 bytes in total")

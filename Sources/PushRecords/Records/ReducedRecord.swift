@@ -105,8 +105,8 @@ package enum ReducedRecord {
 
     // MARK: Dead letters
 
-    /// The values of `push-dlq-reason` in dead letters of output records. `DeadLetterReason` has those for request and
-    /// retry records.
+    /// The values of `push-dlq-reason` in dead letters of output records. The values for request and retry records are
+    /// in `DeadLetterReason`.
     package static let outputReasons = ["output-too-large", "output-refused"]
 
     /// Returns the dead letter of an output record that the broker rejects: as too large in every form

@@ -47,7 +47,7 @@ extension HeaderName {
         var nearest = NearestName(to: name)
         let hasPrefix = hasReservedPrefix(name)
         for header in allCases where inEnvelope ? header.isOfEnvelope : !header.isRetry {
-            // All names begin with "apns-" or "push-".
+            // Every name begins with `apns-` or `push-`, a prefix of five bytes.
             nearest.consider(header.text, prefix: 5)
             if inEnvelope, !hasPrefix { nearest.consider(header.text, prefix: 5, comparesPrefix: false) }
         }

@@ -90,8 +90,8 @@ extension DeliveryResult {
     /// The device token, or `nil` if it is invalid or the notification is a broadcast.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// Whether the outcome of at least one send is unknown. The device may have shown the notification more than once.
-    /// It may even have shown the notification if the outcome is not `accepted`.
+    /// Whether the outcome of at least one send is unknown. The device may have shown the notification more than once,
+    /// or shown the notification although the outcome is not `accepted`.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 

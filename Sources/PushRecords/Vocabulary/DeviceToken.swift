@@ -56,8 +56,8 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension DeviceToken {
-    /// The largest number of hex digits in a token. The result of an invalid token has at most this number of the
-    /// token's bytes as its key.
+    /// The maximum number of hex digits in a token. Results of invalid tokens have the token's text as their key,
+    /// truncated at this number of bytes.
     package static let textLimit = RecordLimits.deviceToken
 
     /// The result of `normalize`, which validates a token and writes it to a buffer.

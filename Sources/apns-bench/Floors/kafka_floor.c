@@ -1,6 +1,6 @@
-// The minimum that a program needs with librdkafka to do the worker's Kafka work: read each record with its headers,
-// format and produce its result, wait for the acknowledgement. It has no ledger, commits no offsets and sends nothing
-// to APNs.
+// A minimal librdkafka program that does the worker's Kafka work: it reads each record with its headers, formats and
+// produces its result, and waits for the acknowledgement. It has no ledger, commits no offsets and sends nothing to
+// APNs.
 #include "floors.h"
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// The minimum that a program needs with nghttp2 and OpenSSL to do the worker's APNs work: post each request, read each
-// answer. It has no queue, no resend window and no state per request. One thread polls all connections with poll(2).
+// A minimal nghttp2 and OpenSSL program that does the worker's APNs work: it posts each request and reads each answer.
+// It has no queue, no resend window and no state per request. One thread polls all connections with poll(2).
 #include "floors.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 static int64_t count, submitted, answered, refused;
 static int devices;
 static char *paths, *payload, id[] = "00000000-0000-8000-8000-000000000000";
-// The header fields of a request, the same as those of the worker. `submit` changes the path and the apns-id.
+// The header fields of a request, which are those of the worker's requests. `submit` changes the path and the apns-id.
 static nghttp2_nv fields[8];
 
 typedef struct {

@@ -1,10 +1,10 @@
 import Delivery
 import PushRecords
 
-/// The benchmarks `machine` and `fanout`: the delivery machine in the worker's own turn (`DeliveryTurn`). A fake
+/// The benchmarks `machine` and `fanout`, which run the delivery machine in the worker's turns (`DeliveryTurn`). A fake
 /// transport accepts every request and a fake Kafka acknowledges every record by the next turn.
 ///
-/// Each of 8 partitions provides a batch of records per turn of 10 ms, about 100,000 notifications a second in total.
+/// In each turn of 10 ms, each of 8 partitions provides a batch of records: about 100,000 notifications a second.
 final class MachinePart: PartRun {
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
@@ -19,7 +19,7 @@ final class MachinePart: PartRun {
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// A sum over the contents of all results, so that the compiler cannot remove the reads.
+    /// A sum over fields of all results, which prevents the compiler from removing the reads.
     private var resultBytes = 0
 
     private static let partitionCount = 8

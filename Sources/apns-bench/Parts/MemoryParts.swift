@@ -65,8 +65,8 @@ final class ResultsPart: PartRun {
     }
 }
 
-/// The benchmark `ledger`: the ledger of one partition between two commits at full load. Seven of eight records settle
-/// in the turn that receives them. The eighth settles at the beginning of the next turn.
+/// The benchmark `ledger`, which runs the ledger of one partition at full load, with a commit in each turn. Seven of
+/// eight records settle in the turn that receives them. The eighth settles in the next turn.
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = Partition.Offsets(committed: 0, map: CommitMap())

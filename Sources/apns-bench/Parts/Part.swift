@@ -21,11 +21,11 @@ enum Part: String, CaseIterable {
     }
 }
 
-/// A running benchmark of a part, which processes one batch of the worker's size per turn. Not thread-safe.
+/// A running benchmark of a part, which processes one batch per turn, as the worker does. Not thread-safe.
 protocol PartRun: AnyObject {
     /// The number of notifications that the part has processed completely.
     var count: Int { get }
-    /// The number of bytes sent, if the part sends any.
+    /// The number of bytes sent, or 0 for a part that sends none.
     var sentBytes: Int64 { get }
     /// Simulates the peer and prepares the next turn. The bench does not measure this method.
     func prepare() throws
@@ -82,8 +82,8 @@ enum PartCommand {
 /// The benchmark that `apnsBenchTurn` runs, and the error of its last turn. Not thread-safe.
 nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error)?)
 
-/// Runs one turn after the warm-up. callgrind counts only inside this function (`--toggle-collect`), which needs a C
-/// name.
+/// Runs one turn after the warm-up. callgrind counts only inside this function, and finds the function by its C name
+/// (`--toggle-collect`).
 @inline(never)
 @c func apnsBenchTurn() {
     do { try counted.run?.turn() } catch { counted.error = error }

@@ -9,7 +9,7 @@ import TLS
 /// The base class of the benchmarks that measure a transport. It provides a loop with a clock that the benchmark
 /// advances, a channel in memory, and a batch of requests that the benchmark sends repeatedly.
 class TransportPart {
-    /// The number of notifications that the fake server accepted.
+    /// The number of completions that the transport has reported.
     private(set) var count = 0
     private var capacity = 0
     /// The completions that the transport reported in the last turn.
@@ -56,9 +56,9 @@ class TransportPart {
     }
 }
 
-/// The benchmark `encode`: sends batches through the transport and its connection into memory, and returns the answers
-/// as completions. The benchmark measures the product's code (`APNsTransport`, `HTTP2Connection`) with a fake byte
-/// channel and clock. The server that answers 200 is not measured.
+/// The benchmark `encode`, which sends batches through the worker's transport and connection (`APNsTransport`,
+/// `HTTP2Connection`) and receives the answers as completions. The byte channel and the clock are fakes. The server
+/// that answers 200 is not measured.
 final class EncodePart: TransportPart, PartRun {
     var sentBytes: Int64 { wire.channel.sentBytes }
     private var transport: APNsTransport!
@@ -123,9 +123,9 @@ final class EncodePart: TransportPart, PartRun {
     }
 }
 
-/// The benchmark `frames`: sends batches through the transport of the binary protocol into memory. A batch counts as
-/// accepted when the resend window ends without an error answer. The benchmark measures the product's code
-/// (`BinaryTransport`, `BinaryConnection`) with a fake byte channel and clock.
+/// The benchmark `frames`, which sends batches through the worker's transport of the binary protocol
+/// (`BinaryTransport`, `BinaryConnection`). A batch counts as accepted if no error arrives within the duration of the
+/// resend window. The byte channel and the clock are fakes.
 final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
     private static let windowNs: Int64 = 1_000_000_000
@@ -164,7 +164,7 @@ final class FramesPart: TransportPart, PartRun {
 
 /// A byte channel in memory.
 final class PipeChannel: ByteChannel {
-    /// The bytes sent, and the bytes that the next `deliver` passes to the delegate. Both arrays retain their capacity.
+    /// The bytes sent on the channel. `coming` contains the bytes that the next `deliver` passes to the delegate.
     var sent: [UInt8] = []
     var coming: [UInt8] = []
     private let delegate: any ByteChannelDelegate

@@ -9,21 +9,21 @@ folder with Kafka's libs) to start one.
 Measurements (--measure):
   floors     a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
   payload    the whole worker, requests in payload form
-  envelope   in envelope form, one device token per record
-  fan-out    in envelope form, 100 device tokens per record
+  envelope   envelope form, one device token per record
+  fan-out    envelope form, 100 device tokens per record
   10-apps    payload form, ten apps
   100-apps   payload form, a hundred apps
   binary     payload form, over the binary protocol
   parts      each part of the worker alone, in memory, and the size of the HEADERS frames
-  latency    from the record's timestamp to the send and to the answer, at 1,000 a second
-  streams    50 ms of server latency, 1 to 8 connections
-  network    50 ms of network latency, 1 to 8 connections
+  latency    time from the record's timestamp to the send, and from the send to the answer, at 1,000 a second
+  streams    the rate with 50 ms of server latency, on 1 to 8 connections
+  network    the rate with 50 ms of network latency, on 1 to 8 connections
   start      time to the first send and the first result, for a new worker and after kill -9
 
-`apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
-CPU is the user and system time of the whole process from start to end, as reported by wait4(2). The time to join the
-group, for TLS handshakes and for the shutdown is included, and is spread over all notifications.
-Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
+`apns-bench guard` counts instructions. `apns-bench part NAME` runs one part.
+CPU is the user and system time of the whole process from start to end, as reported by wait4(2). It includes the group
+join, the TLS handshakes and the shutdown, and is divided by the number of notifications.
+Exit codes: 0 measured (even if a budget is missed), 1 something is missing or failed, 64 wrong usage.
 """
 
 import argparse, asyncio, collections, datetime, json, os, re, subprocess, sys, time, urllib.request
@@ -77,8 +77,8 @@ class Report:
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
-        # The cost per notification must not grow with the number of apps. The number of TLS handshakes grows with it,
-        # so the first tenth of the notifications is excluded.
+        # The cost per notification must not grow with the number of apps. Each additional app costs TLS handshakes at
+        # the start, so the first tenth of the notifications is excluded.
         for name in ("10-apps", "100-apps"):
             if name in cpu and "payload" in cpu:
                 self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])
@@ -228,7 +228,7 @@ def measure_latency(stage, report):
 
 
 def measure_scaling(stage, report, distance):
-    """Measures the rate at 50 ms of server or network latency, with the simulator's flow-control windows and 1,000 streams."""
+    """Measures the rate with 50 ms of server or network latency, 1,000 streams and the simulator's windows."""
     simulator, directory = stage.simulator(
         f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]

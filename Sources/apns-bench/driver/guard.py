@@ -1,9 +1,9 @@
-"""`apns-bench guard`: compares the instructions and allocations per notification of each part of the worker with the committed
-figures. Each part runs twice under valgrind's callgrind, with different numbers of notifications; the difference between the
-two runs is the cost of the additional notifications. The counts do not depend on a clock, so they are stable on a busy machine.
+"""`apns-bench guard`: compares the instructions and allocations of each part of the worker with the committed figures.
+Each part runs twice under valgrind's callgrind, with different numbers of notifications. The difference between the two
+runs is the cost of the extra notifications. The counts do not depend on time, so they are stable on a busy machine.
 
-A part fails if it takes 3 % more instructions, or 0.2 more allocations per notification, than committed. The figures are valid
-for the build of ./Docker/test: run .build/tests/release/apns-bench. --worker needs a broker, as apns-bench does.
+A part fails if, per notification, it takes over 3 % more instructions or over 0.2 more allocations than committed. The
+figures are valid for the build of ./Docker/test: run .build/tests/release/apns-bench. --worker needs a Kafka broker.
 Exit codes: 0 nothing costs more, 1 something costs more or is missing, 64 wrong usage.
 """
 
@@ -12,7 +12,7 @@ import json, os, platform, re, shutil, subprocess, sys
 import stage as bench
 from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
-# The number of notifications in the shorter run of each part, which is a few turns in steady state.
+# The number of notifications in the shorter run of each part: enough for a few turns in steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
          "encode": 1_024, "frames": 1_024}
 FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # The name, and the number of decimal digits.
@@ -39,7 +39,7 @@ def counts(lines):
     function = callee = calls = None
 
     def named(text):
-        # `(12) name` defines a name's number, `(12)` refers to it.
+        # `(12) name` defines the number 12 for a name. Later, `(12)` alone stands for the name.
         number, _, name = text.partition(" ")
         return names.setdefault(number, name)
 
@@ -74,7 +74,7 @@ class Callgrind:
         os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
 
     def readable(self, program):
-        """Copies a program without its debug information, because valgrind 3.19 cannot read the debug information of Swift 6."""
+        """Copies a program without its debug information, because valgrind 3.19 cannot read that of Swift 6."""
         copy = self.scratch.file(os.path.basename(program))
         subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
         return copy
@@ -87,7 +87,7 @@ class Callgrind:
         return child
 
     def profile(self, part, program):
-        """Runs one part with two counts in parallel. callgrind counts only inside `apnsBenchTurn`."""
+        """Runs a part twice in parallel, for two numbers of notifications. callgrind counts only in `apnsBenchTurn`."""
         runs = [self.start(f"{part}-{count}", [program, "part", part, "-n", str(count)],
                            "--toggle-collect=apnsBenchTurn") for count in (PARTS[part], 3 * PARTS[part])]
         found = []
@@ -123,7 +123,7 @@ class Callgrind:
 
 
 def toolchain():
-    """Returns the versions that determine the instruction counts besides the source: compiler, C libraries, processor."""
+    """Returns the versions that determine the counts besides the source: architecture, compiler and libraries."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
     swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""

@@ -8,7 +8,7 @@ STREAMS = 1_000  # The maximum number of open streams on a connection, as with A
 
 
 class Failure(Exception):
-    """A one-line error that ends the bench and says what to do."""
+    """A one-line error that ends the bench."""
 
 
 class Options(argparse.ArgumentParser):
@@ -48,7 +48,7 @@ def read(path):
 
 
 class Scratch:
-    """A temporary directory. It is removed and all children are killed however the run ends."""
+    """A temporary directory. An exit, even after an error or SIGTERM, kills all children and removes the directory."""
 
     children = []
 
@@ -76,7 +76,7 @@ class Child:
     def __init__(self, name, words, scratch):
         self.name, self.usage, self.peak = name, None, 0
         self.output_file = scratch.file(f"{name}.output")
-        # With setpriv (util-linux), the kernel kills the child when the bench ends.
+        # With setpriv (util-linux), the kernel kills the child even if SIGKILL ends the bench.
         leader = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"] if os.access("/usr/bin/setpriv", os.X_OK) else []
         with open(self.output_file, "w") as output:
             self.process = subprocess.Popen(
@@ -257,7 +257,7 @@ class Stage:
         return Requests(topic, form, count, self.options.partitions)
 
     def requests(self, form, count):
-        """Returns a topic with `count` notifications, rounded down to whole records. Fills it once per run."""
+        """Returns a topic with `count` notifications, rounded down to whole records. Fills each topic once per run."""
         word = "-".join(map(str, form)) + f".{count}"
         if word not in self.filled:
             whole = max(1, count // (form.tokens or 1)) * (form.tokens or 1)
@@ -382,7 +382,7 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Returns notifications a second from the first to the last sample, or from the start without two samples."""
+        """Returns notifications a second from the first to the last sample, or since the start without two samples."""
         inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
         (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
         return (last - first) * 1e9 / max(1, ended - begun)
@@ -394,8 +394,8 @@ admin: {{listen: off}}
 class ResultBook:
     """The results of a measurement. A run without exactly one accepted result for each request fails.
 
-    The latencies do not include requests from before `requested_from`. `settled_after` is the time at which the worker
-    was killed: after it, results may be repeated, and `first_settled` is the time of the first result after the kill.
+    The latencies do not include requests from before `requested_from`. `settled_after` is the time of a restart after a
+    kill: with it, duplicates are allowed, and `first_settled` is the time of the first result after the restart.
     """
 
     def __init__(self, stage, topic, requests, requested_from=0, settled_after=None):
@@ -440,7 +440,7 @@ class ResultBook:
 
 
 def percentiles(counts):
-    """Returns the 50th, 99th and 99.9th percentile of a Counter, each an observed value. Empty if the Counter is empty."""
+    """Returns the 50th, 99th and 99.9th percentile of a Counter: observed values, or none if the Counter is empty."""
     found, total, passed = {}, sum(counts.values()), 0
     for value in sorted(counts):
         passed += counts[value]

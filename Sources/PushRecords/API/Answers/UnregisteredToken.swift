@@ -48,7 +48,7 @@ extension UnregisteredToken {
             case "app": app = try reader.optionalText()
             case "environment": environment = try reader.optionalWord { PushEnvironment(text: $0) }
             case "reason":
-                // `map` is avoided because Swift 6.3.1 miscompiles it here.
+                // Avoid `map` here, because Swift 6.3.1 miscompiles it.
                 if let text = try reader.optionalText() { reason = Reason(rawValue: text) }
             case "unregistered_at_ms": unregisteredAtMs = try reader.optionalInteger()
             case "observed_at_ms": observedAtMs = try reader.integer()

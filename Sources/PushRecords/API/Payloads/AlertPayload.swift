@@ -9,7 +9,7 @@ import JSON
 /// payload.custom["order"] = 4711
 /// ```
 ///
-/// Source: "Generating a remote notification". Newer members of `aps` go into `more`.
+/// Source: "Generating a remote notification". Put newer members of `aps` into `more`.
 public struct AlertPayload: CollapsiblePayload {
     /// The sound to play.
     public enum Sound: Hashable, Sendable {
@@ -207,7 +207,7 @@ extension JSONWriter {
 extension AlertPayload {
     /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// Removes whole characters, or with `atWordEnd` whole words if the body has more than one. Throws
+    /// Removes whole characters. With `atWordEnd`, removes whole words, unless the body has only one word. Throws
     /// `PayloadTooLarge` and changes nothing if the payload is too large even with an empty body. Also throws the
     /// errors of `json()`.
     @discardableResult

@@ -165,7 +165,7 @@ public struct LiveActivityEnd: BroadcastPayload {
         case appleDefault
         /// The device removes the activity immediately.
         case immediately
-        /// The device removes the activity at this time, or after four hours if that is earlier.
+        /// The device removes the activity at this time or after four hours, whichever is earlier.
         case at(UnixTime)
     }
 
@@ -180,7 +180,7 @@ public struct LiveActivityEnd: BroadcastPayload {
     /// The alert, or `nil` to end without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
 
-    /// Creates a payload that ends an activity. Apple recommends to "include the final content state".
+    /// Creates a payload that ends an activity. Apple recommends that you "include the final content state".
     public init(contentState: PayloadValue?, timestamp: UnixTime, dismissal: Dismissal = .appleDefault) {
         self.contentState = contentState
         self.timestamp = timestamp

@@ -36,7 +36,7 @@ public protocol PushPayload: Hashable, Sendable {
     func json() throws(RequestError) -> [UInt8]
 }
 
-/// A payload whose notification may replace an earlier notification with the same `PushNotification.collapseID`.
+/// A payload whose notification can replace an earlier notification with the same `PushNotification.collapseID`.
 ///
 /// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs",
 /// apns-collapse-id.
@@ -247,7 +247,7 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
 public enum PushPriority: UInt8, CaseIterable, Sendable {
     /// 10: immediate delivery, Apple's default.
     case immediate = 10
-    /// 5: delivery that considers the device's power. Such notifications may be grouped, throttled or dropped.
+    /// 5: delivery that considers the device's power. Apple may group, throttle or drop such notifications.
     case powerConsiderate = 5
     /// 1: saving the device's power has priority over delivery, and the notification does not wake the device.
     case withoutWaking = 1
