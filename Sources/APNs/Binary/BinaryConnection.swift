@@ -6,7 +6,7 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the connection reports its end to the transport. The causes are:
+/// Every request gets one completion before the connection reports its end to the transport, in one of these cases:
 /// - An error answer names a notification: it determines the outcome of this notification and of all before it, and the
 ///   gateway discards all after it.
 /// - No error arrives during the resend window: the notification counts as accepted.

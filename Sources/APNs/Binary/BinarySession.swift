@@ -4,14 +4,14 @@ package import PushTransport
 /// `BinaryConnection` then adds to each error completion the text of a reason that `ReasonCode` lacks, and whether the
 /// connection's credential was replaced.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller receives the completions of the notifications that were processed or
-    /// discarded before it receives this value.
+    /// The meaning of an answer. The caller receives the completions of the processed and discarded notifications
+    /// first, then this value.
     package enum Meaning: Sendable, Equatable {
         /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
         /// were processed, and `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
-        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
+        /// delivered, including the named one unless the answer reports it as processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
@@ -112,8 +112,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Completes the notifications that were acknowledged at least one window ago as presumed accepted, and returns
-    /// their number. Call this at most once a turn.
+    /// Completes notifications as presumed accepted if their frames were acknowledged at least one window ago. Returns
+    /// the number of these notifications. Call this at most once a turn.
     ///
     /// The peer is known to have been silent only until the previous call of this method, because later bytes may not
     /// have been read yet. After a pause of the process, an error may still wait in the socket. If the peer does not

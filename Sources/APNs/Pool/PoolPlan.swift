@@ -265,7 +265,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first wait, with a jitter of ±25 %.
+    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times `firstNs`, up to `lastNs`, with jitter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

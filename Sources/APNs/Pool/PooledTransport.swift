@@ -6,9 +6,9 @@ package import PushTransport
 /// The base class of the HTTP/2 and binary transports, which send the notifications of one app. Used on the loop's
 /// thread only.
 ///
-/// Two `PoolPlan`s decide which connections exist. `Reachability` decides from how connections end whether the host
-/// works. Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion,
-/// the transport emits `TransportEvent.closed`. Until then it keeps itself alive.
+/// Two `PoolPlan`s decide which connections exist. `Reachability` judges by how connections end whether the host works.
+/// Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion, the
+/// transport emits `TransportEvent.closed`. The owner must keep the transport until then.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -47,7 +47,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     static var slackLimit: Int { 128 }
 
     /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
-    ///   others.
+    ///   other events.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
@@ -291,7 +291,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
-    /// Whether requests wait for a connection that is being dialed, while none is ready and no dial has failed.
+    /// Whether the transport waits for a connection after the last one ended: none is ready, and no dial has failed.
     final var awaitsSuccessor: Bool { !isAnyReady && plan.failures == 0 && plan.live > 0 && reportedReachable == true }
 
     /// The number of requests on draining connections. They count as outstanding, but do not reduce the other
