@@ -111,7 +111,7 @@ package struct Completion: Sendable {
     package var uniqueIDText: Int32
     /// The id that APNs created because the request had none, or `.none` if there is no such id.
     package var apnsID: NotificationUUID
-    /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
+    /// When the token became invalid according to a 410, in milliseconds since the epoch, or 0 if unknown.
     package var unregisteredAtMs: Int64
     /// When the request was passed to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
     package var sentAtMs: Int64
@@ -207,7 +207,7 @@ package enum TransportEvent: Sendable {
 
 /// The number of an app's connections, by state.
 package struct ConnectionCounts: Sendable, Equatable {
-    /// Connections that are being made: DNS, TCP, the TLS handshake, or waiting for SETTINGS.
+    /// Connections that are not ready yet: DNS lookup, TCP connect, TLS handshake, or waiting for SETTINGS.
     package var dialing = 0
     /// Connections that accept requests.
     package var open = 0
@@ -221,7 +221,7 @@ package struct ConnectionCounts: Sendable, Equatable {
     package init() {}
 }
 
-/// How a host fails to answer requests.
+/// A host that does not answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
     /// The HTTP/2 error code of the streams that the host ends without an answer, or `nil` if it does not end them.

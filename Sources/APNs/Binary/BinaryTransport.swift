@@ -34,8 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// Sends a fence on each connection with recalled notifications, if the format allows one. The gateway's answer then
-    /// determines the outcome of the open notifications, so that none of them is presumed accepted.
+    /// Sends a fence on each connection with recalled notifications, if the format allows one. The gateway's answer
+    /// determines the outcome of the open notifications, so none of them is presumed accepted.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -86,8 +86,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// Sends a fence on all ready connections, to get an answer, and replaces them. `connected` sends one on the next
-    /// connection. Called after several connections ended without an answer, or after a peer stopped reading.
+    /// Sends a fence on each ready connection, and replaces the connection. `connected` sends a fence on the next one.
+    /// Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -137,7 +137,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Removes a closed connection. `inDoubt` is the number of notifications in doubt, or 0 if the connection was given
-    /// up because the gateway had stopped reading.
+    /// up because the gateway had stopped reading or had not answered a fence.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)

@@ -153,7 +153,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(event, ofQuarantine: connection.isQuarantine)
     }
 
-    /// Hands suspects to the quarantine connection by `fill`. Dials that connection if there is none.
+    /// Passes suspects to the quarantine connection by calling `fill`. Dials that connection if there is none.
     final func dispatchSuspects(_ fill: (Connection, inout RequestQueue, _ most: Int) -> Void) {
         guard !suspects.isEmpty else { return }
         if quarantineConnection == nil, quarantinePlan.isAsleep { tell(.wanted, ofQuarantine: true) }
@@ -186,7 +186,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.opened(connection.id), of: connection)
     }
 
-    /// Records the first answer on a connection, which shows that the host works.
+    /// Records an answer that shows that the host works, and resets the backoff.
     final func answered(_ connection: Connection) {
         // An answer on a connection with the old credential does not show whether the new one works.
         guard !connection.isSuperseded else { return }
@@ -194,7 +194,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.answered(connection.id), of: connection)
     }
 
-    /// Records a later answer on a connection, which shows that the host works. The backoff is not reset, because one
+    /// Records a later answer on an HTTP/2 connection. The host works, but the backoff is not reset, because one
     /// bad address among good ones would otherwise be dialed at a high rate.
     final func wentOn(_ connection: Connection) {
         guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
@@ -221,8 +221,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func idle(_ connection: Connection) {
-        // The host must answer before the idle pool may sleep, because a sleeping pool would not notice that the host
-        // works again.
+        // An idle pool does not sleep while the host is on probation, because a sleeping pool would not notice that the
+        // host works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
         // An idle quarantine connection has no suspect in flight, so the next suspects need not be sent alone.
         if connection.isQuarantine { suspects.forget() }
