@@ -1,8 +1,7 @@
 package import Network
 package import TLS
 
-/// The validated settings with which one app connects to APNs. The key is loaded, and names and ids are printable
-/// ASCII.
+/// The validated settings with which one app connects to APNs.
 package struct APNsConfiguration: Sendable {
     package var host: String
     package var port: UInt16

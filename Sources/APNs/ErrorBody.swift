@@ -5,7 +5,7 @@ internal import PushTransport
 
 /// The body of an error answer, or the debug data of a GOAWAY: `{"reason": "…", "timestamp": …}`.
 ///
-/// The initializer parses borrowed bytes. It allocates a string only for a reason without a known name.
+/// The initializer parses borrowed bytes. It allocates a string only for a reason that `ReasonCode` lacks.
 package struct ErrorBody: Equatable, Sendable {
     package var reason: ReasonCode = .none
     /// The reason as received if `reason` is `.other`, at most 200 bytes.
@@ -56,7 +56,7 @@ extension ReasonCode {
     /// Whether the next connection will be refused too, because the reason concerns the credential.
     var refusesConnections: Bool { subject == .credential || self == .topicMismatch }
 
-    /// Returns whether APNs closes the connection for its own reasons, so that the next connection will work.
+    /// Returns whether APNs closes the connection without a fault of the client, so that the next connection will work.
     func isOrderlyEnd(_ code: ErrorCode) -> Bool {
         switch self {
         case .shutdown, .idleTimeout: true

@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// What is at fault according to an APNs error reason, if the reason concerns more than the answered notification: the
-/// device token, the topic, the credential, or how often the worker renews its tokens.
+/// The cause that an APNs error reason names, if it also affects other notifications: the device token, the topic, the
+/// credential, or how often the worker renews its tokens.
 package enum ReasonSubject: Sendable {
     /// The device token belongs to the other environment or to another app.
     case badToken
@@ -42,8 +42,8 @@ package enum AnswerOrigin {
         }
     }
 
-    /// Returns whether an answer is a failure of the host: a 5xx, or probably not from APNs. Such an answer says
-    /// nothing about the notification or the credential.
+    /// Returns whether an answer is a failure of the host: a 5xx, or an answer that is probably not from APNs. Such an
+    /// answer says nothing about the notification or the credential.
     @inlinable package static func isHostFailure(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         status >= 500 || isForeign(status, reason)
     }

@@ -4,8 +4,8 @@ package import PushRecords
 // The types that the delivery machine and the transports exchange: batches of requests, and batches of completions. The
 // machine and the transports run on different threads, so the batches pass through mailboxes.
 
-/// The identity of a notification, the same for each of its sends. The generation changes when the number is reused.
-/// The machine ignores completions with an older generation.
+/// The identity of a notification, the same for each of its sends. The generation changes when the number is reused,
+/// and the delivery machine ignores completions with an older generation.
 package struct NotificationID: Hashable, Sendable {
     package var number: UInt32
     package var generation: UInt32
@@ -15,7 +15,7 @@ package struct NotificationID: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// The id as one word. The producer passes it to librdkafka as the opaque value of a record.
+    /// The id as one integer. The worker passes it to librdkafka as the opaque value of a record.
     @inlinable package var tag: UInt64 { UInt64(generation) << 32 | UInt64(number) }
 
     @inlinable package init(tag: UInt64) {
@@ -37,8 +37,8 @@ package struct AppIndex: Hashable, Sendable {
     @inlinable package static func == (left: Self, right: Self) -> Bool { left.value == right.value }
 }
 
-/// A request to send one notification. Its bytes are borrowed and not copied. They are valid and unchanged until the
-/// machine gets the completion of the request.
+/// A request to send one notification. The transport borrows the request's bytes and does not copy them. They stay
+/// valid and unchanged until the delivery machine receives the request's completion.
 package struct OutgoingRequest: @unchecked Sendable {
     package var id: NotificationID
     /// The device token in lower-case hex, or the base64 channel id if `isBroadcast` is set.
@@ -51,7 +51,7 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// Whether the notification was in flight on several lost connections, or APNs repeatedly refused to process it.
     /// The request then uses the app's quarantine connection, and does not count towards the reported capacity.
     package var isSuspect: Bool
-    /// The topic, partition and offset of the notification's record for crash reports, or `nil` without a record.
+    /// The topic, partition and offset of the notification's record for crash reports, or `nil` if there is no record.
     package var place: UnsafePointer<CrashPlace>?
 
     @inlinable package init(
@@ -74,8 +74,8 @@ package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
         /// APNs answered with `status` and `reason`, or the notification is presumed accepted (binary protocol).
         case answered
-        /// APNs certainly did not process the request: GOAWAY with a lower last stream id, REFUSED_STREAM, never
-        /// written, recalled, or discarded by a gateway (binary protocol).
+        /// APNs certainly did not process the request. It refused or discarded the request, or the request was recalled
+        /// or never completely written (`Unprocessed`).
         case notProcessed
         /// APNs may have processed the request: the connection was lost, the stream was reset, or no answer came in
         /// time.
@@ -86,13 +86,13 @@ package struct Completion: Sendable {
     package enum Unprocessed: UInt8, Sendable {
         /// The request was on no connection, was recalled, or was not completely written.
         case neverSent
-        /// APNs refused the request: REFUSED_STREAM, or a GOAWAY whose last stream id is just below the request's
-        /// stream. The notification may be the cause of repeated refusals, so the machine counts them and finally
-        /// moves the notification to a retry tier.
+        /// APNs refused the request: with REFUSED_STREAM, with a GOAWAY (except `discarded`), or by a reset or a closed
+        /// flow-control window before the body's end. The notification may be the cause of repeated refusals, so the
+        /// delivery machine counts them and finally moves the notification to a retry tier.
         case refusedByPeer
-        /// Binary protocol: the gateway discarded the request because of an error of an earlier notification. HTTP/2:
-        /// the request was above the last stream id of a graceful GOAWAY, and was not the first such request. The
-        /// machine resends the request immediately.
+        /// Binary protocol: the gateway discarded the request because of an error in an earlier notification. HTTP/2:
+        /// the request's stream was above the last stream id of a graceful GOAWAY, and was not the first such stream.
+        /// The delivery machine resends the request immediately.
         case discarded
         /// The gateway discarded the request, and the app is configured not to resend discarded notifications.
         case discardedForGood
@@ -103,24 +103,24 @@ package struct Completion: Sendable {
     /// The reason why the request was not processed, if `kind` is `notProcessed`.
     package var unprocessed: Unprocessed
     package var reason: ReasonCode
-    /// The HTTP status, or 0 without an answer.
+    /// The HTTP status, the gateway's status (binary protocol), or 0 without an answer.
     package var status: UInt16
     /// The index in `CompletionBatch.texts` of a reason without a `ReasonCode`, or -1.
     package var reasonText: Int32
     /// The index in `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
     package var uniqueIDText: Int32
-    /// The answer's `apns-id`, or `.none` if it is not a UUID. Only needed if the request had no `apns-id`.
+    /// The id that APNs created because the request had none, or `.none` if there is no such id.
     package var apnsID: NotificationUUID
-    /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
+    /// When the token became invalid according to a 410, in milliseconds since the epoch, or 0 if unknown.
     package var unregisteredAtMs: Int64
-    /// When the request was written to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
+    /// When the request was passed to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
     package var sentAtMs: Int64
     /// Whether the connection was lost during this send, which counts towards quarantine unless `connectionWasSilent`.
     package var connectionDied: Bool
-    /// Whether the connection was closed because nothing arrived on any connection of the app for too long. The network
-    /// is at fault, not the notification.
+    /// Whether the connection was given up because nothing arrived on any connection of the app, or because a gateway
+    /// was silent (binary protocol). The loss then does not count against the notification.
     package var connectionWasSilent: Bool
-    /// Whether a resend would use a newer provider token or a newer connection than this send. Not set for a 200.
+    /// Whether a resend would use a newer provider token, or a connection that replaced this one. Not set for a 200.
     package var carriedOlderToken: Bool
     /// Whether the notification counts as accepted because the peer stayed silent (binary protocol).
     package var isPresumed: Bool
@@ -164,27 +164,27 @@ package struct CompletionBatch: Sendable {
     }
 }
 
-/// A command of the core to a transport.
+/// A command from the delivery machine to a transport.
 package enum TransportCommand: Sendable {
-    /// Send these requests. Not counting suspects, there are never more unanswered requests than the last reported
-    /// capacity.
+    /// Send these requests. Not counting suspects, they must not raise the number of unanswered requests above the last
+    /// reported capacity.
     case send([OutgoingRequest])
-    /// Complete as `notProcessed` all requests of this list that are not on a connection yet, because their partition
-    /// was revoked or suspended.
+    /// Complete as `notProcessed` each listed request that is not on a connection yet. Sent when a partition is revoked
+    /// or suspended.
     case recall([NotificationID])
-    /// Wait for the answers to requests on connections, complete all others as `notProcessed`, and close.
+    /// Wait for the answers to requests on connections, complete all other requests as `notProcessed`, and close.
     /// `TransportEvent.closed` follows.
     case close
 }
 
-/// A report of a transport to the core.
+/// A report from a transport to the delivery machine.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections. 0 if no connection is open
-    /// and a request would not cause a dial.
+    /// How many requests of this app may be unanswered at once, over all its connections. While the capacity is 0, the
+    /// transport completes waiting requests as `notProcessed`.
     ///
-    /// Each completion frees one request. Suspects do not count. If the capacity falls below the number of unanswered
-    /// requests, the core sends nothing until enough of them are completed.
+    /// Suspects do not count. If the capacity falls below the number of unanswered requests, the delivery machine sends
+    /// nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, reported at each change and not before the first dial has ended.
     /// - False: a dial failed and no connection is ready, several connections in a row ended without an answer, or no
@@ -193,7 +193,7 @@ package enum TransportEvent: Sendable {
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
     /// `BadCertificateEnvironment` or similar debug data) or a TLS alert. Reported only for the current credential, and
-    /// before the completions of the turn, so that the core resends nothing with the refused credential.
+    /// before the completions of the turn, so that nothing is resent with the refused credential.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` means that a request was
     /// answered, no request is open, or the host was changed.
@@ -207,21 +207,21 @@ package enum TransportEvent: Sendable {
 
 /// The number of an app's connections, by state.
 package struct ConnectionCounts: Sendable, Equatable {
-    /// Connections that are being made: DNS, TCP, the TLS handshake, or waiting for SETTINGS.
+    /// Connections that are not ready yet: DNS lookup, TCP connect, TLS handshake, or waiting for SETTINGS.
     package var dialing = 0
     /// Connections that accept requests.
     package var open = 0
     /// Connections that accept no more requests and close after their last answer.
     package var draining = 0
     /// The number of requests that the open connections allow at once: HTTP/2 streams, or notifications without an
-    /// outcome (binary protocol). The transport accepts some more (`TransportEvent.capacity`), so that no stream is
-    /// idle while the core processes an answer.
+    /// outcome (binary protocol). The transport accepts some more requests (`TransportEvent.capacity`), so that no
+    /// stream is idle while the delivery machine processes an answer.
     package var streams = 0
 
     package init() {}
 }
 
-/// How a host fails to answer requests.
+/// A host that does not answer requests.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
     /// The HTTP/2 error code of the streams that the host ends without an answer, or `nil` if it does not end them.
@@ -239,13 +239,13 @@ package enum TransportNote: Sendable, Equatable {
     /// A connection is open. `streams` is the number of concurrent requests that the peer allows, or `nil` if the
     /// protocol has no such limit.
     case connected(address: String, streams: Int?)
-    /// A connection could not be made. The next attempt is in `retryInMs`.
+    /// A connection could not be made. The next attempt follows after `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
-    /// No ready connection accepts requests (HTTP/2: none allows streams), so nothing can be sent.
+    /// No ready connection allows a stream, so no request can be sent (HTTP/2).
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer closes a connection gracefully (HTTP/2: GOAWAY; binary protocol: status 0 or 10). `unprocessed` is the
-    /// number of requests that the peer did not process and that will be resent.
+    /// The peer announced that it will close the connection, with a GOAWAY or, in the binary protocol, with status 0 or
+    /// 10. `unprocessed` is the number of requests that the peer did not process.
     case peerCloses(address: String, reason: String, unprocessed: Int)
     /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
     /// notifications were not delivered, although their results report `accepted`.
@@ -258,7 +258,7 @@ package enum TransportNote: Sendable, Equatable {
     /// of notifications up to the one that the response names, and `discarded` the number of later ones.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
     /// Binary protocol: how many notifications on a connection count as accepted because the gateway stayed silent, and
-    /// how many are open. Reported once a second at most.
+    /// how many are open. Reported at most once a second while some are open, and when none are left.
     case silent(address: String, accepted: Int, open: Int)
     /// Binary protocol: the time of silence after which a notification counts as accepted was increased.
     case windowLengthened(windowMs: Int64)

@@ -49,8 +49,7 @@ package struct BinaryConfiguration: Sendable {
     package var backOff = BackOff.Limits()
     package var channel = Self.channelOptions
 
-    /// The send buffer is small, so that few notifications wait in the kernel for a slow gateway, where they may become
-    /// outdated.
+    /// The send buffers are small, so that few notifications become outdated in them while the gateway is slow.
     private static var channelOptions: ChannelOptions {
         var options = ChannelOptions()
         options.userTimeoutMs = 20_000

@@ -6,7 +6,7 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the connection reports its end to the transport. The causes are:
+/// Every request gets one completion before the connection reports its end to the transport, in one of these cases:
 /// - An error answer names a notification: it determines the outcome of this notification and of all before it, and the
 ///   gateway discards all after it.
 /// - No error arrives during the resend window: the notification counts as accepted.
@@ -23,7 +23,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var hasSpoken = false
     private var wasAsked = false
     /// Whether this connection has shown that the gateway works: the gateway answered, or notifications were presumed
-    /// accepted while the kernel of the gateway's host acknowledged bytes. The transport sets this.
+    /// accepted. The transport sets this property.
     var hasAnswered = false
     /// The reason why the connection was given up: the peer acknowledged no byte for too long, or did not answer a
     /// fence.
@@ -33,8 +33,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// The time from now that is sent as the expiry of a notification without `apns-expiration`. With an expiry of 0,
-    /// the gateway would not store the notification.
+    /// How long the gateway stores a notification without `apns-expiration`. With an expiry of 0, the gateway would not
+    /// store the notification.
     private static let storedSeconds: Int64 = 30 * 86_400
 
     init(_ order: DialOrder, configuration: BinaryConfiguration, transport: BinaryTransport) {
@@ -115,9 +115,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         outbox.complete(completion)
     }
 
-    /// Stops taking requests, and sends a fence, whose answer determines the outcome of the open requests. Drains the
-    /// connection if it cannot be fenced. The fence is a last frame with a device token that the gateway must reject.
-    /// The gateway's error for the fence shows that it accepted all frames before the fence.
+    /// Stops taking requests, and sends a fence: a last frame with a device token that the gateway must reject. The
+    /// gateway's error for the fence shows that the gateway accepted all frames before the fence. Drains the connection
+    /// if no fence can be sent.
     func fence() {
         // No notification is open, so the connection has nothing to wait for except the answer to an earlier fence.
         if session.mustProve, unanswered == 0 { return giveUp("the worker closed the connection before an answer") }

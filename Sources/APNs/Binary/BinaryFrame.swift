@@ -35,7 +35,7 @@ struct BinaryFrames: ~Copyable {
 
     deinit { memory.deallocate() }
 
-    /// The bytes to send, valid until the next call.
+    /// The bytes to send, valid until the next mutating call.
     var output: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[head..<tail]) }
 
     /// Drops the first `count` bytes of `output` after they were sent.

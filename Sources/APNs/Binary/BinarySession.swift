@@ -1,17 +1,17 @@
 package import PushTransport
 
 /// Decides the outcome of each notification on one binary connection, without I/O and without a clock.
-/// `BinaryConnection` then adds to each error completion the text of a reason that `ReasonCode` lacks, and whether the
-/// connection's credential was replaced.
+/// `BinaryConnection` adds to a completion other than 200 the text of a reason that `ReasonCode` lacks, and whether the
+/// connection has been replaced.
 package struct BinarySession: Sendable {
-    /// The meaning of an answer. The caller receives the completions of the notifications that were processed or
-    /// discarded before it receives this value.
+    /// The meaning of an answer. The caller receives the completions of the processed and discarded notifications
+    /// first, then this value.
     package enum Meaning: Sendable, Equatable {
         /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
         /// were processed, and `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
-        /// delivered, including the named one unless it was the last one processed. `ageNs` is the time from the
+        /// delivered, including the named one unless the answer reports it as processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
@@ -25,7 +25,7 @@ package struct BinarySession: Sendable {
     private var framedBytes: Int64 = 0
     /// Whether frames have identifiers. Without identifiers, an answer does not name its frame.
     package let hasIdentifiers: Bool
-    /// The time of the last call of `settleSilent`. By the next call, the bytes that arrived before this time are read.
+    /// The time of the last call of `settleSilent`. Bytes that arrived before this time are read before the next call.
     private var readUntilNs: Int64 = 0
     /// The time up to which the peer is known to have sent nothing.
     private var silentUntilNs: Int64 = 0
@@ -55,9 +55,9 @@ package struct BinarySession: Sendable {
     /// The time for which the connection waits for the answer to a fence.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether to send a fence on request: none was sent, no answer has arrived, and notifications are open or were
-    /// presumed accepted. In the last case, an error that the gateway has sent for one of them arrives before the
-    /// answer to the fence.
+    /// Whether a fence can be sent: none was sent, no answer has arrived, and notifications are open or were presumed
+    /// accepted. Presumed notifications need a fence too, because an error that the gateway has sent for one of them
+    /// arrives before the fence's answer.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     // MARK: Proof
@@ -112,8 +112,8 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Completes the notifications that were acknowledged at least one window ago as presumed accepted, and returns
-    /// their number. Call this at most once a turn.
+    /// Completes notifications as presumed accepted if their frames were acknowledged at least one window ago. Returns
+    /// the number of these notifications. Call this at most once a turn.
     ///
     /// The peer is known to have been silent only until the previous call of this method, because later bytes may not
     /// have been read yet. After a pause of the process, an error may still wait in the socket. If the peer does not
@@ -174,7 +174,7 @@ package struct BinarySession: Sendable {
         }
     }
 
-    /// Ends a connection that closed without an answer, and returns how many notifications are in doubt.
+    /// Completes the open notifications after a connection closed without an answer. Returns how many are in doubt.
     ///
     /// - Parameter isSilent: whether the connection was given up because the peer stopped acknowledging bytes or did
     ///   not answer a fence.

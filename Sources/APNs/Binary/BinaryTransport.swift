@@ -9,7 +9,7 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// How long the gateway must stay silent until a notification counts as accepted (`WindowLimits.durationNs`).
+    /// How long the gateway must stay silent until a notification counts as accepted. Late errors increase this time.
     private(set) var windowNs: Int64
 
     /// Dials the first connections immediately or, with a minimum of 0, when there is a request to send.
@@ -34,8 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// Sends a fence on each connection with recalled notifications, if the format allows one, so that an answer
-    /// determines the outcome of the open notifications, and none is presumed accepted.
+    /// Sends a fence on each connection with recalled notifications, if the format allows one. The gateway's answer
+    /// determines the outcome of the open notifications, so none of them is presumed accepted.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -67,8 +67,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     // MARK: Sending
 
     override func dispatch() {
-        // If the quarantine connection ends, its only suspect is the cause.
         if mustProve { giveBackSuspects() }
+        // Send one suspect at a time. If the connection ends, this suspect is the cause.
         dispatchSuspects { connection, queue, _ in connection.fill(from: &queue, most: 1, bytes: .max) }
         guard !queue.isEmpty else { return }
         if plan.isAsleep { tell(.wanted) }
@@ -86,8 +86,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// reads.
     private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
-    /// Sends a fence on all ready connections, to get an answer, and replaces them. `connected` sends one on the next
-    /// connection. Called after several connections ended without an answer, or after a peer stopped reading.
+    /// Sends a fence on each ready connection, and replaces the connection. `connected` sends a fence on the next one.
+    /// Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
         tell(.onProbation)
         for connection in allConnections where connection.phase == .ready {
@@ -137,7 +137,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     /// Removes a closed connection. `inDoubt` is the number of notifications in doubt, or 0 if the connection was given
-    /// up because the gateway had stopped reading.
+    /// up because the gateway had stopped reading or had not answered a fence.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.session.settledCount)
@@ -173,8 +173,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // Report capacity for discarded notifications: the core sends them again, and the transport queues them until
-        // the next connection is ready.
+        // Report capacity for discarded notifications: the delivery machine sends them again, and the transport queues
+        // them until the next connection is ready.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

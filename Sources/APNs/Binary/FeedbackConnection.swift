@@ -27,7 +27,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
 
     /// Starts dialing. The dial and the handshake may take up to 10 s each.
     ///
-    /// - Parameter onEnd: is called once, at the end, and never from inside this call. Until then the connection keeps
+    /// - Parameter onEnd: is called once, at the end, and never before `init` returns. Until then the connection keeps
     ///   itself alive. `skipped` is the number of items whose token had an impossible length. `failure` is the reason
     ///   why items may be missing, or `nil` if the server sent all its items.
     package init(

@@ -43,8 +43,8 @@ struct AnswerRecord {
         return refusals
     }
 
-    /// Records the end of a read. Returns whether responses other than server errors arrived in the read, on a
-    /// connection that had answered before.
+    /// Records the end of a read. Returns whether a response other than a server error arrived in the read, and
+    /// `isAnswered` is set.
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers

@@ -25,7 +25,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
-    /// A limit of concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
+    /// A limit on concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
     /// doubles with each answer.
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
@@ -38,7 +38,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// The maximum number of concurrent suspects on a quarantine connection.
     private static let quarantineLimit = 1 << 20
-    /// The interval of checks for progress while the kernel accepts no bytes.
+    /// The interval of checks for progress while the kernel has not accepted all output.
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(
@@ -244,11 +244,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelWritable() { markDirty() }
 
     package func channelClosed(_ end: ChannelEnd) {
-        // Include the bytes that the kernel accepted last: a request whose END_STREAM was written is in doubt.
         if let session {
             drainEvents(session)
             if tracesFrames { noteFrames(session) }
         }
+        // Include the bytes that the kernel accepted last: a request whose END_STREAM was written is in doubt.
         window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent {
             transport.suspects.died(under: closedEntries.filter(\.connectionDied).map(\.id))
@@ -338,7 +338,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
-    /// Gives up a connection whose peer refuses every stream and has never answered.
+    /// Retires the connection if its peer has never answered and refuses every stream.
     private func refused() {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
@@ -373,7 +373,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 carriedOlderToken: carriedOlder(closed.token)))
     }
 
-    /// Returns whether the transport would now send a newer token than this one, or another credential.
+    /// Returns whether a resend would use a newer provider token than this one, or a connection that replaced this one.
     private func carriedOlder(_ token: UInt32) -> Bool {
         token != tokenGeneration || isSuperseded
     }
@@ -399,8 +399,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         transport.retired(self, isFault: !isGraceful)
     }
 
-    /// Reports that the credential was refused. Does nothing if a newer token than the one that the last requests
-    /// carried exists or can be created.
+    /// Reports that the credential was refused. Does nothing if there is a newer token than that of the last requests,
+    /// or if such a token can be created after ExpiredProviderToken.
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {

@@ -31,7 +31,7 @@ final class Outbox {
         batch.completions.append(completion)
     }
 
-    /// Completes requests that were on no connection as not processed.
+    /// Completes as `notProcessed` the requests with these ids, which were on no connection.
     func giveBack(_ ids: [NotificationID]) {
         for id in ids { complete(Completion(id: id, kind: .notProcessed)) }
     }

@@ -34,7 +34,7 @@ struct PoolPlan {
         case aged(ConnectionID)
         /// The time of a `wake` action has come, or the pool starts.
         case due
-        /// Replace all connections. The new ones use these limits and the current configuration.
+        /// Replace all connections. The pool then has these limits, and the new connections use the new configuration.
         case replace(minimum: Int, maximum: Int)
         /// Open no more connections, and drain the existing ones.
         case close
@@ -152,8 +152,7 @@ struct PoolPlan {
     /// Whether there is no connection, no dial and no backoff, so that `wanted` dials immediately.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
-    /// Whether requests may be handed over without a connection, because one is dialed on demand and no dial has
-    /// failed.
+    /// Whether the pool accepts requests without a connection: it dials one on demand, and no dial has failed.
     var isOnDemand: Bool { minimum == 0 && backOff.failures == 0 && !isClosing }
 
     var counts: ConnectionCounts {
@@ -205,8 +204,8 @@ struct PoolPlan {
         switch connection.phase {
         case .draining: return dialIfWanted()
         case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
-            // The failed dial was for an additional connection. The plan wants only the existing ones until they are
-            // saturated again.
+            // The failed dial was for an additional connection. No other one is dialed until the existing connections
+            // are saturated again.
             wanted = max(minimum, live)
             guard waiting == nil else { return [] }
             waiting = .toGrow
@@ -265,7 +264,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times the first wait, with a jitter of ±25 %.
+    /// Counts a failure and returns the wait in nanoseconds: 1, 2, 4, … times `firstNs`, up to `lastNs`, with jitter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

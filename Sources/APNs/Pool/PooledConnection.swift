@@ -26,7 +26,7 @@ package class PooledConnection {
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
     final var wasReady = false
-    /// Whether all connections were replaced after this one was made, so that it uses an older configuration.
+    /// Whether all connections were replaced after this one was dialed.
     final var isSuperseded = false
     /// Whether the connection is closed because it is unused, which is not the host's fault.
     final var isUnused = false

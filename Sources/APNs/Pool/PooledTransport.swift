@@ -6,9 +6,9 @@ package import PushTransport
 /// The base class of the HTTP/2 and binary transports, which send the notifications of one app. Used on the loop's
 /// thread only.
 ///
-/// Two `PoolPlan`s decide which connections exist. `Reachability` decides from how connections end whether the host
-/// works. Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion,
-/// the transport emits `TransportEvent.closed`. Until then it keeps itself alive.
+/// Two `PoolPlan`s decide which connections exist. `Reachability` judges by how connections end whether the host works.
+/// Every request of `TransportCommand.send` gets exactly one completion. After `close` and the last completion, the
+/// transport emits `TransportEvent.closed`. The owner must keep the transport until then.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
@@ -47,7 +47,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     static var slackLimit: Int { 128 }
 
     /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
-    ///   others.
+    ///   other events.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
@@ -153,7 +153,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(event, ofQuarantine: connection.isQuarantine)
     }
 
-    /// Hands suspects to the quarantine connection by `fill`. Dials that connection if there is none.
+    /// Passes suspects to the quarantine connection by calling `fill`. Dials that connection if there is none.
     final func dispatchSuspects(_ fill: (Connection, inout RequestQueue, _ most: Int) -> Void) {
         guard !suspects.isEmpty else { return }
         if quarantineConnection == nil, quarantinePlan.isAsleep { tell(.wanted, ofQuarantine: true) }
@@ -186,7 +186,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.opened(connection.id), of: connection)
     }
 
-    /// Records the first answer on a connection, which shows that the host works.
+    /// Records an answer that shows that the host works, and resets the backoff.
     final func answered(_ connection: Connection) {
         // An answer on a connection with the old credential does not show whether the new one works.
         guard !connection.isSuperseded else { return }
@@ -194,7 +194,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.answered(connection.id), of: connection)
     }
 
-    /// Records a later answer on a connection, which shows that the host works. The backoff is not reset, because one
+    /// Records a later answer on an HTTP/2 connection. The host works, but the backoff is not reset, because one
     /// bad address among good ones would otherwise be dialed at a high rate.
     final func wentOn(_ connection: Connection) {
         guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
@@ -221,8 +221,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func idle(_ connection: Connection) {
-        // The host must answer before the idle pool may sleep, because a sleeping pool would not notice that the host
-        // works again.
+        // An idle pool does not sleep while the host is on probation, because a sleeping pool would not notice that the
+        // host works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
         // An idle quarantine connection has no suspect in flight, so the next suspects need not be sent alone.
         if connection.isQuarantine { suspects.forget() }
@@ -291,7 +291,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
-    /// Whether requests wait for a connection that is being dialed, while none is ready and no dial has failed.
+    /// Whether the transport waits for a connection after the last one ended: none is ready, and no dial has failed.
     final var awaitsSuccessor: Bool { !isAnyReady && plan.failures == 0 && plan.live > 0 && reportedReachable == true }
 
     /// The number of requests on draining connections. They count as outstanding, but do not reduce the other

@@ -6,15 +6,15 @@
 /// - The connections allow no streams: the host is unreachable until one of them allows some.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3
-    /// The number of refused streams before any answer at which a connection is given up.
+    /// The number of refused streams at which a connection without any answer is retired.
     static let refusalsLimit = 32
     /// The age from which a connection that ends without any request counts as idle and not as failed.
     static let shortLifeNs: Int64 = 30_000_000_000
 
     /// Whether the host works, according to its connections and answers. `allowsNoStream` is not considered.
     private var isOfUse: Bool?
-    /// Whether all ready connections allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
-    /// ready. Such a host still answers the requests in flight.
+    /// Whether no ready connection allowed a stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
+    /// ready. The host still answers the requests in flight.
     var allowsNoStream = false
     /// The number of consecutive connections that ended without an answer, up to `endsLimit`.
     private(set) var endsInRow = 0
@@ -56,7 +56,7 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = false
     }
 
-    /// Forgets the failed connections, because the credential, host or proxy has changed.
+    /// Forgets the failed connections, after an answer or a change of the credential, host or proxy.
     mutating func replaced() {
         endsInRow = 0
         isUnread = false

@@ -4,9 +4,9 @@ internal import PushRecords
 package import TLS
 
 /// Completes a TLS handshake with a gateway of the binary protocol, with the client certificate and through the proxy.
-/// Then it waits briefly, because a gateway that refuses the certificate closes the connection. It can also send one
-/// notification for a token of zeros, whose error answer proves that the gateway reads notifications and reports
-/// errors.
+/// Then it waits briefly, because a gateway may refuse the certificate by closing the connection after the handshake.
+/// It can also send one notification for a token of zeros. The error answer to it proves that the gateway reads
+/// notifications and reports errors.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -64,8 +64,8 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Checks that a host or its proxy accepts TCP connections. It closes the connection without a TLS handshake, because
-/// the feedback service would send its items after the handshake and then delete them.
+/// Checks that a host or its proxy accepts TCP connections. The probe makes no TLS handshake, because the feedback
+/// service would send its items after the handshake and then delete them.
 package enum ReachProbe {
     /// - Returns: the reached address, which is the proxy's if there is one.
     /// - Throws: `ChannelEnd`, whose text contains the host, the address and the cause.

@@ -36,7 +36,7 @@ package final class ProviderToken {
         return true
     }
 
-    /// Creates a new token after ExpiredProviderToken if `TokenAge.mayRenew`. Returns whether the token has changed.
+    /// Creates a new token after ExpiredProviderToken, if `TokenAge` permits it. Returns whether the token has changed.
     package func renewIfAllowed(now: LoopTime) -> Bool {
         guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
@@ -52,7 +52,8 @@ package final class ProviderToken {
         text.copyBytes(from: value)
     }
 
-    /// Returns `bearer` and the JWT (RFC 7519). The ids consist of letters and digits. `iat` is a number of seconds.
+    /// Returns `bearer` and the JWT (RFC 7519). The ids consist of letters and digits, so they need no escaping.
+    /// `issuedAt` is in seconds since the epoch.
     package static func headerValue(
         keyID: String, teamID: String, issuedAt: Int64, sign: ([UInt8]) -> [UInt8]
     ) -> [UInt8] {
@@ -68,9 +69,9 @@ package final class ProviderToken {
 /// Apple accepts at most one new token in 20 minutes on a connection, and refuses a token that is older than an hour.
 /// The `iat` is therefore a multiple of 40 minutes since the epoch, which all workers with the key compute
 /// independently. A token is used from one minute after this time, because APNs refuses an `iat` that is ahead of its
-/// own clock. Tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this machine's. If
-/// APNs rejects a token as expired, a new one is created between two multiples. It stays in use for at least 20 minutes
-/// and until the next multiple.
+/// own clock. These tokens are at most 41 minutes old, so the clock of APNs may be 19 minutes ahead of this machine's.
+/// If APNs rejects a token as expired, a new one is created between two multiples. It is replaced at the first multiple
+/// that is at least 20 minutes later, or after 50 minutes.
 ///
 /// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
 /// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
@@ -97,7 +98,7 @@ struct TokenAge {
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
     /// Returns the `iat`, in milliseconds, for a token created now: the result of `gridTime`, or the current time if
-    /// the current token already has that `iat`.
+    /// that result is less than 20 minutes after the current token's `iat`.
     func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs

@@ -11,8 +11,8 @@ package struct Window: Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
         /// The reason for `notProcessed`:
-        /// - refused by the peer: REFUSED_STREAM, a lower stream id in a GOAWAY, or a reset or a closed flow-control
-        ///   window before the body's end,
+        /// - refused by the peer: REFUSED_STREAM, a GOAWAY with a lower last stream id, or a reset or a closed
+        ///   flow-control window before the body's end,
         /// - discarded by the peer, which refused another request in the same GOAWAY,
         /// - never sent: this process has not sent the request completely, through no fault of the peer.
         package var unprocessed = Completion.Unprocessed.neverSent
@@ -26,7 +26,7 @@ package struct Window: Sendable {
 
     /// The result of a timeout: one entry has timed out, or the whole connection.
     package enum Expiry: Equatable, Sendable {
-        /// One entry timed out while others were answered. The caller must cancel its stream.
+        /// One entry timed out while others were answered. The caller must cancel the entry's stream.
         case entry(stream: Int32, Closed)
         /// An entry timed out, and no other request was answered while it waited. The caller must give up the
         /// connection (`lost` closes its entries).
@@ -116,7 +116,7 @@ package struct Window: Sendable {
         if let end { bodySent(ticket, end: end) }
     }
 
-    /// Records that END_STREAM is in the output, up to the position `end`.
+    /// Records that END_STREAM is in the output and ends at the position `end`.
     package mutating func bodySent(_ ticket: UInt32, end: Int64) {
         guard isOpen(ticket), entries[Int(ticket)].list == .waiting else { return }
         unlink(ticket)
