@@ -2,8 +2,8 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents. It hashes the files every ten seconds on the thread of `FileReading`. Use it
-/// on the loop's thread only.
+/// Reports when files have new contents. The watch hashes the files every ten seconds on the thread of `FileReading`.
+/// Use it on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
 /// such updates, and updates on network file systems. The watch reports a file with new contents, a path that is no

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// One thread's event loop over epoll(7) with descriptors (level-triggered), timers and mailboxes.
+/// An event loop for one thread, based on epoll(7), with level-triggered descriptors, timers and mailboxes.
 ///
 /// A turn waits for events and reads both clocks. It then handles ready descriptors, closures posted by other threads,
 /// and due timers, in this order. At its end it runs the `onTurnEnd` closures in order, then calls `turnEnded()` of the

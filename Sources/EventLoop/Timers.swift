@@ -62,7 +62,7 @@ struct Timers {
     }
 }
 
-/// A timer that can be set repeatedly without allocating. Used on the loop's thread only.
+/// A timer that can be set repeatedly without allocating. Use it on the loop's thread only.
 ///
 /// The body must not keep the alarm's owner alive (capture it weakly or unowned). Releasing the alarm disarms it.
 package final class Alarm {

@@ -12,8 +12,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 ///
 /// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, at most half of them
-/// from one address. Any thread may call `stop`. Block the signals that other threads handle before `init`, because the
-/// server's thread inherits the mask.
+/// from one address. Any thread may call `stop`. Before `init`, block the signals that other threads handle, because
+/// the server's thread inherits the signal mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
