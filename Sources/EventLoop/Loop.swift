@@ -136,7 +136,7 @@ internal import Glibc
     // MARK: Descriptors
 
     /// Watches a descriptor, level-triggered. The handler is called on the loop's thread with the ready events. The
-    /// caller keeps the descriptor and must unregister it before closing it.
+    /// caller still owns the descriptor, and must unregister it before closing it.
     package func register(
         _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {

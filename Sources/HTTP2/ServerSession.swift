@@ -145,7 +145,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// The id of the last stream from which nghttp2 has processed a frame, for `goAway`.
+    /// The id of the client's last stream that nghttp2 has processed, for `goAway`.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
     /// Stops or resumes window updates (only with `canStall`). Without window updates, the client cannot send large

@@ -35,7 +35,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
             throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
         }
         self.port = listening.address.port
-        // Pass a duplicate of the listening socket, because libmicrohttpd closes its descriptor.
+        // Pass a duplicate of the socket, because libmicrohttpd and `Descriptor` each close their own descriptor.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(
