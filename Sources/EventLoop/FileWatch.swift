@@ -2,8 +2,8 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents. It hashes the files every ten seconds on the thread of `FileReading`. Use it
-/// on the loop's thread only.
+/// Reports when files have new contents. The watch hashes the files every ten seconds on the thread of `FileReading`.
+/// Use it on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
 /// such updates, and updates on network file systems. The watch reports a file with new contents, a path that is no
@@ -95,8 +95,8 @@ package final class FileWatch {
     }
 }
 
-/// Runs closures that read regular files on a separate thread, one at a time, because open(2) and read(2) on a network
-/// file system may block forever. While a closure is blocked, no other one can run. Use it on the loop's thread only.
+/// Runs closures that read regular files, one at a time, each on a separate thread, because open(2) and read(2) on a
+/// network file system may block forever. While one is blocked, no other can run. Use it on the loop's thread only.
 package final class FileReading {
     private let loop: Loop
     package private(set) var isBusy = false

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// One thread's event loop over epoll(7) with descriptors (level-triggered), timers and mailboxes.
+/// An event loop for one thread, based on epoll(7), with level-triggered descriptors, timers and mailboxes.
 ///
 /// A turn waits for events and reads both clocks. It then handles ready descriptors, closures posted by other threads,
 /// and due timers, in this order. At its end it runs the `onTurnEnd` closures in order, then calls `turnEnded()` of the
@@ -136,7 +136,7 @@ internal import Glibc
     // MARK: Descriptors
 
     /// Watches a descriptor, level-triggered. The handler is called on the loop's thread with the ready events. The
-    /// caller keeps the descriptor and must unregister it before closing it.
+    /// caller still owns the descriptor, and must unregister it before closing it.
     package func register(
         _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {

@@ -11,7 +11,7 @@ package struct Readiness: OptionSet, Sendable {
     @inlinable package static var writable: Readiness { Readiness(rawValue: 0x004) }
 
     /// Whether the owner must read from the descriptor: it has data, a hang-up (EPOLLHUP, 0x010) or an error (EPOLLERR,
-    /// 0x008). epoll always reports the latter two, and all three again in each turn until a read clears them.
+    /// 0x008). epoll reports hang-ups and errors in every turn, even if unwatched, until the owner handles them.
     @inlinable package var needsRead: Bool { rawValue & 0x019 != 0 }
 }
 
@@ -23,8 +23,8 @@ package struct Registration: Hashable, Sendable {
 
 /// The monotonic and wall-clock times of a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine is suspended, as the brokers'
-    /// clocks do.
+    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine is suspended, because
+    /// the brokers' timeouts continue meanwhile.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch, for comparison with other machines' times.
     package var wallMs: Int64

@@ -23,8 +23,8 @@ struct Timers {
 
     /// The armed timers, sorted so that the next one to fire is last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
-    /// The number of calls to `arm`. It distinguishes timers armed during a turn, which fire in a later turn
-    /// (`popDue`).
+    /// The sequence number of the next timer to arm. A timer that is armed while due timers fire does not fire in the
+    /// same turn, because its number is too high (`popDue`).
     private(set) var nextSequence: UInt64 = 0
 
     var nextDeadlineNs: Int64? { armed.last?.key.deadlineNs }
@@ -62,9 +62,9 @@ struct Timers {
     }
 }
 
-/// A timer that can be set repeatedly without allocating. Used on the loop's thread only.
+/// A timer that can be set repeatedly without allocating. Use it on the loop's thread only.
 ///
-/// The body must not keep the alarm's owner alive (capture it weakly or unowned). Releasing the alarm disarms it.
+/// Releasing the alarm disarms it. If the body retains the alarm's owner, the owner must release the alarm explicitly.
 package final class Alarm {
     private let loop: Loop
     private let timer: LoopTimer

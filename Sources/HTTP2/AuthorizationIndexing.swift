@@ -1,14 +1,14 @@
 import Glibc
 
-// nghttp2 never adds `authorization` to the dynamic table, whatever the flags, so the header would cost 170 bytes in
-// every request. To index it anyway:
+// nghttp2 never adds `authorization` to the dynamic table, whatever the flags, so the header would cost about 155
+// bytes in every request. To index it anyway:
 // - The client submits the field under a placeholder name of the same length, which nghttp2 does index.
 // - If a HEADERS frame contains the placeholder name as a literal, the client replaces the literal with a reference to
 //   `authorization` in the static table. The dynamic tables of both sides then contain entries of the same size at the
 //   same index, so every later reference is valid on both sides.
 // - If the value changes, nghttp2 refers to the dynamic-table entry that has the placeholder as its name. In the peer's
 //   table, this entry has the name `authorization`.
-// Tested against nghttpd. RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
+// Tested against nghttpd. RFC 7541: appendix A (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
 
 enum AuthorizationIndexing {
     static let name: StaticString = "authorization"
@@ -18,7 +18,7 @@ enum AuthorizationIndexing {
     /// appendix B).
     static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
 
-    /// Appends a whole frame to `output`. If a HEADERS frame contains the placeholder name as a literal, replaces the
+    /// Appends a frame to `output`. If it is a HEADERS frame with the placeholder name as a literal, replaces the
     /// literal with a reference to `authorization` in the static table.
     static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
         guard let found = unsafe find(frame, size) else { return unsafe output.append(frame, size) }
@@ -36,8 +36,8 @@ enum AuthorizationIndexing {
     struct Found: Equatable {
         /// The offset of the literal's first byte in the frame.
         var offset: Int
-        /// Whether the field's name index has 6 bits (incremental indexing), in which the index 23 of `authorization`
-        /// fits. The other two kinds of literal fields have a 4-bit index.
+        /// Whether the field's name index has a 6-bit prefix (incremental indexing), into which the index 23 of
+        /// `authorization` fits. The other two kinds of literal fields have a 4-bit prefix.
         var usesShortPrefix: Bool
     }
 

@@ -64,7 +64,7 @@ private func header(
 }
 
 /// Parses `:status`, the only pseudo-header of a response (RFC 9113, 8.3.2). An invalid value leaves the status at 0,
-/// so the request has no answer.
+/// and the stream then ends with `protocolError`.
 private func setStatus(
     _ session: OpaquePointer?, _ stream: Int32, _ name: nghttp2_vec, _ digits: nghttp2_vec, _ state: StatePointer
 ) {
@@ -110,7 +110,7 @@ private func frameReceived(_ session: OpaquePointer?, _ frame: Frame?, _ user: U
         let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
         let user = unsafe slot.pointee.user
         let status = unsafe slot.pointee.status
-        // Without a final status, the request has no answer.
+        // A response without a final status is malformed (RFC 9113, 8.1.1).
         unsafe state.pointee.settle(
             slot,
             status >= 200
@@ -152,7 +152,7 @@ private func streamClosed(_ session: OpaquePointer?, _ stream: Int32, _ code: UI
     unsafe state.pointee.openStreams -= 1
     unsafe slot.pointee.flags.insert(.closed)
     if unsafe !slot.pointee.flags.contains(.settled) {
-        // After an interim response (1xx) only, report status 0, because the outcome of the request is unknown.
+        // If only an interim response (1xx) arrived, report status 0, because there is no final status.
         let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
         unsafe state.pointee.settle(
             slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))
@@ -203,7 +203,7 @@ func makeCallbacks() -> OpaquePointer {
 }
 
 extension ClientSession {
-    /// The callbacks shared by all client sessions. Never freed.
+    /// The callbacks shared by all client sessions without `tracesFrames`. Never freed.
     nonisolated(unsafe) static let callbacks: OpaquePointer = unsafe make()
 
     /// The callbacks of `callbacks`, plus callbacks that record each frame in `State.frameHeads`. The table is
@@ -238,8 +238,8 @@ extension ClientSession {
         return unsafe callbacks
     }
 
-    /// Returns how many bytes of the body fit into this DATA frame. `sendData` then writes these bytes without an
-    /// intermediate copy.
+    /// Returns the number of body bytes for the next DATA frame. `sendData` then copies these bytes directly to the
+    /// output.
     static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
         // The stream was answered or cancelled, so the body may no longer be valid. A RST_STREAM is pending.
@@ -262,10 +262,10 @@ extension ClientSession {
     struct StreamSlot {
         struct Flags: OptionSet {
             let rawValue: UInt8
-            /// The stream's last event is queued and borrows the slot's bytes.
+            /// The stream's last event, queued or current, borrows the slot's bytes.
             static let eventPending = Flags(rawValue: 1)
             static let closed = Flags(rawValue: 2)
-            /// No further event follows: the stream was answered, cancelled, or never written.
+            /// The stream's last event was queued, or the stream was cancelled, so no further event follows.
             static let settled = Flags(rawValue: 4)
             static let endSent = Flags(rawValue: 8)
             /// `submit` has returned, so later progress of the body is reported by events.
@@ -290,7 +290,7 @@ extension ClientSession {
         var headers: [4 of KeptRange] = .init(repeating: KeptRange())
         var responseBody = KeptRange()
 
-        /// Appends a copy of `bytes` to the stored bytes, up to `limit`.
+        /// Appends `bytes` to `kept`, which holds at most `limit` bytes, and returns the position of the copy.
         mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
             let start = unsafe kept.count
             let taken = max(0, min(count, limit - start))
@@ -300,7 +300,7 @@ extension ClientSession {
 
         var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
 
-        /// Discards the stored status, headers and body of an interim response (1xx).
+        /// Discards the stored status, headers and body, for example those of an interim response (1xx).
         mutating func forgetResponse() {
             unsafe status = 0
             unsafe flags.remove(.bodyBegan)

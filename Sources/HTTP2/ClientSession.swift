@@ -10,18 +10,18 @@ package final class ClientSession {
     /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
     /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
-        /// A complete response, or the headers of a response with `bodilessStatus`, and the last event of its stream.
-        /// The headers and the body are valid until the next `nextEvent`.
+        /// A complete response, or the headers of a response with `bodilessStatus`. This is the last event of the
+        /// stream. The headers and the body are valid until the next `nextEvent`.
         case response(user: UInt32, status: UInt16)
         /// The stream ended without a complete response. This is the last event of the stream. `status` is 0 if no
         /// final status arrived. The code `refusedStream` means that the peer never processed the request: it reset the
         /// stream, or sent a GOAWAY with a lower last stream id.
         case ended(user: UInt32, code: ErrorCode, status: UInt16)
-        /// A body that waited for flow control is now in the output completely. `end` is the position of its
+        /// A body that waited for flow control is now completely in the output. `end` is the output position after its
         /// END_STREAM.
         case bodySent(user: UInt32, end: Int64)
-        /// The peer sent GOAWAY, with its debug data in `goAwayData`. Streams above `lastStreamID` follow as
-        /// `ended(refusedStream)`.
+        /// The peer sent GOAWAY, whose debug data is in `goAwayData`. For each open stream above `lastStreamID`,
+        /// `ended` with the code `refusedStream` follows.
         case goAway(lastStreamID: Int32, code: ErrorCode)
         /// The peer's settings changed: check `isReady` and `freeStreams`.
         case settings
@@ -31,7 +31,7 @@ package final class ClientSession {
 
     /// The result of submitting a request.
     package enum Submission: Sendable, Equatable {
-        /// HEADERS and body are in the output. `end` is the position of END_STREAM in the output, counted as in
+        /// HEADERS and body are in the output. `end` is the output position after END_STREAM, counted as in
         /// `outputTotal`.
         case written(stream: Int32, end: Int64)
         /// HEADERS are in the output and the body waits for flow control. `bodySent` follows.
@@ -49,8 +49,8 @@ package final class ClientSession {
         package var responseLimit = 4_096
         /// Response headers that can be stored, at most 4, in lower case. `submit` selects them per request.
         package var wantedHeaders: [StaticString] = []
-        /// A status whose responses have no body, so that the headers alone are the response, even if the peer never
-        /// ends the stream. The default is no status.
+        /// A status whose responses have no body. Their headers alone are a complete response, even if the peer never
+        /// ends the stream. The default matches no status.
         package var bodilessStatus = UInt16.max
         /// Whether the session records the header of every frame for `takeFrameHeads`.
         package var tracesFrames = false
@@ -72,8 +72,8 @@ package final class ClientSession {
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
-        // Disable nghttp2's check of every byte of response headers, which is a tenth of a request's cost. Only the
-        // status and the few wanted headers are used, and `setStatus` validates the status.
+        // Disable nghttp2's check of every byte of response headers, which is a tenth of a request's CPU cost. The
+        // session uses only the status, which `setStatus` validates, and the few wanted headers.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2 copies the callbacks, the option and the mem struct (nghttp2.h).
         let code = unsafe nghttp2_session_client_new3(
@@ -105,7 +105,7 @@ package final class ClientSession {
 
     package var openStreams: Int { unsafe state.pointee.openStreams }
 
-    /// The number of requests that can be submitted now.
+    /// The number of streams that can be opened now. 0 after GOAWAY.
     package var freeStreams: Int {
         (unsafe state.pointee.isClosing) ? 0 : max(0, allowedStreams - openStreams)
     }
@@ -120,7 +120,7 @@ package final class ClientSession {
         return unsafe window >= bodyCount || window >= state.pointee.untilHalf(window: window)
     }
 
-    /// The id of the next stream, at most 2^31 - 1.
+    /// The id of the next stream, or 2^31 if no id is left (nghttp2.h).
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 
     /// Writes one request. Refuses it before the peer's SETTINGS have arrived, if no stream is free, if the output is
@@ -207,14 +207,14 @@ package final class ClientSession {
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
         if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
-        // The peer answered before the body was sent and does not need the rest of the body. Only a RST_STREAM of this
-        // side frees the stream (RFC 9113, 8.1).
+        // The peer answered before the body was sent and does not need the rest of the body. Only a RST_STREAM from
+        // this side frees the stream (RFC 9113, 8.1).
         while let stream = unsafe state.pointee.early.popFirst() {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // Streams without END_STREAM count as open. Most peers end them soon after the headers, so reset them only when
-        // they may use half of the allowed streams.
+        // Streams that the peer answered without END_STREAM count as open. Most peers end them soon after the headers,
+        // so reset them only when they could be more than half of the allowed streams.
         if unsafe state.pointee.unended.count > allowedStreams / 2 {
             for stream in unsafe state.pointee.unended { try cancel(stream: stream) }
             unsafe state.pointee.unended.removeAll(keepingCapacity: true)
@@ -257,7 +257,7 @@ package final class ClientSession {
 
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
-    /// Removes the first `count` bytes of `output`, which were sent or copied.
+    /// Removes the first `count` bytes of `output`, which the caller has sent or copied.
     package func consumeOutput(_ count: Int) throws(HTTP2Error) {
         unsafe state.pointee.output.consume(count)
         if unsafe nghttp2_session_want_write(session) != 0 { try pump() }
@@ -290,7 +290,7 @@ package final class ClientSession {
         }
     }
 
-    /// Adapts the fields to this connection: which names to index, and the placeholder for the credential's name.
+    /// Selects the names that nghttp2 indexes on this connection, and sets the name of the credential field.
     private func prepare(_ headers: borrowing HeaderList) {
         unsafe headers.indexNames(&state.pointee.indexedNames)
         guard headers.credential >= 0 else { return }
@@ -328,7 +328,7 @@ extension ClientSession {
         var sink = unsafe EventSink<(event: Event, slot: UnsafeMutablePointer<StreamSlot>?)>()
         /// Streams that the peer answered before their body was sent completely.
         var early = EventSink<Int32>()
-        /// Streams that were answered by their headers alone, of which the peer may have ended some since.
+        /// Streams that were answered by their headers alone. The peer may have ended some of them since.
         var unended: [Int32] = []
         var isReady = false
         var isClosing = false

@@ -54,7 +54,7 @@ package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable,
     }
 }
 
-/// A fatal error of nghttp2: out of memory, or a protocol violation that cannot be answered.
+/// A fatal error of nghttp2, such as lack of memory or a protocol violation after which it sends no GOAWAY.
 package struct HTTP2Error: Error, Sendable, CustomStringConvertible {
     package var text: String
     package init(_ text: String) { self.text = text }

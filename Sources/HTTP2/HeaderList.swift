@@ -4,9 +4,9 @@ internal import CNghttp2
 package enum HeaderIndexing: Sendable, Equatable {
     /// The field is indexed with its value, because the value repeats.
     case value
-    /// The value changes with each message. The name is indexed once per connection. The value is not indexed, because
-    /// such values would evict all other entries from the 4,096-byte table. `slot` (0...7) identifies the field within
-    /// its connection.
+    /// The value changes with each message. The field is indexed once per connection, so that later messages can refer
+    /// to its name. Indexing every value would evict all other entries from the 4,096-byte table. `slot` (0...7)
+    /// identifies the field within its connection.
     case nameOnly(slot: UInt8)
     /// The value changes with each message, and the name is in HPACK's static table (`:path`).
     case never

@@ -1,9 +1,9 @@
 import CNghttp2
 import Glibc
 
-// nghttp2 allocates about five times per request. With a free list per session, an allocation only pops a block from
-// the list, and its release pushes the block back. Blocks are returned to malloc when the session ends, and there are
-// never more blocks than at the session's peak.
+// nghttp2 allocates about five times per request. With free lists per session, most allocations only pop a block from a
+// list, and a release pushes the block back. The blocks return to malloc when the session ends, so until then a session
+// keeps the memory of its peak use.
 
 private enum Layout {
     static let classBytes = 64
@@ -11,7 +11,7 @@ private enum Layout {
     static let headerBytes = 16
 }
 
-/// The memory of one nghttp2 session, in 16 size classes from 64 to 1,024 bytes. Larger blocks use malloc.
+/// The memory of one nghttp2 session, in 16 size classes from 64 to 1,024 bytes. Larger blocks are not pooled.
 ///
 /// Not thread-safe. Every block has a 16-byte header with its size.
 @unsafe

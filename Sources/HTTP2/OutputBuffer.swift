@@ -61,7 +61,7 @@ struct OutputBuffer {
     }
 }
 
-/// A reusable queue. Callbacks append to it during a C call, and the session's owner then reads it in order.
+/// A reusable queue. Callbacks append to it during a C call, and Swift code reads it in order after the call.
 struct EventSink<Element> {
     private var elements: ContiguousArray<Element> = []
     private var head = 0

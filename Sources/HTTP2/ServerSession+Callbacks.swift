@@ -117,11 +117,11 @@ extension ServerSession {
         var streamID: Int32 = 0
         var isAnswered = false
         var isClosed = false
-        /// The number of queued events that borrow this slot's bytes.
+        /// The number of events, queued or current, that borrow this slot's bytes.
         var pendingEvents = 0
         var isEnd = true
-        /// The number of body bytes received while the session was stalled, for which the stream has sent no
-        /// WINDOW_UPDATE yet.
+        /// The number of body bytes received while the session was stalled, for which the server has sent no
+        /// WINDOW_UPDATE on the stream yet.
         var unconsumed = 0
 
         var bytes = unsafe OutputBuffer()

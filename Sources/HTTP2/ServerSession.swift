@@ -11,9 +11,9 @@ package final class ServerSession {
         /// A complete request, readable until the next `nextEvent`. Answer it at any time with `respond` and this
         /// stream id, or never.
         case request(stream: Int32)
-        /// An unanswered stream was closed: either side reset the stream, or the server sent GOAWAY.
+        /// A stream ended unanswered or with an error code: either side reset it, or the server sent GOAWAY.
         case closed(stream: Int32, code: ErrorCode)
-        /// The client will open no more streams.
+        /// The client sent GOAWAY, because it is closing the connection.
         case goAway(code: ErrorCode)
         /// SETTINGS of the client, or the client's acknowledgement of the server's SETTINGS.
         case settings(isAcknowledgement: Bool)
@@ -27,7 +27,7 @@ package final class ServerSession {
         ]
         /// The connection's receive window in bytes, at least 65,535 (RFC 9113).
         package var connectionWindow: Int32 = 65_535
-        /// The maximum size of a request's stored headers and body. Further bytes are only counted.
+        /// The maximum size of a request's stored headers and body. Further body bytes are only counted.
         package var requestLimit = 64 << 10
         /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
         package var canStall = false
@@ -120,7 +120,7 @@ package final class ServerSession {
         return code == 0
     }
 
-    /// Resets a stream. `closed` follows if the stream was not answered.
+    /// Resets a stream. `closed` follows if the stream was not answered or the code is not `noError`.
     package func reset(stream: Int32, _ code: ErrorCode) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
         try pump()
@@ -132,8 +132,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends GOAWAY. `closed` follows for unanswered streams above `lastStreamID`. A later GOAWAY can only lower this
-    /// id.
+    /// Sends GOAWAY. `closed` follows for open streams above `lastStreamID`. A later GOAWAY can only lower this id.
     package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)
@@ -146,7 +145,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// The id of the highest stream that the client has opened.
+    /// The id of the client's last stream that nghttp2 has processed, for `goAway`.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
     /// Stops or resumes window updates (only with `canStall`). Without window updates, the client cannot send large
@@ -195,7 +194,7 @@ package final class ServerSession {
 
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
-    /// Removes the first `count` bytes of `output`, which were sent or copied.
+    /// Removes the first `count` bytes of `output`, which the caller has sent or copied.
     package func consumeOutput(_ count: Int) { unsafe state.pointee.output.consume(count) }
 
     /// Whether nothing more will be read or written. Close the connection once the output is sent.
@@ -228,8 +227,8 @@ extension ServerSession {
         var current: UnsafeMutablePointer<RequestSlot>?
         var indexedNames: UInt8 = 0
         var isStalled = false
-        /// The number of body bytes received while the session was stalled, for which the connection has sent no
-        /// WINDOW_UPDATE yet.
+        /// The number of body bytes received while the session was stalled, for which the server has sent no
+        /// WINDOW_UPDATE on the connection yet.
         var unconsumed = 0
 
         init(options: Options) { unsafe self.options = options }

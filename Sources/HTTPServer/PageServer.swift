@@ -12,8 +12,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 ///
 /// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, at most half of them
-/// from one address. Any thread may call `stop`. Block the signals that other threads handle before `init`, because the
-/// server's thread inherits the mask.
+/// from one address. Any thread may call `stop`. Before `init`, block the signals that other threads handle, because
+/// the server's thread inherits the signal mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
@@ -35,7 +35,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
             throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
         }
         self.port = listening.address.port
-        // Pass a duplicate of the listening socket, because libmicrohttpd closes its descriptor.
+        // Pass a duplicate of the socket, because libmicrohttpd and `Descriptor` each close their own descriptor.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(

@@ -3,7 +3,7 @@
 /// Not thread-safe. `bytes` is valid until the next append or `removeAll`.
 ///
 /// The type is public only for performance: Swift 6.3 inlines `@inlinable public` functions into other modules but not
-/// `@inlinable package` ones, and a result takes about forty appends.
+/// `@inlinable package` ones, and each result record needs about forty appends.
 @safe public struct ByteWriter: ~Copyable {
     @usableFromInline var storage: UnsafeMutableRawPointer
     @usableFromInline var capacity: Int

@@ -1,7 +1,7 @@
-/// A pull parser for borrowed JSON bytes, which returns one value at a time in document order. It allocates no memory.
+/// A pull parser for borrowed JSON bytes, which returns one value at a time in document order.
 ///
-/// The initializer validates all bytes, so later calls can only fail because of a value's type. The bytes must stay
-/// valid and unchanged while the reader is used.
+/// `init(_:)` validates all bytes, so later calls throw only if a value has another type, or is not a 64-bit integer.
+/// The bytes must stay valid and unchanged while the reader is used.
 ///
 /// ```swift
 /// var reader = try JSONReader(bytes)

@@ -204,7 +204,7 @@
         }
     }
 
-    /// Writes the character at `p`, which needs an escape or is not ASCII. Returns the position after it.
+    /// Writes the character at `p`, escaped if necessary. Returns the position after the character.
     private mutating func special(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer {
         let byte = unsafe p.load(as: UInt8.self)
         switch byte {

@@ -5,7 +5,7 @@ package import TLS
 /// before releasing a channel.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
-    /// The peer's address once connected, or `nil` if there is none.
+    /// The address of the peer or proxy to which the channel is connected, or `nil` if there is none.
     var peerAddress: SocketAddress? { get }
     /// The total number of bytes that `send` has accepted. Compare it with `writtenBytes`.
     var sentBytes: Int64 { get }
@@ -88,7 +88,7 @@ package struct ChannelOptions: Sendable {
 /// The reason why a channel closed or never opened.
 package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
-        /// `close`, `abort` or `reset` was called.
+        /// `close`, `cut`, `abort` or `reset` was called.
         case closedHere
         /// The peer closed gracefully (close_notify).
         case closedByPeer
@@ -101,8 +101,7 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     package var kind: Kind
     /// A text for logs with host, address and cause.
     package var text: String
-    /// Whether the peer ended an open channel's stream without close_notify. Some servers do so when they only close
-    /// their socket.
+    /// Whether the peer ended the stream of an open channel without close_notify, as some servers always do.
     package var isEndOfStream = false
 
     package init(_ text: String, kind: Kind = .failed) {

@@ -1,7 +1,7 @@
 package import EventLoop
 internal import Glibc
 
-/// Accepts TCP connections on a loop. Used on the loop's thread only.
+/// Accepts TCP connections on a loop. Use it on the loop's thread only.
 package final class Listener {
     /// The address on which the listener accepts, with the port that the kernel chose for port 0.
     package let address: SocketAddress
@@ -28,8 +28,8 @@ package final class Listener {
 
     deinit { close() }
 
-    /// Stops accepting connections. The listener also does so when it is deallocated, and only then does the kernel
-    /// refuse connections.
+    /// Stops accepting connections. The kernel still queues new connections until the listener is deallocated, which
+    /// closes the socket.
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil

@@ -107,7 +107,7 @@ package final class ProxyTunnel {
         }
     }
 
-    /// Returns the first 200 characters without control characters, for a log line.
+    /// Returns the first 200 characters for a log line, with `?` in place of each control character.
     private static func printable(_ text: String) -> String {
         var line = String.UnicodeScalarView()
         for scalar in text.unicodeScalars.prefix(200) {

@@ -39,8 +39,8 @@ package final class Resolver: Sendable {
     /// - Parameter lookUp: The lookup, which may block. The resolver calls it on a separate thread.
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
-    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s if name servers do not
-    /// answer. Calls `then` once on the loop's thread, after this call returns. Address literals need no lookup.
+    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724). If name servers do not answer, this takes 5
+    /// to 40 s. Calls `then` once on the loop's thread, after this call returns. Address literals need no lookup.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {

@@ -38,8 +38,8 @@ extension SecureChannel {
             sentBytes += Int64(count)
         }
 
-        /// Takes plaintext for up to one TLS record, starting at `position`. Encrypts a full record, without a copy if
-        /// possible.
+        /// Collects plaintext for up to one TLS record from `position` on, and advances `position`. Encrypts a full
+        /// record, without a copy if possible.
         mutating func takeRecord(
             of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
         ) throws(TLSError) {

@@ -317,7 +317,7 @@ package import TLS
 
     package func close() { closeWriting(notify: true) }
 
-    /// Ends the TCP stream after the sent bytes without close_notify, like a crashed peer (for simulated faults).
+    /// Ends the TCP stream after all queued bytes, without close_notify, as a crashing peer does. It simulates faults.
     package func cut() { closeWriting(notify: false) }
 
     package func abort() {

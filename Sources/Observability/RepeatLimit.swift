@@ -41,7 +41,7 @@ struct RepeatLimit {
 
     /// Returns the last omitted line of each kind that was last written at least ten seconds ago, or of every kind if
     /// `all` is true. Each line has the count of omitted lines. Its time is the current time, so that the log stays in
-    /// the order of time.
+    /// chronological order.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

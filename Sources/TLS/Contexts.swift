@@ -29,7 +29,7 @@ package enum Trust: Hashable, Sendable {
         if let identity { unsafe try use(identity, raw) }
         if !alpn.isEmpty {
             let list = protocolList(alpn)
-            // SSL_CTX_set_alpn_protos(3) copies the list. Unlike most functions, it returns 0 on success.
+            // SSL_CTX_set_alpn_protos(3) copies the list. Unlike most OpenSSL functions, it returns 0 on success.
             guard unsafe SSL_CTX_set_alpn_protos(raw, list, UInt32(list.count)) == 0 else { throw outOfMemory() }
         }
     }

@@ -66,7 +66,7 @@ internal import COpenSSL
 
     var publicPEM: String? { unsafe writtenText { unsafe PEM_write_bio_PUBKEY($0, raw) } }
 
-    /// The name of the algorithm: `EC`, `RSA`, `ED25519`.
+    /// The name of the algorithm, such as `EC`, `RSA` or `ED25519`.
     var algorithm: String { unsafe EVP_PKEY_get0_type_name(raw).map { unsafe String(cString: $0) } ?? "unknown" }
 
     var curve: String? {
@@ -126,7 +126,7 @@ package final class Identity: Sendable {
     }
 
     /// Parses PKCS#12 (RFC 7292) as exported by Keychain, or base64 of it. If OpenSSL 3 needs its legacy provider to
-    /// decrypt the bundle, a separate library context is used.
+    /// decrypt the bundle, the provider is loaded into a separate library context.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)

@@ -1,7 +1,7 @@
 internal import Bytes
 internal import COpenSSL
 
-/// PEM text and the objects in it. Errors are of kind `credential`, and their texts begin with `name`.
+/// PEM text and the objects in it. Error texts begin with `name`.
 struct PEM {
     let text: String
     let name: String

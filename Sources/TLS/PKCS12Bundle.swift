@@ -1,11 +1,11 @@
 internal import COpenSSL
 
-/// A PKCS#12 bundle (RFC 7292). Errors are of kind `credential`, and their texts begin with `name`.
+/// A PKCS#12 bundle (RFC 7292). Error texts begin with `name`.
 struct PKCS12Bundle {
     let bytes: [UInt8]
     let name: String
 
-    /// - Parameter bytes: the bundle, or its base64 with any white space.
+    /// - Parameter bytes: The bundle, or its base64 with any white space.
     init(_ bytes: [UInt8], name: String) {
         self.bytes = Certificate.isDER(bytes) ? bytes : PEM.base64Decoded(bytes) ?? []
         self.name = name

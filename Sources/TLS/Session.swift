@@ -130,7 +130,7 @@ internal import Glibc
 
     package enum ReadResult: Hashable, Sendable {
         case bytes(Int)
-        /// All ciphertext was decrypted. More is needed from the peer.
+        /// No complete TLS record is left. More ciphertext is needed from the peer.
         case wantsMore
         /// The peer sent close_notify and will send nothing more.
         case closed

@@ -19,7 +19,7 @@ enum ErrorQueue {
     /// Removes errors of earlier calls, which SSL_get_error(3) would attribute to the next call.
     static func clear() { ERR_clear_error() }
 
-    /// Returns the oldest error, which is the cause of the others, and clears the queue. Returns 0 if the queue is
+    /// Returns the oldest error, usually the cause of the others, and clears the queue. Returns 0 if the queue is
     /// empty.
     static func take() -> UInt {
         defer { ERR_clear_error() }

@@ -20,7 +20,7 @@ import CYAML
     private(set) var root: Node?
     private(set) var problems: [Document.Problem] = []
 
-    /// Reads the bytes to the end, or to the first syntax error, second document or node that is nested too deep.
+    /// Reads the bytes to the end, or to the first syntax error, second document, or node that is nested too deeply.
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }

@@ -56,7 +56,7 @@ package struct Document: Hashable, Sendable {
     /// An error in a document.
     package struct Problem: Hashable, Sendable {
         package var mark: Mark
-        /// The message. It may quote the document, so it must be escaped in logs.
+        /// The message. It may quote the document, so logs must escape it.
         package var text: String
     }
 

@@ -41,7 +41,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// Converts this option for the table of a command whose values contain a `Values` in the member `part`.
+        /// Returns this option for the table of another command, whose values contain a `Values` in the member `part`.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {

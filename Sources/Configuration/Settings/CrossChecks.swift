@@ -33,7 +33,7 @@ extension WorkerConfiguration {
     package static let lastCommitMs: Int64 = 5_000
 
     /// Checks that no topic has two uses, and that no request pattern matches an output topic. Otherwise, the worker
-    /// would consume its own records.
+    /// would consume its own output, or mix different kinds of records in one topic.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {

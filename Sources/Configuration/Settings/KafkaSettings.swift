@@ -18,8 +18,8 @@ package struct KafkaSettings: Hashable, Sendable {
     package var assignment = Assignment.eager
     /// The partition count and replication factor of topics to create, or `nil` to create no topics.
     package var createTopics: TopicCreation?
-    /// Whether the brokers answer DescribeConfigs, which librdkafka's in-process brokers (`MockCluster`) do not. Only
-    /// code sets this property: it has no configuration key.
+    /// Whether the brokers answer DescribeConfigs requests. librdkafka's in-process brokers (`MockCluster`) do not.
+    /// Only code sets this property, because it has no configuration key.
     package var tellsTopicConfigurations = true
     /// librdkafka properties of all clients, both consumers and producers. The Kafka module rejects unsafe properties.
     package var properties: [UserProperty] = []

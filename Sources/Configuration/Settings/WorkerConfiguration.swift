@@ -49,7 +49,7 @@ package struct ResultSettings: Hashable, Sendable {
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// The names of request headers to copy into results, in addition to `traceparent` and `tracestate`. At most 32.
+    /// At most 32 names of request headers to copy into results, besides `traceparent`, `tracestate`, `push-replay-of`.
     package var copyHeaders: [String] = []
 }
 

@@ -19,8 +19,8 @@ const char *linux_signal_name(int signal);
 /// Sets the calling thread's name as shown by `top -H`, truncated to 15 bytes.
 void linux_name_thread(const char *name);
 
-/// Configures malloc for a process that frees large buffers between many small ones. Call it before the first thread is
-/// started.
+/// Configures malloc for a process with many small allocations and frequent large ones. Call it before the first thread
+/// is started.
 ///
 /// The number of arenas is limited to `heaps` (mallopt(3), M_ARENA_MAX), because each arena keeps the memory of its
 /// peak use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them whenever 64 KB are freed, which

@@ -11,7 +11,7 @@ struct crash_place {
 } __attribute__((swift_name("CrashPlace")));
 
 enum {
-    /// The threads that work on records: the core (0) and the net thread (1).
+    /// The number of threads that process records: the core thread (0) and the net thread (1).
     CRASH_THREADS = 2,
     /// The maximum number of stored crashes. A new crash overwrites the oldest one.
     CRASH_DEATH_LIMIT = 64,
@@ -50,7 +50,7 @@ void crash_enter_thread(int thread);
 /// topic with the number 0, the crash is stored without the record's position.
 int32_t crash_topic(const void *bytes, int32_t count);
 
-/// Returns the name of a topic, or NULL for 0.
+/// Returns the name of the topic with this number, or NULL if there is none.
 const char *crash_topic_name(int32_t topic);
 
 // MARK: Supervisor
