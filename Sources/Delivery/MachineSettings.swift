@@ -53,7 +53,7 @@ package struct MachineSettings: Sendable {
     package var publishesOnlyFailures = false
     /// Whether bad tokens are published as dead (`unregistered.include_bad_tokens`).
     package var includesBadTokens = false
-    /// Headers copied to results besides `traceparent` and `tracestate` (`results.copy_headers`).
+    /// Headers to copy to results, besides those that are always copied (`results.copy_headers`).
     package var copiedHeaders: [String] = []
     /// The delays of the retry tiers in ascending order, at least one. `ProductionTarget.retry` contains an index in
     /// this array.
