@@ -17,7 +17,7 @@ package struct DeliveryCounters: Sendable {
         package var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
         /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
         package var reasons = [Int](repeating: 0, count: 256)
-        /// Sends in doubt, including sends of previous owners that crashed.
+        /// Sends in doubt, including possible sends by previous owners of a partition.
         package var inDoubt = 0
         package var resends = 0
         /// Notifications forwarded to the app of the other environment after BadDeviceToken.
@@ -49,7 +49,7 @@ package struct DeliveryCounters: Sendable {
     package var commitsAcknowledged = 0
     /// Partition entries in commits that the broker refused.
     package var commitsRefused = 0
-    /// Commits whose commit map was truncated.
+    /// Partition entries whose commit map was truncated.
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0

@@ -17,7 +17,7 @@ package struct AdmissionBudget {
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// The topic group of each request topic that is read or has open records. All retry tiers are group 0.
+    /// The topic group of each request topic. A new topic gets the group of an unused one. All retry tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
@@ -63,8 +63,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Increases the number of the topic group's partitions that are read by one if `isRead` is true, else decreases
-    /// it.
+    /// Counts one more partition that is read in the topic group, or one fewer if `isRead` is false.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)

@@ -112,7 +112,7 @@ extension Partition {
             preconditionFailure("A partition must have an offset to commit before its commit is written")
         }
         let isLast = mayLeave
-        // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
+        // Records that a previous owner may have sent stay in doubt for the next owner until they are settled.
         var horizon =
             isLast
             ? offsets.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }

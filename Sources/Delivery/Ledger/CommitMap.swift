@@ -16,7 +16,7 @@ internal import Bytes
 /// The check covers the base and all bytes after the check. Metadata of another offset is therefore rejected.
 ///
 /// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
-/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
+/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers before such an upgrade.
 package struct CommitMap: Equatable {
     /// A fan-out with settled and open notifications, and the indexes of the settled ones.
     package struct Partial: Equatable {
@@ -114,8 +114,8 @@ package struct CommitMap: Equatable {
 
 // The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
-    /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each call must pass a higher
-    /// offset than the previous call. Entries of lower offsets are removed.
+    /// Returns the settled indexes of the record at `offset`, or `nil` if the whole record is settled. Each call must
+    /// pass a higher offset than the previous call. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }

@@ -12,7 +12,7 @@ extension Partition {
             var offset: Int64
             /// The caller's slot of the record, or `settledMark` once it is settled.
             var record: RecordSlot
-            /// The number of offsets from the first to the last settled one of the entry, or 1 for an open record.
+            /// The number of offsets that the entry covers, which is 1 for an open record.
             var length: UInt32 = 1
 
             var end: Int64 { offset + Int64(length) }

@@ -43,7 +43,7 @@ package struct Partition: ~Copyable {
     var phase = Phase.active
     var offsets: Offsets
     var horizon: SendHorizon
-    /// Whether records settled, or were found to be settled, since the latest commit was sent.
+    /// Whether the partition has changed since its latest commit was sent, or that commit failed.
     var isDirty = false
     var pending: Pending?
     /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
@@ -319,7 +319,7 @@ extension Partition {
         private var startAtCommit: Int64?
         /// The number of offsets handed out per commit. It decreases slowly.
         private var pace: Int64 = 0
-        /// Sixteen times the mean number of notifications in recent records.
+        /// Sixteen times the mean number of notifications per recent record.
         private var countTimes16: Int64 = 16
 
         package init(minimum: Int64) { self.minimum = minimum }

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// Determines the consequence of each answer and the records to produce for a concluded notification. It also tracks
-/// which records wait to be produced or acknowledged.
+/// Determines the consequence of each answer and the records to produce for a concluded notification. It also queues
+/// these records for the producer.
 struct Settlement: ~Copyable {
     private let inPlace = InPlace()
     var productions: ProductionQueues
