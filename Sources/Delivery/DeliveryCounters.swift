@@ -7,7 +7,7 @@ extension FixedWidthInteger {
     mutating func countUp() { self &+= self < .max ? 1 : 0 }
 }
 
-/// Counts since the machine was created. They only grow, and wrap on overflow instead of trapping.
+/// Counts since the machine was created. They are never reset, and wrap on overflow instead of trapping.
 package struct DeliveryCounters: Sendable {
     /// Counters of one app, or of notifications without a known app.
     package struct App: Sendable {

@@ -11,10 +11,11 @@ extension DeliveryMachine {
     ///     machine commits `logStart` immediately, and marks all records in the log as in doubt.
     ///   - metadata: The metadata of the group's commit. If no worker wrote the metadata (it is empty, foreign or
     ///     damaged), all records from the committed offset to the log's end are in doubt.
-    ///   - logStart: The log start offset of the partition's leader, or `nil` or a negative number if unknown.
-    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment.
-    ///     No previous owner can have sent records at or above `logEnd`, even if the inherited send horizon is higher.
-    ///     If `logEnd` is `nil`, all records below the inherited horizon are in doubt.
+    ///   - logStart: The log start offset of the partition's leader, or another offset at which to start if the group
+    ///     has committed none. `nil` or a negative number if unknown.
+    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment,
+    ///     or `logStart` for a new partition. No previous owner can have sent records at or above `logEnd`, even if the
+    ///     inherited send horizon is higher. If `nil`, all records below that horizon are in doubt.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
@@ -55,8 +56,8 @@ extension DeliveryMachine {
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
-                // If the partition is lost and returns before the next commit, it must not be resumed from a commit for
-                // the old log.
+                // If the partition is lost and assigned again before the next commit, it must not be resumed from a
+                // commit for the old log.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:

@@ -58,7 +58,7 @@ extension DeliveryMachine {
     }
 
     /// Makes a notification wait until the send horizon of an acknowledged commit is above its record. The commit may
-    /// never succeed, so the notification leaves its device queue, where it would block records of other partitions.
+    /// never succeed, so the notification leaves its device queue and does not block notifications of other partitions.
     /// Later notifications of the same device and partition leave the queue too, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger[partition].waitForHorizon(slot, in: &store)
@@ -357,8 +357,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The record's bytes still count for the first app. These bytes and the bytes of waiting forwarded
-        // notifications could together use up the share of the topic group.
+        // The record's bytes still count for the first app. Without a check of these bytes, forwarded notifications
+        // that wait could use up the share of the topic group.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)

@@ -91,7 +91,7 @@ extension DeliveryMachine {
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
 
-    /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
+    /// Returns the tier of a deferred notification: usually the shortest, or a longer one after a long deferral.
     ///
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
     /// dead token gets a longer tier each time, because no user waits for it, and each return from a tier costs another
@@ -145,7 +145,7 @@ extension DeliveryMachine {
     /// notification until `produced` is called, so the caller may try again later if the producer's queue is full. The
     /// results of a device are produced in the order in which its notifications ended.
     ///
-    /// The method does not check whether the topic is writable, so the caller may try to write to it.
+    /// The method does not check whether the topic is writable, so that the caller can test an unwritable topic.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
         settlement.next(for: target, in: store)
     }

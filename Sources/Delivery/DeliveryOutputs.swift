@@ -16,13 +16,13 @@ package enum Receipt {
     case ignored
 }
 
-/// A topic that the worker produces to. Each topic has a separate queue.
+/// A topic that the worker produces to. Each topic but the dead-letter topic has a separate queue.
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
     /// A retry topic, by the index of its tier in `MachineSettings.tierDelaysMs`.
     case retry(tier: Int)
-    /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
+    /// The publisher owns each dead letter from `Receipt.deadLetter` on, so the machine has no queue for dead letters.
     case deadLetters
 }
 

@@ -28,7 +28,7 @@ package struct MachineSettings: Sendable {
     package var resendMax = 5
     /// The maximum age of a request when it is read, or 0 for no limit. An older request is `expired`.
     package var maxAgeMs: Int64 = 24 * 3_600_000
-    /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
+    /// How far in the future `push-not-before` may be when a request is read. A request with a later time is `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
     /// The largest `maxAheadMs` that the configuration allows, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
@@ -62,7 +62,7 @@ package struct MachineSettings: Sendable {
     package var maxAttempts = 5
     /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]
-    /// The seed of the device queues' hash. The caller chooses it, so that the machine is deterministic.
+    /// The seed of device hashes and owner numbers. The caller chooses it, so that the machine is deterministic.
     package var hashSeed: UInt64 = 0
 
     package init() {}

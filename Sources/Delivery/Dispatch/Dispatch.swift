@@ -1,14 +1,14 @@
 import PushRecords
 
-/// The notifications of each app that wait for a stream, the number of notifications in flight, the notifications that
-/// wait for a pause to end, and the requests to recall.
+/// For each app, the notifications that wait for a stream, the number of notifications in flight, and the requests to
+/// recall. For all apps together, the device queues and the notifications that wait for a pause to end.
 struct Dispatch: ~Copyable {
     /// The queues of devices.
     var devices: DeviceQueues
     /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// The pause before each resend after `DeliveryMachine.quickTries`, and before the next send to a device for which
+    /// The pause before each resend beyond `DeliveryMachine.quickTries`, and before the next send to a device for which
     /// APNs reported too many notifications.
     static let backOffNs: Int64 = 1_000_000_000
 
@@ -145,7 +145,7 @@ struct Dispatch: ~Copyable {
         if isChanged { refreshConcurrency(of: app) }
     }
 
-    /// Whether a bad token of this app may belong to the other environment, so that its notification is retried.
+    /// Returns whether a bad token of this app may belong to the other environment. Its notification is then retried.
     func doubtsBadTokens(_ app: Int) -> Bool { apps[app].environmentGuard.isTripped && apps[app].holdsBadTokens }
 
     // MARK: Waiting

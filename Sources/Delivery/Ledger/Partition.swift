@@ -112,8 +112,8 @@ package struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether more records of the partition may be read. They may not while the map of the latest commit is nearly
-    /// full and records are open. Without open records, only further reading makes the map shorter.
+    /// Whether more records of the partition may be read. False while the map of the latest commit is nearly full and
+    /// records are open. Without open records, only further reading makes the map shorter.
     var takesRecords: Bool {
         phase == .active && firstAdmitting == .none && (mapEighths < 7 || offsets.openCount == 0)
     }
@@ -205,7 +205,7 @@ package struct Partition: ~Copyable {
 
     // MARK: Settled
 
-    /// Settles and frees a record if all its notifications are settled.
+    /// Settles and frees a record if all its notifications are admitted and settled.
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
         guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
             store[record].nextAdmitting == .none, firstAdmitting != record

@@ -8,7 +8,7 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has one of them.
+    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has at least one.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 
