@@ -94,7 +94,7 @@ extension DeliveryMachine {
     /// Returns the tier of a deferred notification: usually the shortest, or a longer one after a long deferral.
     ///
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
-    /// dead token gets a longer tier each time, because no user waits for it, and each return from a tier costs another
+    /// dead token gets a longer tier each time, because no user waits for it. Each return from a tier costs another
     /// request to APNs and another retry record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
@@ -197,8 +197,8 @@ extension DeliveryMachine {
     ///
     /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
     ///   to a writable one. If no tier is writable, they wait.
-    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
-    ///   includes those that wait for the topic, unless their result was produced.
+    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`), even
+    ///   if their dead-token record is already queued, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
     /// - Without the results topic, notifications that need a result wait.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {

@@ -75,8 +75,8 @@ package struct MachineSettings: Sendable {
     /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
-    /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. The limit
-    /// adds at most 4,000 for the latter two, which only bridge the milliseconds until the next turn or
+    /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. The last two
+    /// add at most 4,000 to the limit, because they only bridge the milliseconds until the next turn or
     /// acknowledgement. With a higher limit, eight connections of 1,000 streams sent fewer notifications per second and
     /// used more memory ("What it costs", in the documentation of `Worker`).
     package func mostOpen(streams: Int) -> Int {

@@ -75,8 +75,8 @@ struct Notification {
         /// The number of sends that APNs may have processed. Like `inDoubt`, it includes those of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        /// The number of this worker's resends after an answer or a send in doubt. The counts below also exclude
-        /// previous workers.
+        /// The number of this worker's resends after an answer or a send in doubt. The counts below do not include
+        /// sends of previous workers either.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
