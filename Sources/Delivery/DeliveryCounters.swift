@@ -7,7 +7,7 @@ extension FixedWidthInteger {
     mutating func countUp() { self &+= self < .max ? 1 : 0 }
 }
 
-/// Counts since the machine was created. They only grow, and wrap on overflow instead of trapping.
+/// Counts since the machine was created. They are never reset, and wrap on overflow instead of trapping.
 package struct DeliveryCounters: Sendable {
     /// Counters of one app, or of notifications without a known app.
     package struct App: Sendable {
@@ -17,7 +17,7 @@ package struct DeliveryCounters: Sendable {
         package var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
         /// Negative answers of APNs, and rejections by the worker, by `ReasonCode.rawValue`.
         package var reasons = [Int](repeating: 0, count: 256)
-        /// Sends in doubt, including sends of previous owners that crashed.
+        /// Sends in doubt, including possible sends by previous owners of a partition.
         package var inDoubt = 0
         package var resends = 0
         /// Notifications forwarded to the app of the other environment after BadDeviceToken.
@@ -49,7 +49,7 @@ package struct DeliveryCounters: Sendable {
     package var commitsAcknowledged = 0
     /// Partition entries in commits that the broker refused.
     package var commitsRefused = 0
-    /// Commits whose commit map was truncated.
+    /// Partition entries whose commit map was truncated.
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0

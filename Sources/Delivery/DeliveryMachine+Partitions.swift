@@ -7,14 +7,15 @@ extension DeliveryMachine {
     /// Begins an assignment of a partition.
     ///
     /// - Parameters:
-    ///   - committedOffset: The group's committed offset, or `nil` if the group has committed none. The machine then
-    ///     commits `logStart` immediately, and marks all records in the log as in doubt.
+    ///   - committedOffset: The group's committed offset, or `nil` if the group has committed none. If `nil`, the
+    ///     machine commits `logStart` immediately, and marks all records in the log as in doubt.
     ///   - metadata: The metadata of the group's commit. If no worker wrote the metadata (it is empty, foreign or
     ///     damaged), all records from the committed offset to the log's end are in doubt.
-    ///   - logStart: The leader's first offset of the log, or `nil` or a negative number if unknown.
-    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment.
-    ///     A previous owner cannot have sent records at or above it, even if its send horizon is higher. If `logEnd` is
-    ///     `nil`, all records below the horizon are in doubt.
+    ///   - logStart: The log start offset of the partition's leader, or another offset at which to start if the group
+    ///     has committed none. `nil` or a negative number if unknown.
+    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment,
+    ///     or `logStart` for a new partition. No previous owner can have sent records at or above `logEnd`, even if the
+    ///     inherited send horizon is higher. If `nil`, all records below that horizon are in doubt.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
@@ -25,7 +26,7 @@ extension DeliveryMachine {
         ledger.shortenSuspensions(flight: role.group.rawValue, nowNs: now.ns)
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
-            // The log ends at or below the last received offset, so it was truncated. New records reuse the offsets
+            // If the log ends at or below the last received offset, it was truncated, and new records reuse the offsets
             // from the log's end on.
             isCut = logEnd.map { $0 <= ledger[suspended].offsets.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
@@ -55,8 +56,8 @@ extension DeliveryMachine {
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
-                // If the partition is lost and returns before the next commit, it must not be resumed from a commit for
-                // the old log.
+                // If the partition is lost and assigned again before the next commit, it must not be resumed from a
+                // commit for the old log.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .overtaken:
@@ -68,8 +69,8 @@ extension DeliveryMachine {
                 break
             }
             if let logEnd {
-                // The log ends below the offsets of the map, so it was truncated at an unknown offset. The log may have
-                // grown since then, so other records may have the offsets that the map lists as settled.
+                // If the log ends below the last offset of the map, it was truncated at an unknown offset. The log may
+                // have grown since then, so other records may have the offsets that the map lists as settled.
                 if map.end > (isCut ? 0 : logEnd) {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
@@ -110,7 +111,7 @@ extension DeliveryMachine {
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first
     ///     received record determines the offset.
     ///   - logEnd: The end of the new log, or `nil` if unknown.
-    /// - Returns: The id of the new assignment, or `id` if the old assignment has ended or is draining.
+    /// - Returns: The id of the new assignment, or `id` if the old assignment is no longer active.
     package mutating func beginAnew(
         _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
     ) -> PartitionID {
@@ -131,7 +132,8 @@ extension DeliveryMachine {
         return new
     }
 
-    /// Returns the topic group of a partition, and the delay of its retry tier (0 for a request topic).
+    /// Sets the weight and default app of a request topic. Returns the partition's topic group, and the delay of its
+    /// retry tier (0 for a request topic).
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
@@ -187,9 +189,8 @@ extension DeliveryMachine {
     /// Suspends partitions after the worker's session in the group was lost. Notifications of these partitions are no
     /// longer sent, and those already on a connection are completed.
     ///
-    /// If `assign` gets a suspended partition with the latest commit of this worker, no other worker has sent anything
-    /// since then. The partition then resumes, and nothing is sent twice. With any other commit, the partition is
-    /// released.
+    /// If the group's latest commit at the next `assign` is still this worker's, no other worker has sent anything. The
+    /// partition then resumes, and nothing is sent twice. Otherwise the partition is released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         // A draining partition has dropped records, so it cannot be resumed.

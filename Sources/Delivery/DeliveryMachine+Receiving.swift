@@ -16,8 +16,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         // The number of records above the send horizon is limited, because the commits that raise the horizon may fail.
-        // While commits succeed, one record is always allowed, because the horizon rises only when a record waits for
-        // admission.
+        // While commits succeed, one record is always allowed, because the horizon rises when a record waits for it.
         let next = ledger[partition].nextOffset
         let below = min(
             Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.notifications.total)
@@ -93,7 +92,7 @@ extension DeliveryMachine {
         let isList: Bool
         switch request.target {
         case .none:
-            // The index reaches `count`, so the record counts as completely admitted.
+            // The index equals the record's `count` of 1, so the record counts as completely admitted.
             store[record].cursor.index = 1
             // Each header costs 80 bytes in addition to its name and value, in librdkafka and in the worker.
             let bytes = headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
@@ -172,7 +171,7 @@ extension DeliveryMachine {
             (0..<OffsetLimit.highest).contains(offset),
             let (record, _) = ledger[partition].receive(offset, in: &store)
         else { return }
-        // The index reaches `count`, so the record counts as completely admitted, without a notification.
+        // The index equals the record's `count` of 1, so the record counts as completely admitted.
         store[record].cursor.index = 1
         ledger[partition].finish(record, in: &store)
     }
@@ -189,7 +188,7 @@ extension DeliveryMachine {
                 let record = ledger[partition].firstAdmitting
                 let before = store[record].cursor.index
                 let isWhole = admit(record, limit: Self.admissionPiece)
-                // A record that settled immediately is freed, so its slot must not be read again.
+                // `finish` may free the record, so its slot must not be read afterwards.
                 if isWhole {
                     ledger[partition].finishAdmission(in: &store)
                     ledger[partition].finish(record, in: &store)

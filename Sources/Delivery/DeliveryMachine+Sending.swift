@@ -3,7 +3,8 @@ import PushRecords
 
 // Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
-    /// How long after its request's timestamp a notification with expiration 0 may be sent.
+    /// How long a notification with expiration 0 may be sent after its request's timestamp, or after its scheduled time
+    /// if that is later.
     static let nowOrNeverMs: Int64 = 30_000
     /// A notification is deferred after APNs has refused this many times in a row to process it.
     static let deferredRefusals: UInt8 = 10
@@ -25,8 +26,8 @@ extension DeliveryMachine {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        // Earlier notifications of the partition wait for the horizon outside of their device queues. A later
-        // notification must not overtake them.
+        // Notifications that wait for the horizon are not in their device queues. A later notification must not
+        // overtake them, so it waits for the horizon too.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
             !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
@@ -57,11 +58,11 @@ extension DeliveryMachine {
     }
 
     /// Makes a notification wait until the send horizon of an acknowledged commit is above its record. The commit may
-    /// never succeed, so the notification leaves its device queue and does not block other partitions. Later
-    /// notifications of the same device and partition leave the queue too, to keep their order.
+    /// never succeed, so the notification leaves its device queue and does not block notifications of other partitions.
+    /// Later notifications of the same device and partition leave the queue too, to keep their order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger[partition].waitForHorizon(slot, in: &store)
-        // If this notification was a circuit's probe, another one may be the probe now.
+        // If this notification was a circuit's probe, another one may become the probe now.
         dispatch.breakers.endProbe(slot, in: store)
         guard store[slot].isInDeviceQueue else { return }
         var next = store[slot].queue.next
@@ -107,7 +108,7 @@ extension DeliveryMachine {
     // MARK: Sent
 
     /// Calls `body` with the requests to send now, at most once per app. Post each batch as `TransportCommand.send`.
-    /// The bytes stay valid until `handle` gets the completion of the request.
+    /// The bytes of a request stay valid until `handle` gets its completion.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
@@ -221,7 +222,7 @@ extension DeliveryMachine {
 
     /// Handles a send that APNs certainly did not process.
     ///
-    /// - The send did not reach APNs: the network is at fault, and the notification is resent without a limit.
+    /// - The request was never sent: the notification is not at fault, and is resent without a limit.
     /// - APNs refused to process it: the notification is resent three times immediately and then once a second. After
     ///   six consecutive refusals it uses the quarantine connection, and after `deferredRefusals` it is deferred.
     /// - It was discarded because of another request: the notification is resent immediately, or `abandoned` if its app
@@ -294,7 +295,7 @@ extension DeliveryMachine {
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
-        // The credential was replaced, or its token renewed, since this send. APNs may accept the new one.
+        // If the credential was replaced, or its token renewed, since this send, APNs may accept the new one.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend,
@@ -337,7 +338,7 @@ extension DeliveryMachine {
 
     // A device token belongs to one environment, and APNs rejects it in the other one. An app may therefore name an app
     // of the other environment (`AppRoute.otherEnvironment`). A notification with BadDeviceToken is forwarded to that
-    // app once, and then uses its connections, circuits and retry tiers. The record's body stores the first app.
+    // app once, and then uses that app's connections, circuits and budget. The record's body stores the first app.
 
     /// Forwards a notification with BadDeviceToken to the app of the other environment. Returns whether it did. If APNs
     /// has rejected the token in both environments, the notification returns to the first app and ends there.
@@ -356,8 +357,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The record's bytes still count for the first app. These bytes and the bytes of waiting forwarded
-        // notifications could together use up the share of the topic group.
+        // The record's bytes still count for the first app. Without a check of these bytes, forwarded notifications
+        // that wait could use up the share of the topic group.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)

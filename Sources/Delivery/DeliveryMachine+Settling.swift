@@ -4,7 +4,7 @@ package import PushRecords
 // Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
 // acknowledged these records.
 extension DeliveryMachine {
-    /// After one reason has lasted this long for an app, its deferred notifications are moved to the 15-minute tier.
+    /// Once an app's notifications were deferred this long for one reason, they move to a tier of at least 15 minutes.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
@@ -13,9 +13,9 @@ extension DeliveryMachine {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {
             store[slot].answer.unregisteredAtMs = deadSinceMs
-            // Defer the notification: no user saw it, and a later send gets the same answer. A notification with
-            // expiration 0 ends as expired instead, so that it does not block its partition while the topic is
-            // unwritable.
+            // While the dead-token topic is not writable, defer the notification: no user saw it, and a later send gets
+            // the same answer. A notification with expiration 0 ends as expired instead, so that it does not block its
+            // partition.
             if !isWritable(.unregistered), settlement.tiers.isAnyWritable { return deferToTier(slot, .unwritable) }
         }
         dispatch.breakers.endProbe(slot, in: store)
@@ -65,9 +65,9 @@ extension DeliveryMachine {
         }
         let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
         // A worker will send the notification when it reads the retry record. If the partition's next owner also reads
-        // the original record again, it must mark the notification in doubt, so the send horizon must be above the
-        // record first. An `unwritable` notification was already sent. It does not wait for a commit, because the
-        // group's session may be lost.
+        // the original record again, it must mark the notification in doubt. The send horizon must therefore be above
+        // the record before the move. An `unwritable` notification does not wait: its record was below the horizon when
+        // it was sent, and after a lost session the next commit might never come.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
@@ -86,16 +86,15 @@ extension DeliveryMachine {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
-        // Without a maximum age, a notification could be deferred forever, so each of these deferrals uses up an
-        // attempt.
+        // Without a maximum age, APNs could refuse a notification forever, so each such deferral uses up an attempt.
         let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
 
-    /// Returns the tier of a deferred notification: usually the shortest, and the 15-minute tier after a long deferral.
+    /// Returns the tier of a deferred notification: usually the shortest, or a longer one after a long deferral.
     ///
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
-    /// dead token gets a longer tier each time, because no user waits for it, and each return from a tier costs another
+    /// dead token gets a longer tier each time, because no user waits for it. Each return from a tier costs another
     /// request to APNs and another retry record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
@@ -124,7 +123,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Removes a notification from the list in which it waits, without changing the notification's state.
+    /// Removes a notification from its `Notification.List`, if it is in one. Does not change the notification's state.
     mutating func takeOut(_ slot: NotificationSlot) {
         switch store[slot].state {
         case .ready, .backingOff:
@@ -146,7 +145,7 @@ extension DeliveryMachine {
     /// notification until `produced` is called, so the caller may try again later if the producer's queue is full. The
     /// results of a device are produced in the order in which its notifications ended.
     ///
-    /// The method does not check whether the topic is writable, so the caller may try to write to it.
+    /// The method does not check whether the topic is writable, so that the caller can test an unwritable topic.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
         settlement.next(for: target, in: store)
     }
@@ -173,7 +172,7 @@ extension DeliveryMachine {
         store.enterPlace(of: id)
         defer { crash_nowhere() }
         // The name of the app for which APNs first rejected the token as bad. If that app is not configured here, the
-        // record gets a name that no app can have, so that the token is not forwarded again.
+        // record gets a name that no app can have, so that the notification is not forwarded again.
         let first = store[bodyOf: store[id.slot].record].firstApp
         var triedApp = UnsafeRawBufferPointer.nothing
         if first != store[id.slot].app {
@@ -198,8 +197,8 @@ extension DeliveryMachine {
     ///
     /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
     ///   to a writable one. If no tier is writable, they wait.
-    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`). This
-    ///   includes those that wait for the topic, unless their result was produced.
+    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`), even
+    ///   if their dead-token record is already queued, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
     /// - Without the results topic, notifications that need a result wait.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {
@@ -221,7 +220,7 @@ extension DeliveryMachine {
 
     // MARK: Settled
 
-    /// Notes that Kafka acknowledged one record, or the dead letter, of this notification.
+    /// Notes that Kafka acknowledged one output record, or the dead letter, of this notification.
     package mutating func acknowledged(_ id: NotificationID, now: DeliveryTime) {
         self.now = now
         guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else {
@@ -234,7 +233,7 @@ extension DeliveryMachine {
         settle(id.slot)
     }
 
-    /// Settles a notification after the acknowledgement of all its records.
+    /// Settles a notification that has no unacknowledged output records.
     private mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record
         store.noteSettled(store[slot].index, of: record)

@@ -21,9 +21,9 @@ package import PushRecords
 /// Each notification costs amortized O(1) time, and no allocation in the steady state. Closures passed to the machine
 /// must not call it.
 ///
-/// Each part owns its state and never calls another part. A part returns values, and the machine acts on them. A
-/// notification passes through three files: `DeliveryMachine+Receiving` (received, admitted), `DeliveryMachine+Sending`
-/// (waiting, sent, completed) and `DeliveryMachine+Settling` (concluded, produced, acknowledged, settled).
+/// Each part owns its state and calls no other part except the store. A part returns values, and the machine acts on
+/// them. A notification passes through three files: `DeliveryMachine+Receiving` (received, admitted),
+/// `DeliveryMachine+Sending` (waiting, sent, completed) and `DeliveryMachine+Settling` (concluded, produced, settled).
 package struct DeliveryMachine: ~Copyable {
     /// The parser that turns records into requests.
     var parser: RequestParser
@@ -35,7 +35,7 @@ package struct DeliveryMachine: ~Copyable {
     var ledger: CommitLedger
     /// The notifications that wait for a send or are in flight, and the circuit breakers.
     var dispatch: Dispatch
-    /// The verdicts of answers, and the records to produce for concluded notifications.
+    /// The verdicts on answers, and the records to produce for concluded notifications.
     var settlement: Settlement
     /// The current time, counters and log events.
     var journal: Journal
@@ -72,8 +72,7 @@ package struct DeliveryMachine: ~Copyable {
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // After the time from `admissionChangeNs`, the record waits only for free budget, which does not depend
-                // on time.
+                // Once the time from `admissionChangeNs` has passed, the record waits for budget and needs no timer.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
@@ -100,8 +99,8 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// An app with the name and environment of an existing one keeps its `AppIndex` and its open notifications. An app
     /// that is missing is removed: its waiting notifications are deferred, its sends in flight are completed, and new
-    /// records do not find it. Its transport may close immediately. Retry records of a removed app are `invalid` unless
-    /// the app exists again when they are read.
+    /// records do not find it. Its transport may close immediately. A retry record of a removed app is `invalid` unless
+    /// an app with the record's topic and environment exists when the record is read.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
@@ -111,7 +110,7 @@ package struct DeliveryMachine: ~Copyable {
         return mapping
     }
 
-    /// Passes the configured apps to every part of the machine.
+    /// Passes the configured apps to the parts of the machine that use them.
     private mutating func enter(_ routes: [AppRoute]) -> AppMapping {
         let known = apps.count
         let mapping = apps.replace(by: routes)
@@ -147,10 +146,10 @@ package struct DeliveryMachine: ~Copyable {
 
     /// Sets whether the transport reaches the app's host (`TransportEvent.reachable`).
     ///
-    /// With several apps, the notifications of an app without a usable connection for `CircuitBreakers.cutOffNs` are
-    /// deferred, so that they do not use the budget of other apps. After a new connection, one notification at a time
-    /// is sent as a probe. Normal sending resumes after an answer to the probe, or if the connection stays open without
-    /// unanswered requests. If only one app is configured, its notifications wait.
+    /// If several apps are configured, and an app had no usable connection for `CircuitBreakers.cutOffNs`, the app's
+    /// notifications are deferred and do not use the budget of other apps. While the app is connected, one of its
+    /// notifications at a time is sent as a probe. Normal sending resumes when a probe is answered, or when the
+    /// transport reports the host as reachable. If only one app is configured, its notifications wait.
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.setReachable(app.value, isReachable, journal: &journal)

@@ -11,18 +11,18 @@ package enum Receipt {
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
-    /// There is nothing to do for the record: the commit map lists it as settled, a record at this or a higher offset
-    /// was already received or committed (librdkafka has read it again), or the assignment has ended or is draining.
+    /// There is nothing to do for the record: the commit map lists it as settled, its offset is not above all offsets
+    /// received or committed before (librdkafka has read it again), or the assignment is no longer active.
     case ignored
 }
 
-/// A topic that the worker produces to. Each topic has a separate queue.
+/// A topic that the worker produces to. Each topic but the dead-letter topic has a separate queue.
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
     /// A retry topic, by the index of its tier in `MachineSettings.tierDelaysMs`.
     case retry(tier: Int)
-    /// The publisher owns the dead letters from `Receipt.deadLetter` on, so they have no queue here.
+    /// The publisher owns each dead letter from `Receipt.deadLetter` on, so the machine has no queue for dead letters.
     case deadLetters
 }
 
@@ -38,7 +38,7 @@ package struct PartitionCommit {
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
     /// The broker answered OFFSET_METADATA_TOO_LARGE, for this entry or another. The machine commits the partition
-    /// again immediately. It halves the metadata limit unless the entry's metadata is much shorter than the longest.
+    /// again immediately. It halves the metadata limit if the entry's metadata is more than half of the longest.
     case metadataTooLarge
     /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused

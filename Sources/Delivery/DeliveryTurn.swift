@@ -52,7 +52,7 @@ package protocol OffsetSink {
 /// One turn of the code that owns a machine: the worker, a simulation, the benchmark or a test.
 ///
 /// The order of the steps matters:
-/// - Completions are handled before timers, so that a request answered in time does not count as late.
+/// - Completions are handled before timers, so that a host that has answered does not count as unreachable.
 /// - Kafka's events are handled before records are read. No records of a revoked partition are read, and acknowledged
 ///   commits raise the send horizon for the sends of the same turn.
 /// - Acknowledgements are handled before records are read, because they free memory.

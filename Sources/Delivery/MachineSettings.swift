@@ -20,15 +20,15 @@ package struct MachineSettings: Sendable {
     package enum InDoubtPolicy: Sendable { case resend, abandon }
 
     package var ordering = Ordering.device
-    /// Whether the worker derives each `apns-id` (`apns_id: derived`). Otherwise Apple creates the id.
+    /// Whether the worker derives the `apns-id` of requests without one (`apns_id: derived`). If not, Apple creates it.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
     /// The maximum number of resends of a notification after an answer or a send in doubt. Instead of a further resend,
-    /// the notification moves to the 15-minute tier, which uses up one attempt.
+    /// the notification moves to a tier of at least 15 minutes, which uses up one attempt.
     package var resendMax = 5
     /// The maximum age of a request when it is read, or 0 for no limit. An older request is `expired`.
     package var maxAgeMs: Int64 = 24 * 3_600_000
-    /// The maximum lead of `push-not-before` when a request is read. Requests with a later time are `invalid`.
+    /// How far in the future `push-not-before` may be when a request is read. A request with a later time is `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
     /// The largest `maxAheadMs` that the configuration allows, plus a day for clock differences.
     static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
@@ -39,17 +39,17 @@ package struct MachineSettings: Sendable {
     /// The maximum number of open notifications per device. Further notifications are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
-    /// How long after it was sent an acknowledged commit proves that this worker is a member of its group. Less than
-    /// the session timeout. When this time has passed, nothing is sent until the next acknowledgement. `Int64.max`
-    /// disables the lease.
+    /// The duration of the lease, counted from when the last acknowledged commit was sent. Shorter than the session
+    /// timeout. When the lease has ended, nothing is sent until the next commit is acknowledged. `Int64.max` disables
+    /// the lease.
     package var leaseNs = Int64.max
-    /// How long the state of a lost partition is retained.
+    /// How long the state of a suspended partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
     /// The minimum number of notifications, on average, between the highest record sent and the send horizon.
     package var horizonMargin: Int64 = 500
     /// The maximum length of commit metadata in characters.
     package var metadataLimit = 4_000
-    /// Whether `accepted` results that are not in doubt are only counted (`results.publish: failures`).
+    /// Whether `accepted` results that are not in doubt are counted but not published (`results.publish: failures`).
     package var publishesOnlyFailures = false
     /// Whether bad tokens are published as dead (`unregistered.include_bad_tokens`).
     package var includesBadTokens = false
@@ -62,7 +62,7 @@ package struct MachineSettings: Sendable {
     package var maxAttempts = 5
     /// The verdicts that override the defaults, by Apple's reason (`delivery.verdicts`).
     package var verdicts: [String: Verdict] = [:]
-    /// The seed of the device queues' hash. The caller chooses it, so that the machine is deterministic.
+    /// The seed of device hashes and owner numbers. The caller chooses it, so that the machine is deterministic.
     package var hashSeed: UInt64 = 0
 
     package init() {}
@@ -75,8 +75,8 @@ package struct MachineSettings: Sendable {
     /// Returns the maximum number of open notifications for a number of concurrent requests.
     ///
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
-    /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. Those that
-    /// are not in flight are limited to 4,000, since they only bridge the milliseconds until the next turn or
+    /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. The last two
+    /// add at most 4,000 to the limit, because they only bridge the milliseconds until the next turn or
     /// acknowledgement. With a higher limit, eight connections of 1,000 streams sent fewer notifications per second and
     /// used more memory ("What it costs", in the documentation of `Worker`).
     package func mostOpen(streams: Int) -> Int {
@@ -129,7 +129,7 @@ package struct AppMapping: Sendable, Equatable {
     package var indexes: [AppIndex]
     /// The indexes of new apps.
     package var added: [AppIndex]
-    /// The indexes of removed apps. No record finds these apps, and their indexes are never reused.
+    /// The indexes of removed apps. No new request uses these apps, and their indexes are never reused.
     package var removed: [AppIndex]
 }
 

@@ -17,7 +17,7 @@ package struct AdmissionBudget {
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// The topic group of each request topic that is read or has open records. All retry tiers are group 0.
+    /// The topic group of each request topic. A new topic may take over an unused group. All retry tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
@@ -52,7 +52,7 @@ package struct AdmissionBudget {
         return (group, true)
     }
 
-    /// Whether no partition of the group is read and none of its notifications is open.
+    /// Returns whether the group has no partition that is read, and no open notification.
     private func isUnused(_ group: Int) -> Bool {
         notifications.groups[group].partitions == 0 && notifications.groups[group].used == 0
             && bytes.groups[group].used == 0
@@ -63,8 +63,7 @@ package struct AdmissionBudget {
         return notifications.addGroup(weight: weight)
     }
 
-    /// Increases the number of the topic group's partitions that are read by one if `isRead` is true, else decreases
-    /// it.
+    /// Counts a partition of the topic group as read, or as no longer read.
     mutating func setRead(_ isRead: Bool, _ group: Int) {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
@@ -90,14 +89,14 @@ package struct AdmissionBudget {
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
     }
 
-    /// Whether the app uses its whole share: at least half of the notification limit, or, with open notifications, at
-    /// least half of the byte limit.
+    /// Returns whether the app uses its whole share: at least half of the notification limit, or, with open
+    /// notifications, at least half of the byte limit.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether the records that were read for this app use at least half of the byte limit. The bytes of a record still
-    /// count for this app when its notifications are forwarded to another app.
+    /// Returns whether the records that were read for this app use at least half of the byte limit. The bytes of a
+    /// record still count for this app when its notifications are forwarded to another app.
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
     /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time
@@ -133,7 +132,7 @@ package struct AdmissionBudget {
         precondition(apps[app].open >= 0, "A removed notification must have been counted for the same app")
     }
 
-    /// Moves an open notification and its `size` bytes from one app to another.
+    /// Counts an open notification of `size` bytes for another app.
     mutating func move(_ size: Int, from old: Int, to app: Int) {
         apps[old].open -= 1
         apps[old].bytes -= size

@@ -182,8 +182,8 @@ package struct AppDirectory: ~Copyable {
         return Self.unknownTopic(topic)
     }
 
-    /// Returns the app and its bundle id for a request without a topic. Fails unless all apps that match have the same
-    /// single bundle id.
+    /// Returns the app and the default topic for a request without a topic. Fails unless all apps that match have the
+    /// same single bundle id.
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
@@ -295,7 +295,7 @@ extension AppDirectory {
         // configuration the app may have another name, permanently or during a rolling restart, so search by topic.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
         let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
-        // No configured app has the request's topic in its environment. Return the app that forwarded the notification.
+        // If no app has the topic in the request's environment, return the app that forwarded the notification.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }

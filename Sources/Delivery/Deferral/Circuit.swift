@@ -3,7 +3,7 @@ import PushRecords
 /// An open circuit breaker of a credential, a topic or a host.
 ///
 /// A fault opens the circuit. While the circuit is open, one notification at a time may be sent as the probe, at
-/// growing intervals. The answer to the probe closes the circuit, unless it is the same fault again.
+/// growing intervals. An answer that disproves the fault closes the circuit.
 struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000

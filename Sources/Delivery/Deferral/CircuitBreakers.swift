@@ -1,8 +1,8 @@
 import PushRecords
 
 /// Decides whether a notification may be sent now. A notification may not be sent if its app is paused or removed, or
-/// if the circuit breaker of its host, its credential or its topic is open. This type also counts how long each app has
-/// been deferred for each reason.
+/// if the circuit breaker of its host, its credential or its topic is open. This type also measures how long each app's
+/// notifications have been deferred for each reason.
 ///
 /// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
 /// notifications may have to be deferred.
@@ -31,7 +31,7 @@ struct CircuitBreakers: ~Copyable {
         var isReachable = true
         /// Whether the transport accepts requests.
         var isConnected = false
-        /// When the current or latest connection was made.
+        /// When the transport last began to accept requests.
         var connectedNs: Int64 = 0
         /// The time since which no usable connection can be made, or `nil` while one exists or may still be made.
         var unreachableNs: Int64?
@@ -137,7 +137,7 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Parameter handedNs: When the refused send was handed to the transport.
     /// - Returns: Whether the answer concerns the current credential. It does not if the send was handed out before the
-    ///   credential's circuit last closed.
+    ///   credential's circuit last closed, or before the credential was replaced.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
@@ -345,7 +345,7 @@ struct CircuitBreakers: ~Copyable {
     /// - Parameters:
     ///   - pauseNs: The time without a deferral after which a sporadic reason counts as ended.
     ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
-    /// - Returns: How long the reason has lasted, and how many notifications were deferred before in this round.
+    /// - Returns: How long the reason has lasted, and how many notifications were deferred earlier in this round.
     mutating func note(
         _ reason: DeferralReason, of app: Int, pauseNs: Int64, roundNs: Int64, journal: inout Journal
     ) -> (forNs: Int64, before: Int) {

@@ -46,8 +46,8 @@ struct DeferredCounts {
     /// - Parameters:
     ///   - pauseNs: The time without a deferral after which a series ends, or `nil` if only `end` ends a series.
     ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
-    /// - Returns: How long the reason has lasted, whether to log it, and how many notifications were deferred before in
-    ///   this round.
+    /// - Returns: How long the reason has lasted, whether to log it, and how many notifications were deferred earlier
+    ///   in this round.
     mutating func note(_ nowNs: Int64, pauseNs: Int64?, roundNs: Int64) -> (forNs: Int64, isNews: Bool, before: Int) {
         if nowNs >= roundEndNs {
             roundEndNs = nowNs + roundNs

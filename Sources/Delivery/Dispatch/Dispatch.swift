@@ -1,15 +1,15 @@
 import PushRecords
 
-/// The notifications of each app that wait for a stream, the number of notifications in flight, the notifications that
-/// wait for a pause to end, and the requests to recall.
+/// For each app, the notifications that wait for a stream, the number of notifications in flight, and the requests to
+/// recall. For all apps together, the device queues and the notifications that wait for a pause to end.
 struct Dispatch: ~Copyable {
     /// The queues of devices.
     var devices: DeviceQueues
     /// The circuit breakers of hosts, credentials and topics.
     var breakers = CircuitBreakers()
 
-    /// The pause before a resend that follows too many immediate resends, and before the next send to a device for
-    /// which APNs reported too many notifications.
+    /// The pause before each resend beyond `DeliveryMachine.quickTries`, and before the next send to a device for which
+    /// APNs reported too many notifications.
     static let backOffNs: Int64 = 1_000_000_000
 
     // This type is not private, because the Swift 6.3.1 compiler crashes on a private type inside a `~Copyable` one.
@@ -109,7 +109,8 @@ struct Dispatch: ~Copyable {
 
     /// Passes an answer of APNs to the environment guard and the throttle.
     ///
-    /// - Parameter isUndecided: Whether the device token is also tried in the other environment.
+    /// - Parameter isUndecided: Whether the token was or may be tried in the other environment too. The environment
+    ///   guard then ignores this answer.
     @inline(__always)
     mutating func watchAnswer(
         _ app: Int, status: UInt16, reason: ReasonCode, isUndecided: Bool, journal: inout Journal
@@ -144,7 +145,7 @@ struct Dispatch: ~Copyable {
         if isChanged { refreshConcurrency(of: app) }
     }
 
-    /// Whether a bad token of this app may belong to the other environment, so that its notification is retried.
+    /// Returns whether a bad token of this app may belong to the other environment. Its notification is then retried.
     func doubtsBadTokens(_ app: Int) -> Bool { apps[app].environmentGuard.isTripped && apps[app].holdsBadTokens }
 
     // MARK: Waiting
@@ -249,7 +250,7 @@ struct Dispatch: ~Copyable {
 
     // MARK: Timers
 
-    /// Returns when a pause or a rate limit ends, or `nil` if no notification waits for one.
+    /// Returns when a pause ends or a rate limit allows a send, or `nil` if no notification waits for either.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
         var next = nextBackedOffNs(in: store)
         for app in apps.indices where apps[app].rateLimit.isLimiting {

@@ -18,7 +18,7 @@ struct Throttle {
 
     /// - Parameters:
     ///   - isFailure: Whether the connection was lost, or the answer is a 5xx or probably not from APNs.
-    ///   - outstanding: The number of requests in flight now.
+    ///   - outstanding: The number of requests in flight, including the one that has ended.
     ///   - capacity: The capacity of the transport, or its last capacity above 0 while it is not connected.
     /// - Returns: Whether `limit` changed.
     @inline(__always)

@@ -112,7 +112,7 @@ extension Partition {
             preconditionFailure("A partition must have an offset to commit before its commit is written")
         }
         let isLast = mayLeave
-        // Records that a crashed owner may have sent stay in doubt for the next owner until they are settled.
+        // Records that a previous owner may have sent stay in doubt for the next owner until they are settled.
         var horizon =
             isLast
             ? offsets.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
@@ -123,8 +123,8 @@ extension Partition {
         if map.isFull { horizon = max(horizon, offsets.mapEnd) }
         horizon = min(horizon, base + CommitMap.longestHorizon)
         if !isLast { self.horizon.sent(naming: horizon) }
-        // The owner number identifies the assignment. A worker that regains the partition uses it to distinguish another
-        // worker's commit from its own commit.
+        // The owner number identifies the assignment. A worker that regains the partition uses it to distinguish
+        // another worker's commit from its own commit.
         let owner = withUnsafeBytes(of: id.generation) { Int64($0.hash(seed: hashSeed) % UInt64(CommitMap.ownerLimit)) }
         map.finish(horizon: horizon, owner: owner)
         if map.isFull {

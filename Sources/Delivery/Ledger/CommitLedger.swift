@@ -9,7 +9,7 @@ struct CommitLedger: ~Copyable {
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
     static let shorteningPauseNs: Int64 = 100_000_000
-    /// How long a suspended partition is retained after its group has assigned partitions to this worker without it.
+    /// How long a suspended partition is retained after an assignment of its group that does not contain it.
     static let passedOverNs: Int64 = 10_000_000_000
 
     private let inPlace = InPlace()
@@ -17,7 +17,7 @@ struct CommitLedger: ~Copyable {
     private var places: [UnsafeMutablePointer<Partition>?] = []
     private var lastGeneration: UInt32 = 0
     var map = CommitMapWriter()
-    /// The commits in flight, by `CommitGroup`.
+    /// The latest commit of each group, by `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
     let settings: MachineSettings
 
@@ -121,8 +121,7 @@ struct CommitLedger: ~Copyable {
     /// Resumes a suspended partition with a new id.
     ///
     /// - Parameter mark: The partition's committed offset and metadata, which this worker must have committed before
-    ///   the
-    ///   suspension.
+    ///   the suspension.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
         let id = nextID(at: partition)
         self[partition].id = id

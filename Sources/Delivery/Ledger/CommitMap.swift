@@ -16,7 +16,7 @@ internal import Bytes
 /// The check covers the base and all bytes after the check. Metadata of another offset is therefore rejected.
 ///
 /// Worker versions without the owner number reject the whole metadata. They resend the records that were settled above
-/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers of those versions first.
+/// the committed offset, all marked in doubt. To avoid these repeats, stop all workers before you upgrade them.
 package struct CommitMap: Equatable {
     /// A fan-out with settled and open notifications, and the indexes of the settled ones.
     package struct Partial: Equatable {
@@ -82,7 +82,7 @@ package struct CommitMap: Equatable {
         return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
     }
 
-    /// Parses the metadata of a commit of the offset `base`. Returns `nil` if the metadata is damaged or no worker
+    /// Parses the metadata of a commit with the offset `base`. Returns `nil` if the metadata is damaged or no worker
     /// wrote it. The input is untrusted, and the cost is bounded by the input's length.
     package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
         guard OffsetLimit.holds(base), let bytes = Base64.url.decode(metadata), bytes.count >= 4,
@@ -114,8 +114,8 @@ package struct CommitMap: Equatable {
 
 // The map of the previous owner. Its offsets are removed in ascending order as their records are received.
 extension CommitMap {
-    /// Returns the settled indexes of `offset`, or `nil` if all of the record is settled. Each call must pass a higher
-    /// offset than the previous call. Entries of lower offsets are removed.
+    /// Returns the settled indexes of the record at `offset`, or `nil` if the whole record is settled. Each call must
+    /// pass a higher offset than the previous call. Entries of lower offsets are removed.
     mutating func take(_ offset: Int64) -> [Range<Int64>]? {
         while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
         while let partial = partials.first, partial.offset < offset { partials.removeFirst() }

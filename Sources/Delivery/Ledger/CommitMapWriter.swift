@@ -12,7 +12,7 @@ package struct CommitMapWriter {
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
-    /// The number of bytes for settled offsets.
+    /// The maximum size in bytes of the settled offsets and indexes.
     private var budget = 0
     /// The added settled offsets as ranges, relative to `base`.
     private var runs: [Range<Int64>] = []

@@ -2,9 +2,9 @@ extension Partition {
     /// The received and settled records of one partition in one assignment, which determine the offset to commit.
     ///
     /// Offsets are received in ascending order and settle in any order. Offsets that are never received (compaction,
-    /// transaction markers) count as settled, because only received records are tracked. O(1) amortized per record.
-    /// Memory and the cost of a commit grow with the number of open records only, because adjacent settled records
-    /// share an entry.
+    /// transaction markers) count as settled, because only received records are tracked. Each record costs amortized
+    /// O(1) time. Memory and the cost of a commit grow with the number of open records only, because adjacent settled
+    /// records share an entry.
     package struct Offsets: ~Copyable {
         // This type is not private: the Swift 6.3.1 compiler crashes ("Global is external") on a private type inside a
         // `~Copyable` one.
@@ -12,7 +12,7 @@ extension Partition {
             var offset: Int64
             /// The caller's slot of the record, or `settledMark` once it is settled.
             var record: RecordSlot
-            /// The number of offsets from the first to the last settled one of the entry, or 1 for an open record.
+            /// The number of offsets that the entry covers, which is 1 for an open record.
             var length: UInt32 = 1
 
             var end: Int64 { offset + Int64(length) }
@@ -189,7 +189,7 @@ extension Partition {
         }
 
         /// Returns the send horizon of the partition's last commit: one past the highest record that may have a send
-        /// in doubt.
+        /// in doubt, or 0 if there is none.
         ///
         /// - Parameter isInDoubt: Whether a received record that is not settled has a send in doubt.
         package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {

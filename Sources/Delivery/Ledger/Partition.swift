@@ -43,7 +43,7 @@ package struct Partition: ~Copyable {
     var phase = Phase.active
     var offsets: Offsets
     var horizon: SendHorizon
-    /// Whether records settled, or were found to be settled, since the latest commit was sent.
+    /// Whether the partition has changed since its latest commit was sent, or that commit failed.
     var isDirty = false
     var pending: Pending?
     /// The group's latest commit of this partition, as read at the assignment or acknowledged since then.
@@ -112,8 +112,8 @@ package struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
-    /// Whether more records of the partition may be read. They may not while the map of the latest commit is nearly
-    /// full and records are open. Without open records, only further reading makes the map shorter.
+    /// Whether more records of the partition may be read. False while the map of the latest commit is nearly full and
+    /// records are open. Without open records, only further reading makes the map shorter.
     var takesRecords: Bool {
         phase == .active && firstAdmitting == .none && (mapEighths < 7 || offsets.openCount == 0)
     }
@@ -205,7 +205,7 @@ package struct Partition: ~Copyable {
 
     // MARK: Settled
 
-    /// Settles and frees a record if all its notifications are settled.
+    /// Settles and frees a record if all its notifications are admitted and settled.
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
         guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
             store[record].nextAdmitting == .none, firstAdmitting != record
@@ -319,7 +319,7 @@ extension Partition {
         private var startAtCommit: Int64?
         /// The number of offsets handed out per commit. It decreases slowly.
         private var pace: Int64 = 0
-        /// Sixteen times the mean number of notifications in recent records.
+        /// Sixteen times the mean number of notifications per recent record.
         private var countTimes16: Int64 = 16
 
         package init(minimum: Int64) { self.minimum = minimum }

@@ -3,7 +3,7 @@ package enum ReadingStart: Equatable, Sendable {
     case at(Int64)
     /// The start of the log, because the group has no committed offset.
     case nothingCommitted
-    /// The start of the log, because the committed offset is beyond the log's end or impossible. The topic was
+    /// The start of the log, because the committed offset is beyond the log's end or invalid. The topic was
     /// recreated, or the log was truncated.
     case logChanged
     /// The start of the log, because it is above the committed offset: retention has deleted the records in between.
@@ -13,7 +13,7 @@ package enum ReadingStart: Equatable, Sendable {
     ///
     /// - Parameters:
     ///   - committed: The group's committed offset, or `nil` if there is none.
-    ///   - logStart: The leader's first offset of the log, or `nil` or a negative number if unknown.
+    ///   - logStart: The log start offset of the partition's leader, or `nil` or a negative number if unknown.
     ///   - logEnd: The leader's last stable offset, where a `read_committed` consumer stops. If the committed offset is
     ///     higher, pass the high watermark, because a transaction may be open. `nil` or negative if unknown.
     package init(committed: Int64?, logStart: Int64?, logEnd: Int64?) {

@@ -1,14 +1,14 @@
 import PushRecords
 
-/// Determines the consequence of each answer and the records to produce for a concluded notification. It also tracks
-/// which records wait to be produced or acknowledged.
+/// Determines the consequence of each answer and the records to produce for a concluded notification. It also queues
+/// these records for the producer.
 struct Settlement: ~Copyable {
     private let inPlace = InPlace()
     var productions: ProductionQueues
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has one of them.
+    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has at least one.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
     let settings: MachineSettings
 

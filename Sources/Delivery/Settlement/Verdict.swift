@@ -8,7 +8,7 @@ package enum Verdict: String, CaseIterable, Sendable {
     case unregister
     /// The notification must not be sent again unchanged.
     case reject
-    /// The notification is sent again immediately, on any connection.
+    /// The notification is sent again from memory, immediately or after a second.
     case resend
     /// The notification is sent again later, from a retry tier.
     case retry
@@ -24,7 +24,7 @@ package struct VerdictRow: Equatable, Sendable {
     /// Whether `resend` applies only if there is a newer connection than that of the send
     /// (`Completion.carriedOlderToken`). Without a newer connection, `again` applies.
     package var needsNewer = false
-    /// For `retry` and `credentialFault`, the minimum delay.
+    /// For `retry`, the minimum delay.
     package var delayMs: Int64
 
     package init(

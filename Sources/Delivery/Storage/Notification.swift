@@ -24,7 +24,7 @@ struct Notification {
         /// records.
         case concluded(Ending)
 
-        /// Whether the notification waits for its device's queue, a stream, the send horizon, or the end of a pause.
+        /// Whether the notification waits: in its device's queue, for a stream, for the send horizon, or in a pause.
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true
@@ -38,7 +38,7 @@ struct Notification {
     /// The records to produce for a concluded notification.
     enum Ending: Equatable {
         case result(Outcome)
-        /// A retry record with its due time (wall clock). `isAttempt` is whether the retry uses up an attempt.
+        /// A retry record with its due time (wall clock). `isAttempt` tells whether the retry uses up an attempt.
         case retry(dueMs: Int64, isAttempt: Bool)
         /// A dead letter, because the record is unreadable. The publisher owns the dead letter's bytes.
         case deadLetter
@@ -72,11 +72,11 @@ struct Notification {
             case inDoubt
         }
 
-        /// The number of sends. Like `inDoubt`, it includes the sends of previous workers.
+        /// The number of sends that APNs may have processed. Like `inDoubt`, it includes those of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        /// The number of this worker's resends after an answer or a send in doubt. The counts below are also this
-        /// worker's.
+        /// The number of this worker's resends after an answer or a send in doubt. The counts below do not include
+        /// sends of previous workers either.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
@@ -85,7 +85,7 @@ struct Notification {
         /// The number of times that the connection was lost while the notification was in flight on it. Connections
         /// that went silent do not count.
         var deaths: UInt8 = 0
-        /// The reason for the notification's last resend.
+        /// The reason of the answer that caused the notification's last resend.
         var resentFor = ReasonCode.none
         var past = Past.untried
         /// Whether APNs reported too many notifications for the device, so that the next notification of the device
@@ -140,8 +140,8 @@ struct Notification {
     /// The number of bytes that the budget counts for this notification until it settles, besides its record's block
     /// and its token's block (`NotificationStore.takeBytes`).
     var countedBytes: Int32 = 0
-    /// When the notification began to wait in its app's queue (monotonic). A resend from the head of the queue keeps
-    /// this time.
+    /// When the notification began to wait in its app's queue (monotonic). A resend that joins the head of the queue
+    /// keeps this time.
     var sinceNs: Int64 = 0
     /// When the notification was last sent (wall clock), or 0 if it was never sent.
     var sentAtMs: Int64 = 0
@@ -199,8 +199,8 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// The start of the duration until the settlement (`RecordTime.start`). Unknown if the record is scheduled for
-    /// later, because this worker then only moves it to a retry topic.
+    /// The time from which `DeliveryCounters.settleTimes` counts (`RecordTime.start`). Unknown if the record is
+    /// scheduled for later, because this worker then only moves it to a retry topic.
     var startMs: Int64 = 0
     /// When the record was received (monotonic).
     var receivedNs: Int64 = 0
@@ -216,8 +216,8 @@ struct Record {
     var cursor = TokenCursor()
     /// The number of the record's admitted notifications that are not settled.
     var unsettled: Int32 = 0
-    /// The number of users of the body: each notification that needs its bytes, and the record until it is completely
-    /// admitted.
+    /// The number of references to the body: one for each notification that needs its bytes, and one for the record
+    /// until it is completely admitted.
     var holders: Int32 = 0
     /// The number of the record's unsettled notifications with a send in doubt.
     var doubts: Int32 = 0
@@ -293,8 +293,8 @@ extension Record {
 
         /// The value of `firstApp` for an app that is not configured here.
         static let unknownApp: Int32 = -2
-        /// The bytes of a result's key, topic and copied headers that the budget does not count. The limit of open
-        /// notifications bounds them too.
+        /// The number of bytes of a result's key, topic and copied headers that the budget does not count. The limit of
+        /// open notifications bounds their total.
         static let fixedResultBytes = 512
 
         /// Returns the `apns-id` of a notification, or `.none` if Apple creates it.

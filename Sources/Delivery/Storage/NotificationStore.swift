@@ -60,7 +60,7 @@ struct NotificationStore: ~Copyable {
         NotificationID(slot: slot, generation: self[slot].generation)
     }
 
-    /// Returns whether the id belongs to a notification that is concluded, and whose records are being produced.
+    /// Returns whether the id is the current one of its slot, and the notification is concluded.
     func isCurrent(_ id: NotificationID) -> Bool {
         self[id.slot].generation == id.generation && self[id.slot].state.isConcluded
     }
@@ -272,7 +272,7 @@ struct NotificationStore: ~Copyable {
         budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
-    /// Frees a token's separate block, and releases one user of the record's body.
+    /// Frees a token's separate block, and releases one reference to the record's body.
     mutating func releaseBytes(_ slot: NotificationSlot) {
         if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
             let size = Int(notifications[slot].tokenBlockSize)
