@@ -286,7 +286,7 @@ extension DeliveryMachine {
         takeOut(slot)
         leaveDeviceQueue(slot)
         store[recordOf: slot].isDropped = true
-        // Keep the notification counted in `Record.doubts`, so that the horizon of the final commit is above the record.
+        // `Record.doubts` still counts the notification, so that the horizon of the final commit is above the record.
         if store[slot].tries.past == .inDoubt { store[slot].tries.past = .tried }
         store.releaseBytes(slot)
         free(slot)
