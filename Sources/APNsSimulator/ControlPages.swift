@@ -74,7 +74,7 @@ struct ControlPages: Sendable {
     private func dump(_ listing: Books.Listing, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         let text = request.parameter("from") ?? "0"
         guard let first = Int(text), first >= 0 else {
-            throw SimulatorError("from must be a number of at least 0, not '\(text)'")
+            throw SimulatorError("from must be an integer of at least 0, not '\(text)'")
         }
         let cursor = Guarded(Books.Cursor(listing: listing, index: first))
         return HTTPResponse(

@@ -5,8 +5,8 @@ package import PushRecords
 package enum Receipt {
     /// The machine now owns every notification of the record.
     case taken
-    /// The record is unreadable. Produce its key, value and headers to the dead-letter topic, and pass `id` to
-    /// `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return dead letters.
+    /// The record becomes a dead letter for this reason. Produce its key, value and readable headers to the dead-letter
+    /// topic, and pass `id` to `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return it.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).

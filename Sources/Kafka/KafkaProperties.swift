@@ -112,7 +112,10 @@ package struct KafkaProperties: Sendable, Equatable {
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (mechanism.name, "the worker creates no tokens; set sasl.oauthbearer.method: oidc for OAUTHBEARER")
+        return (
+            mechanism.name,
+            "the worker creates no OAUTHBEARER tokens; set sasl.oauthbearer.method: oidc, so that librdkafka fetches them"
+        )
     }
 
     private static let refusals: [(reason: String, names: [String])] = [

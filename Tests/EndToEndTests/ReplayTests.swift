@@ -141,7 +141,7 @@ extension EndToEnd {
             ended.expect(
                 1, "\(place("other")) is gone: the record has a different timestamp",
                 "/10000000/0 is gone: the partition has ",
-                "of 11 results that matched", "1 were additional results of these requests",
+                "of 11 results that matched", "1 were additional results of the same notifications",
                 "1 have expired and were skipped", "2 no longer exist")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
             #expect(

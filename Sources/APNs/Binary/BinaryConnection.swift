@@ -270,7 +270,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
         if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
-        // The timer runs at most once in 5 ms, so that one run completes many notifications.
+        // The alarm fires at most once every 5 ms, so that it completes many notifications at once.
         if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }

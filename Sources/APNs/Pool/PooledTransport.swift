@@ -224,7 +224,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         // An idle pool does not sleep while the host is on probation, because a sleeping pool would not notice that the
         // host works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
-        // An idle quarantine connection has no suspect in flight, so the next suspects need not be sent alone.
+        // No suspect is in flight or waits, so those of an earlier lost connection have been answered or given back.
         if connection.isQuarantine { suspects.forget() }
         tell(.idle(connection.id), of: connection)
     }
@@ -381,7 +381,7 @@ struct RequestQueue {
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
-    /// The ids of the requests that are sent alone when they return to this queue.
+    /// The ids of the requests that were in flight when the quarantine connection was lost. Each is sent alone next.
     private var marked: Set<NotificationID> = []
     /// Whether a request that must be alone is on the connection.
     private var isTaken = false

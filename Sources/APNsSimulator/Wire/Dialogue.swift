@@ -111,7 +111,7 @@ final class Dialogue {
                 }
             }
         } catch {
-            // The client violated the protocol. nghttp2 has queued a GOAWAY if possible.
+            // nghttp2 cannot continue the session, for example after a wrong connection preface or a flood of frames.
             ending = .close
         }
         // A session is finished after the client violated the protocol, or sent GOAWAY and received all answers.

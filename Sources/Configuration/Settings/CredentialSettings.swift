@@ -31,7 +31,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// Reads the app's `token` or `certificate`. Returns `nil` after rejecting an invalid credential.
+    /// Reads the app's `token` or `certificate`, and reports invalid values. Returns `nil` if neither can be read.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?

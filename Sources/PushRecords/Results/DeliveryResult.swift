@@ -98,7 +98,8 @@ extension DeliveryResult {
 extension DeliveryResult {
     /// Creates a result from a record's value. Ignores unknown members and treats `null` as absent.
     ///
-    /// Throws if the value is not JSON, a member has the wrong type, or a required member is missing.
+    /// Throws if the value is not JSON, a required member is missing, or a member has the wrong type or an unknown
+    /// value, such as an `outcome` that only newer workers write.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try DeliveryResult(&reader) }
     }

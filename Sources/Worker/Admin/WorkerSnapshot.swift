@@ -29,7 +29,7 @@ struct WorkerSnapshot: Sendable {
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
-        /// The offset that the partition's next produced record will have, or `nil` if it is unknown.
+        /// The log end offset, or `nil` if it is unknown.
         var logEnd: Int64?
 
         /// The number of offsets from the watermark to the log end, or `nil` while the log end is unknown. Without a

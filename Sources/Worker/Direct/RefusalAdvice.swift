@@ -76,7 +76,7 @@ package enum RefusalAdvice {
 
         case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
         case .expiredProviderToken:
-            "this machine's clock is wrong by more than one hour, the lifetime of a provider token"
+            "APNs rejects provider tokens that are older than one hour: this machine's clock is probably slow"
         case .missingProviderToken: "APNs did not receive the certificate; an app without a certificate needs a token"
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not valid for \(app.environment.text), or not for \(topic)"

@@ -48,8 +48,8 @@ struct ReadingProblems {
         let problem = Problem(
             .group(group), .foreignCommit,
             "another program committed offset \(committed) of \(partition) in the group, so later records are in doubt",
-            "if the offsets were not reset on purpose, find the other consumer with kafka-consumer-groups --describe "
-                + "--members, and give it another group id")
+            "if the offsets were not reset on purpose, find the other consumer with kafka-consumer-groups.sh --describe "
+                + "--members --group \(group), and give it another group id")
         entries[.group(group)] = (problem, now.ns + Problem.lossNs)
     }
 

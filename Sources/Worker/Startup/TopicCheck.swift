@@ -76,7 +76,8 @@ struct TopicCheck {
         case .invalidPartitions: "set kafka.create_topics.partitions to a number that the brokers accept"
         case .topicAuthorizationFailed, .clusterAuthorizationFailed:
             "grant Create on the cluster or on these topics to the worker's user, or create the topics yourself"
-        case .policyViolation: "check which policy of the brokers rejects the topics, or create the topics yourself"
+        case .policyViolation:
+            "set kafka.create_topics to values that the brokers' create.topic.policy.class.name accepts"
         default: "check the brokers' logs, or create the topics yourself"
         }
     }

@@ -9,7 +9,8 @@ extension ReplayOrder {
         let things = source == .results ? "results" : "dead letters"
         var parts = ["\(counts[.produced, default: 0]) requests \(isDryRun ? "would be" : "were") produced again"]
         for (kind, words) in [
-            (.repeated, "were additional \(things) of these requests"), (.expired, "have expired and were skipped"),
+            (.repeated, "were additional \(things) of the same notifications"),
+            (.expired, "have expired and were skipped"),
             (.gone, "no longer exist"), (.unreadable, "cannot be read"), (.refused, "cannot be requested again"),
         ] as [(ReplayOutcome, String)] {
             if let count = counts[kind] { parts.append("\(count) \(words)") }

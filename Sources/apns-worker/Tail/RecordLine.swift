@@ -16,8 +16,8 @@ struct PublishedRecord {
     let content: Content
     private let value: [UInt8]
 
-    /// Parses a record. Returns `nil` for a record without a value (a tombstone of a compacted topic), and throws if
-    /// the record is unreadable.
+    /// Parses a record. Returns `nil` for a result or dead token without a value (a tombstone of a compacted topic).
+    /// Throws if the record is unreadable.
     init?(_ kind: TailKind, _ message: borrowing Message) throws(RecordError) {
         let value = message.value
         self.value = Array(value)
