@@ -41,10 +41,11 @@ extension DeliveryMachine {
     ///
     /// - Parameters:
     ///   - unread: The reason to make the record a dead letter without parsing it, or `nil` to parse the record.
+    ///   - letterRoom: The number of bytes that a dead letter's key, value and headers may use now.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
-        unread: DeadLetterReason? = nil, now: DeliveryTime
+        unread: DeadLetterReason? = nil, letterRoom: Int = .max, now: DeliveryTime
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
@@ -73,6 +74,8 @@ extension DeliveryMachine {
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
+        let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
+        if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
         if let records = ledger[partition].unsetRecords {
             ledger[partition].unsetRecords = nil
@@ -94,9 +97,7 @@ extension DeliveryMachine {
         case .none:
             // The index equals the record's `count` of 1, so the record counts as completely admitted.
             store[record].cursor.index = 1
-            // Each header costs 80 bytes in addition to its name and value, in librdkafka and in the worker.
-            let bytes = headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
-            return admitDeadLetter(record, request, bytes)
+            return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
         case .device, .channel: isList = false
         }

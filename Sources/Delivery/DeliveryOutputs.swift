@@ -8,6 +8,9 @@ package enum Receipt {
     /// The record becomes a dead letter for this reason. Produce its key, value and readable headers to the dead-letter
     /// topic, and pass `id` to `acknowledged` after Kafka's acknowledgement. `nextProduction` does not return it.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
+    /// The record is unreadable, and `letterRoom` is too small for its dead letter. The machine did not receive the
+    /// record. Pass the record again later.
+    case noLetterRoom
     /// A retry record that is not due yet. The machine did not receive the record. Leave it at the head of its queue,
     /// and pass it again at `untilMs` (wall clock).
     case notDue(untilMs: Int64)

@@ -76,6 +76,45 @@ final class PublisherScene {
         }
     }
 
+    /// Offers one record `count` times as a dead letter. Returns for each offer whether it was accepted.
+    func offerDeadLetters(_ count: Int, bytes: Int) throws -> [Bool] {
+        let topic = KafkaBroker.uniqueName("unreadable")
+        try cluster.create(topic, partitions: 1)
+        let settings = ClusterSettings(bootstrapServers: cluster.bootstrapServers)
+        let writer = try Producer(ProducerSettings(cluster: settings))
+        let target = try writer.topic(topic)
+        let value = Lent(String(repeating: "x", count: bytes))
+        let code = writer.produce(to: target, key: .nothing, value: value.bytes, headers: [], tag: 1)
+        #expect(code == .none)
+        #expect(writer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in }) == 0)
+        var answers: [Bool] = []
+        try readFirst(of: topic) { message in
+            for _ in 0..<count {
+                nextOffset += 1
+                let receipt = machine.receive(
+                    id, offset: nextOffset, timestampMs: now.wallMs, key: .nothing, value: message.value,
+                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.deadLetterBudget, now: now
+                )
+                if case .noLetterRoom = receipt {
+                    answers.append(false)
+                    continue
+                }
+                guard case .deadLetter(let letter, let reason, let detail) = receipt else {
+                    Issue.record("expected a dead letter, not \(receipt)")
+                    return
+                }
+                let name = "requests" as StaticString
+                let place = RequestPlace(
+                    topic: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), partition: 0,
+                    offset: nextOffset, index: 0)
+                publisher.publishDeadLetter(
+                    of: message, at: place, id: letter, reason: reason, detail: detail, now: now)
+                answers.append(true)
+            }
+        }
+        return answers
+    }
+
     /// The headers of a topic's first records, in their order.
     func headers(of topic: String, count: Int = 1) throws -> [[String: String]] {
         var all: [[String: String]] = []

@@ -55,6 +55,19 @@ import Testing
         #expect(try scene.count(scene.results) == 60)
     }
 
+    @Test func `A dead letter waits while the unacknowledged dead letters reach their size limit`() throws {
+        let scene = try PublisherScene()
+        let size = InFlightDeadLetters.limit * 2 / 5
+        // Acknowledgements that have arrived by now are handled in the next turn.
+        #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
+        try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
+        #expect(try scene.offerDeadLetters(3, bytes: size) == [true, true, false])
+        try scene.run("these two") { scene.settled == 4 && scene.publisher.isIdle }
+        #expect(
+            try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false],
+            "a dead letter above the limit is taken alone")
+    }
+
     /// The broker rejects the result in its batch, alone and reduced. A fourth rejection is of the dead letter, which
     /// has a reduced form, too.
     @Test(arguments: [3, 4])

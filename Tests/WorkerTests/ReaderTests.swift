@@ -23,8 +23,11 @@ import Testing
         let groupID = KafkaBroker.uniqueName("group")
         private let producer: Producer
         private let targets: [ProducerTopic]
-        var isReading = true
+        /// Whether the scene accepts dead letters.
+        var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
+        /// How often there was no room for a dead letter.
+        var refusals = 0
         var wantsMore = false
         /// Whether acknowledgements of dead letters are withheld.
         var holdsLetters = false
@@ -103,7 +106,7 @@ import Testing
             machine.advance(now: now)
             reader.markReadable()
             reader.serve(&machine, now: now)
-            wantsMore = isReading && reader.read(into: &machine, now: now, deadLetters: self)
+            wantsMore = reader.read(into: &machine, now: now, deadLetters: self)
             if !holdsLetters {
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
@@ -115,6 +118,11 @@ import Testing
         }
 
         private var acknowledged: [NotificationID] = []
+
+        var deadLetterBudget: Int {
+            if !takesLetters { refusals += 1 }
+            return takesLetters ? .max : -1
+        }
 
         func publishDeadLetter(
             of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
@@ -130,7 +138,7 @@ import Testing
             while try !condition() {
                 guard Date() < deadline else {
                     throw ChildProcess.Failure.timedOut(
-                        waitingFor: what, output: "letters \(letters)\n\(log.lines)")
+                        waitingFor: what, output: "letters \(letters) refusals \(refusals)\n\(log.lines)")
                 }
                 _ = wakeUp.wait(until: Date(timeIntervalSinceNow: wantsMore ? 0 : 0.02))
                 turn()
@@ -223,6 +231,23 @@ import Testing
         try scene.run("the deadline") { scene.reader.nextDeadlineNs(now: scene.now) != nil }
     }
 
+    @Test func `A dead letter without room waits in its partition's queue and delays no other partition`() throws {
+        let scene = try Scene(partitions: 2)
+        scene.takesLetters = false
+        try scene.write(partition: 0, value: nil)
+        try scene.run("the refusal") { scene.refusals > 0 }
+        #expect(!scene.wantsMore, "a record that waits for room must not cause another read at once")
+        #expect(scene.reader.nextDeadlineNs(now: scene.now) == nil)
+        let before = scene.refusals
+        try scene.write(partition: 1, key: String(repeating: "ab", count: 32), value: #"{"aps":{}}"#)
+        try scene.run("the other partition") { scene.machine.counters.recordsReceived == 1 }
+        #expect(scene.letters.isEmpty && scene.refusals >= before)
+        scene.takesLetters = true
+        try scene.run("the letter") { scene.letters.count == 1 }
+        #expect(scene.machine.counters.deadLetters == 1, "the record is received once")
+        try scene.run("its commit") { try scene.committed(0) == 1 }
+    }
+
     @Test func `A topic whose committed offsets are unavailable delays no other topic`() throws {
         let cluster = try MockCluster()
         let scene = try Scene(topics: 2, partitions: 2, cluster: cluster)
@@ -307,6 +332,18 @@ import Testing
         try scene.run("the next") { scene.letters.map(\.offset) == [0, 1, 3] }
     }
 
+    @Test func `A dead letter that waits for room outlives a lost session`() throws {
+        let scene = try Scene()
+        scene.takesLetters = false
+        try scene.write(value: nil)
+        try scene.run("the refusal") { scene.refusals > 0 && !scene.assigned.isEmpty }
+        #expect(scene.machine.counters.recordsReceived == 0, "a record that waits is not received")
+        try scene.loseSession()
+        scene.takesLetters = true
+        try scene.run("the letter") { scene.letters.count == 1 }
+        try scene.run("its commit") { try scene.committed() == 1 }
+    }
+
     @Test func `An unreadable batch is reported, stops its partition and delays no other partition`() throws {
         let scene = try Scene(partitions: 2)
         try scene.write(value: nil)
@@ -384,9 +421,9 @@ import Testing
 
     @Test func `Records that retention deleted before they were read are counted`() throws {
         let scene = try Scene()
-        scene.isReading = false
+        scene.takesLetters = false
         try scene.write(value: "x")
-        try scene.run("the fetch") { scene.reader.partitions.first?.queue.count ?? 0 > 0 }
+        try scene.run("the refusal") { scene.refusals > 0 }
         // The mock broker keeps 5 MiB of a partition, and librdkafka prefetches 1 MiB of unread records. The text is
         // random, because the producer compresses records.
         let count = 16
@@ -394,7 +431,7 @@ import Testing
             let words = (0..<62_500).map { _ in String(UInt64.random(in: 1 << 60...(.max)), radix: 16) }
             try scene.write(value: words.joined())
         }
-        scene.isReading = true
+        scene.takesLetters = true
         try scene.run("the last letter") { scene.letters.last?.offset == Int64(count - 1) }
         let offsets = scene.letters.map(\.offset)
         #expect(offsets == offsets.sorted() && Set(offsets).count == offsets.count)

@@ -145,6 +145,14 @@ package struct AdmissionBudget {
         add(bytes: size, group: group, app: app)
         recordBytesMean = max(64, recordBytesMean + (size - recordBytesMean) / 16)
     }
+
+    /// Returns the approximate number of bytes that a dead letter uses until Kafka acknowledges it. Each header costs
+    /// 80 bytes in addition to its name and value, in librdkafka and in the worker.
+    package static func letterBytes(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Int {
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
+    }
 }
 
 /// A limit of open notifications, or of bytes, that topic groups (`AdmissionBudget`) share. Half of the limit is

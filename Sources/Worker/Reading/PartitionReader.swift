@@ -5,8 +5,10 @@ internal import PushRecords
 
 /// Receives records that become dead letters because no notification can be read from them.
 protocol DeadLetterSink: AnyObject {
+    var deadLetterBudget: Int { get }
+
     /// Produces a dead letter with the record's key, value and headers, plus the `push-dlq-` headers. Call it while the
-    /// message is borrowed.
+    /// message is borrowed, and only if `deadLetterBudget` allows the record's size.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime)
@@ -90,7 +92,7 @@ final class PartitionReader {
             queue.end = nil
         }
         mayHaveMore = queue.count > 0
-        // A record that is not due is read in a later turn.
+        // A record that is not due, or that exceeds the dead-letter budget, is read in a later turn.
         return (records, mayHaveMore && !isWaiting && machine.room(for: id) > 0)
     }
 
@@ -116,7 +118,8 @@ final class PartitionReader {
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                value: message.value, headers: $0, unread: unread, now: now)
+                value: message.value, headers: $0, unread: unread,
+                letterRoom: deadLetters.deadLetterBudget, now: now)
         }
         switch receipt {
         // librdkafka before 2.4.0 may rewind after a rebalance, so the delivery machine ignores records that it has
@@ -129,6 +132,7 @@ final class PartitionReader {
                     of: message, at: place, id: id, reason: reason, detail: detail, now: now)
             }
             return true
+        case .noLetterRoom: return false
         case .notDue(let untilMs):
             // The difference between now and a time in the far future may overflow.
             let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)

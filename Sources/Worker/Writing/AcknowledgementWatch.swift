@@ -25,3 +25,25 @@ struct AcknowledgementWatch {
 
     func isOverdue(nowNs: Int64) -> Bool { outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs }
 }
+
+/// The memory that unacknowledged dead letters use. A value type without a clock or I/O.
+struct InFlightDeadLetters {
+    /// The size of each unacknowledged dead letter in bytes, by tag.
+    private var sizes: [UInt64: Int] = [:]
+    private var bytes = 0
+
+    /// The limit in bytes. A partition whose next dead letter would exceed the limit is not read further.
+    static let limit = 8 << 20
+
+    /// The maximum size of the next dead letter in bytes. Unlimited if Kafka has acknowledged all dead letters.
+    var budget: Int { bytes == 0 ? .max : max(0, Self.limit - bytes) }
+
+    mutating func add(_ tag: UInt64, bytes size: Int) {
+        sizes[tag] = size
+        bytes += size
+    }
+
+    mutating func acknowledged(_ tag: UInt64) {
+        if let size = sizes.removeValue(forKey: tag) { bytes -= size }
+    }
+}

@@ -30,6 +30,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private var deadLetterWriter = DeadLetterWriter()
     private let groupID: String
     private var headers: [RecordHeader] = []
+    private var inFlightDeadLetters = InFlightDeadLetters()
     private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
@@ -70,7 +71,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     // MARK: State
 
     /// Whether reading should pause until Kafka has acknowledged records of lost partitions.
-    var isBackedUp: Bool { unacknowledgedCount + refusedCount >= outstandingLimit }
+    var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
@@ -146,6 +147,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
+    var deadLetterBudget: Int { inFlightDeadLetters.budget }
+
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime
@@ -153,6 +156,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         headers.removeAll(keepingCapacity: true)
         message.forEachHeader { name, value in headers.append(RecordHeader(name: name, value: value)) }
         headers.withUnsafeBufferPointer { original in
+            inFlightDeadLetters.add(
+                id.tag, bytes: AdmissionBudget.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
             hand(
@@ -244,6 +249,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         targets[index].acknowledgements.reported(nowNs: now.ns)
         guard code != .none else {
             targets[index].written(wasSingle ? report.tag : nil)
+            if report.topic == deadLetters { inFlightDeadLetters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }

@@ -249,6 +249,8 @@ private struct MachineDriver: ~Copyable {
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
+        case .noLetterRoom:
+            require(false, "every dead letter must be accepted")
         case .taken, .deadLetter:
             assigned[place].next = offset + 1
         }
