@@ -33,6 +33,7 @@ package struct ErrorBody: Equatable, Sendable {
                 timestampMs = RecordTime.checked((0..<Self.leastMs).contains(time) ? time * 1_000 : time)
                 isTimestampUnusable = timestampMs == 0
             } else {
+                if name.equals("timestamp") { isTimestampUnusable = reader.kind != .null }
                 reader.skip()
             }
         }

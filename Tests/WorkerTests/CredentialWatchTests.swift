@@ -47,6 +47,7 @@ extension PushWorker {
     /// A worker with one app, and a folder with its files.
     private final class Scene {
         let folder: TestFolder
+        let log = MemorySink()
         let worker: PushWorker
         let key: String
         let authority: String
@@ -69,7 +70,7 @@ extension PushWorker {
 
                 """, "worker.yaml")
             let configuration = try WorkerConfiguration.load(file: file).configuration
-            worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            worker = try PushWorker(configuration, logger: Logger(sink: log))
             if watches { worker.files.watch() }
         }
 
@@ -108,6 +109,7 @@ extension PushWorker {
             scene.worker.look()
             #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
         }
+        #expect(!scene.log.lines.contains { $0.contains("credential reloaded") }, "the connections stay")
     }
 
     /// A blocking open of a pipe would stop the core until the pipe has a writer.

@@ -1,3 +1,5 @@
+package import PushRecords
+
 /// The limits of open notifications and of their bytes, which *topic groups* share by weight. A topic group is one
 /// request topic, or all retry topics together. With several apps, each app may use at most half of each limit.
 package struct AdmissionBudget {

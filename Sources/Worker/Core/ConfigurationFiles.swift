@@ -165,10 +165,12 @@ final class ConfigurationFiles {
         let name = current.rows[index.value].name
         switch found {
         case .success(var loaded):
+            refusedFiles[index.value] = nil
+            // The same files are readable again, so the app's connections stay.
+            if current[index.value].faults.isEmpty, current[index.value].fileHashes == loaded.fileHashes { return }
             loaded.settings = current[index.value].settings
             worker.replace(index, with: loaded)
             worker.readFeedback()
-            refusedFiles[index.value] = nil
             for (path, hash) in worker.apps.hashes(of: Array(loaded.fileHashes.keys)) {
                 credentialWatch?.remember(path, hash: hash)
             }

@@ -145,7 +145,7 @@ final class GroupReader {
             default: true
             }
         }
-        return unread + committer.problems(now: now, of: partitions.map(\.partition))
+        return committer.problems(now: now, of: partitions.map(\.partition)) + unread
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,

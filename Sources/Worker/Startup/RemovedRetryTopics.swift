@@ -27,6 +27,7 @@ final class RemovedRetryTopics {
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
+    private var retry: Alarm?
     /// Whether another search was requested during the current query.
     private var mustAskAgain = false
 
@@ -40,6 +41,7 @@ final class RemovedRetryTopics {
         self.logger = logger
         self.onChange = onChange
         self.onTopics = onTopics
+        retry = Alarm(loop: loop) { [weak self] in self?.search() }
     }
 
     /// Begins a query of the brokers. If a query is running, another one follows it.
@@ -55,12 +57,13 @@ final class RemovedRetryTopics {
         let thread = try? startThread("topics") {
             answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster) })
         }
-        guard let thread else { return searchLater() }
+        guard let thread else {
+            retry?.set(afterNs: Self.retryNs)
+            return
+        }
         pthread_detach(thread)
         isAsking = true
     }
-
-    private func searchLater() { loop.schedule(afterNs: Self.retryNs) { [weak self] in self?.search() } }
 
     private func take(_ answer: Result<Answer, KafkaError>) {
         isAsking = false
@@ -78,7 +81,7 @@ final class RemovedRetryTopics {
             logger.warning(
                 .kafka, "lookup of removed retry topics failed, retrying",
                 ["error": .text(error.text), "advice": "grant Describe on all topics and on the group"])
-            searchLater()
+            retry?.set(afterNs: Self.retryNs)
         }
     }
 

@@ -203,6 +203,9 @@ final class GroupFeeder {
     private func assign(_ partitions: [TopicPartition]) {
         do throws(KafkaError) {
             let committed = try consumer.committed(partitions, timeoutMs: 10_000)
+            if let unknown = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
+                throw KafkaError(unknown.code, "committed offset of \(unknown.partition): \(unknown.code.text)")
+            }
             queues = try consumer.assign(
                 committed.map { found in
                     let isKnown = outOfRange.remove(found.partition) == nil
