@@ -122,8 +122,8 @@ package struct ProducerTopic: Hashable, Sendable {
     }
 
     /// Replaces the client after a fatal error, without waiting. `serve` delivers a report for each record in the old
-    /// client. The code of these reports says that the record was purged, even if a broker has stored the record. If no
-    /// new client can be created, this method throws and changes nothing.
+    /// client. The report may say that the record was purged although a broker has stored it. If no new client can be
+    /// created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }

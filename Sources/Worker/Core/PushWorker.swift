@@ -81,7 +81,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// The worker's progress, updated every 250 ms.
+    /// The worker's progress, updated a few times a second.
     package var progress: Progress {
         let snapshot = board.newest
         return (

@@ -3,7 +3,7 @@ internal import Kafka
 /// The brokers' health according to the statistics of one Kafka client. A value type without a clock or I/O.
 struct BrokerHealth: Equatable {
     enum Reachability: Equatable {
-        /// There are no statistics yet, or no broker has received a request recently.
+        /// There are no statistics yet, or they do not show whether a connected broker answers.
         case unknown
         case answered
         /// A broker is connected but does not answer.

@@ -8,8 +8,8 @@ package import TLS
 /// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why the app's credential or CA file cannot be used, one line each. An app with faults has no
-    /// transport.
+    /// The reasons why the app's credential, proxy or CA certificates cannot be used, one line each. An app with faults
+    /// has no transport.
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
@@ -174,8 +174,7 @@ extension CertificateCredential {
     }
 }
 
-/// The provider tokens of a thread: one token per key, because Apple limits how often a token may change. Not
-/// thread-safe.
+/// Provider tokens, one for each key, because Apple limits how often a token may change. Not thread-safe.
 final class ProviderTokens {
     /// The tokens by key, including replaced keys, because Apple may refuse another new token if a replaced key is soon
     /// used again.
