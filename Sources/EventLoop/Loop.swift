@@ -128,7 +128,7 @@ internal import Glibc
     /// Whether the calling thread may use the loop: it is the loop's thread, or the loop is not running.
     package var isOnThread: Bool { owner.map { pthread_equal($0, pthread_self()) != 0 } ?? true }
 
-    /// Traps if called on a thread other than the loop's.
+    /// Traps if the loop is running on another thread.
     package func assertOnThread() {
         precondition(isOnThread, "a loop must be used on its own thread only")
     }

@@ -66,7 +66,7 @@ package struct ProducerTopic: Hashable, Sendable {
     ///   - timestampMs: the timestamp in milliseconds since the epoch, or 0 for the current time.
     ///   - tag: a number that the record's delivery report returns.
     /// - Returns: `.none` if the record was queued and `serve` will deliver its report. `.queueFull` if the queue is
-    ///   full: call `serve`, then try again. `.fatal` if the caller must call `rebuild`.
+    ///   full: call `serve`, then try again. `.fatal` if the caller must call `rebuild`. Any other code is the error.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64

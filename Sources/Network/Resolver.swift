@@ -1,8 +1,8 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
-/// separate thread, so that a slow lookup delays no other. Thread-safe.
+/// Resolves names with getaddrinfo(3), which blocks its thread. Each name is looked up on a separate thread, so that a
+/// slow lookup delays no other. Thread-safe.
 ///
 /// If name servers fail or do not answer, the resolver returns the addresses of the last successful lookup, if any.
 package final class Resolver: Sendable {

@@ -51,8 +51,8 @@ package import TLS
 
     /// The maximum plaintext size of a TLS record (RFC 8446, section 5.1).
     package static let recordLimit = 16_384
-    /// The amount of ciphertext that the channel writes without waiting for the turn's end, so that the peer can start
-    /// to process it, and the buffer stays small.
+    /// The amount of ciphertext at which the channel writes without waiting for the turn's end, so that the peer can
+    /// start to process it, and the buffer stays small.
     private static let writeThreshold = 64 * 1024
     /// How long a peer may keep its side open after this side has ended the stream or a write has failed.
     private static let lingerNs: Int64 = 1_000_000_000

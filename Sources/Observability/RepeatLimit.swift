@@ -4,7 +4,7 @@
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
-        /// The address of the message, a static string, which identifies the message.
+        /// The address of the message's static string, which identifies the message.
         var message: UInt
         var subject: String
     }

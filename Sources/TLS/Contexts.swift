@@ -203,7 +203,7 @@ private func outOfMemory() -> TLSError {
 }
 
 /// Writes the secrets of all client TLS sessions to a file in the NSS key log format, for Wireshark. Call `start`
-/// before the first `ClientContext` is created. The file has mode 0600, because it decrypts the traffic. Thread-safe.
+/// before the first `ClientContext` is created. The file has mode 0600, because it reveals the traffic. Thread-safe.
 package enum KeyLog {
     /// The file's descriptor, or -1 if logging is off. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)

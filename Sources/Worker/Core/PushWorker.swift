@@ -267,7 +267,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
-    /// could not be started before, and logs how many log lines were dropped.
+    /// could not be started before. Also calls `Logger.writeLeftOut`.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

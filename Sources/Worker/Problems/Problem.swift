@@ -1,7 +1,7 @@
 internal import Kafka
 internal import Observability
 
-/// A condition that requires the operator's attention, with advice. The parts of the worker without a problem continue.
+/// A condition that requires the operator's attention, with advice. The worker's unaffected parts continue.
 struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration

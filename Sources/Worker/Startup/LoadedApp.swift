@@ -26,9 +26,8 @@ package struct LoadedApp: Sendable {
     /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: Whether to create an app whose `faults` name the files that cannot be used,
-    ///   instead of throwing.
-    /// - Throws: `StartFailure` with a line for each file that cannot be used, unless `allowsFaults`.
+    /// - Parameter allowsFaults: Whether to create an app with `faults` instead of throwing.
+    /// - Throws: `StartFailure` with a line for each fault, unless `allowsFaults`.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
