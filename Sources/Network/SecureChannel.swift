@@ -199,8 +199,8 @@ package import TLS
         delegate?.channelWritable()
     }
 
-    /// Handles a failed write. The channel continues to read, because the peer may have sent a reason before it closed
-    /// (a GOAWAY or an error frame).
+    /// Handles a failed write. An open channel continues to read, because the peer may have sent a reason before it
+    /// closed (a GOAWAY or an error frame).
     private func writeFailed(_ code: Int32) {
         writeFailure = code
         if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
