@@ -5,9 +5,9 @@ internal import Glibc
 /// Reports when files have new contents. The watch hashes the files every ten seconds on the thread of `FileReading`.
 /// Use it on the loop's thread only.
 ///
-/// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. inotify would miss
-/// such updates, and updates on network file systems. The watch reports a file with new contents, a path that is no
-/// longer a regular file, and with `reportsMissing` a file that can no longer be opened.
+/// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. An inotify watch
+/// on the file would miss such updates, and changes on network file systems. The watch reports a file with new
+/// contents, a path that is no longer a regular file, and with `reportsMissing` a file that can no longer be opened.
 package final class FileWatch {
     /// The maximum number of bytes that are hashed, from the beginning of a file.
     static let hashedLimit = 1 << 20

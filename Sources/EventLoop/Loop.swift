@@ -3,7 +3,7 @@ internal import Glibc
 
 /// An event loop for one thread, based on epoll(7), with level-triggered descriptors, timers and mailboxes.
 ///
-/// A turn waits for events and reads both clocks. It then handles ready descriptors, closures posted by other threads,
+/// A turn waits for events and reads the clock. It then handles ready descriptors, closures posted by other threads,
 /// and due timers, in this order. At its end it runs the `onTurnEnd` closures in order, then calls `turnEnded()` of the
 /// objects passed to `atTurnEnd`.
 ///
@@ -106,10 +106,10 @@ internal import Glibc
         owner = former
     }
 
-    /// Makes `run` return after the current turn, or after its first turn if called before `run`. Thread-safe.
+    /// Makes `run` return, at the latest after the loop's next turn, also if called before `run`. Thread-safe.
     package func stop() { post { $0.isStopping = true } }
 
-    /// Runs `body` on the loop's thread in the next turn. For frequent events, use a `Mailbox`. Thread-safe.
+    /// Runs `body` on the loop's thread, in this turn or the next. For frequent events, use a `Mailbox`. Thread-safe.
     package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
 
     private func post(_ change: (inout Inbound) -> Void) {
@@ -128,7 +128,7 @@ internal import Glibc
     /// Whether the calling thread may use the loop: it is the loop's thread, or the loop is not running.
     package var isOnThread: Bool { owner.map { pthread_equal($0, pthread_self()) != 0 } ?? true }
 
-    /// Traps if called on a thread other than the loop's.
+    /// Traps if the loop is running on another thread.
     package func assertOnThread() {
         precondition(isOnThread, "a loop must be used on its own thread only")
     }
@@ -185,8 +185,8 @@ internal import Glibc
 
     // MARK: Timers
 
-    /// Runs `body` once, in the first turn that is at least `afterNs` after this turn. The delay is rounded up to a
-    /// millisecond.
+    /// Runs `body` once, in the first turn that is at least `afterNs` after this turn. The loop's wait is rounded up to
+    /// a millisecond.
     package func schedule(afterNs: Int64, _ body: @escaping () -> Void) {
         assertOnThread()
         timers.arm(LoopTimer(body), deadlineNs: deadline(afterNs))
@@ -206,7 +206,7 @@ internal import Glibc
     }
 
     /// Calls `turnEnded()` once at the end of this turn, after all `onTurnEnd` bodies. The object must not be added
-    /// twice in a turn.
+    /// again before this call.
     package func atTurnEnd(_ ender: any TurnEnder) {
         turnEnders.append(ender)
     }

@@ -4,8 +4,7 @@ internal import Glibc
 /// Passes elements from any thread in batches, in the order of posting, to one handler on the loop's thread. The loop
 /// is woken only if it sleeps and the mailbox was empty.
 ///
-/// Elements of one thread arrive in order. Elements that are left when the loop stops and does not run again are
-/// dropped.
+/// Elements that are left when the loop stops and does not run again are dropped.
 package final class Mailbox<Element: Sendable>: @unchecked Sendable {
     private let loop: Loop
     private let capacity: Int

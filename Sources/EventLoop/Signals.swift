@@ -2,9 +2,9 @@ package import Glibc
 
 /// Delivers signals as events of a loop.
 ///
-/// A separate thread receives the signals (sigwait(3)). It ends the process at a second request to stop, even if the
-/// loop's thread hangs or has ended. Create this object before any other thread, because a signal reaches the receiving
-/// thread only if all other threads block it. Child processes inherit the blocked signals.
+/// A separate thread receives the signals (sigwait(3)). It ends the process at a second stop signal, even if the loop's
+/// thread hangs or has ended. Create this object before any other thread, because a thread that does not block the
+/// signals may receive them instead. Child processes inherit the blocked signals.
 package final class Signals {
     /// The thread that receives the signals. It runs until the process ends.
     let thread: pthread_t

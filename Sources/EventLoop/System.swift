@@ -23,8 +23,8 @@ package struct Registration: Hashable, Sendable {
 
 /// The monotonic and wall-clock times of a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine is suspended, because
-    /// the brokers' timeouts continue meanwhile.
+    /// CLOCK_BOOTTIME, for deadlines and durations. It also advances while the machine is suspended, as the brokers'
+    /// timeouts do.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch, for comparison with other machines' times.
     package var wallMs: Int64

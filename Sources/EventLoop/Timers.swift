@@ -44,7 +44,7 @@ struct Timers {
         armed.remove(at: place(of: key))
     }
 
-    /// Returns the body of the next timer due at `nowNs` that was armed before `sequence`.
+    /// Disarms the next timer due at `nowNs` that was armed before `sequence`, and returns its body.
     mutating func popDue(nowNs: Int64, armedBefore sequence: UInt64) -> (() -> Void)? {
         guard let (key, timer) = armed.last, key.deadlineNs <= nowNs, key.sequence < sequence else { return nil }
         disarm(timer)

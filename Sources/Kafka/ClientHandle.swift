@@ -59,8 +59,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
     }
 
-    /// Destroys the client without leaving the group and without a commit. Waits up to a second for librdkafka's
-    /// threads. Destroy all other queues and topics of the client first.
+    /// Destroys the client without leaving the group and without a commit. Usually waits at most a second for
+    /// librdkafka's threads (`ClientReaper`). Destroy all other queues and topics of the client first.
     deinit {
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)

@@ -9,7 +9,7 @@ import CRdkafka
 
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
-    /// The result: `.none` if all in-sync replicas have the record. After any other code, produce the record again.
+    /// The result: `.none` if all in-sync replicas have the record. After any other code, the record may be missing.
     ///
     /// `.inconsistent` means that librdkafka only infers that the record was written, because a later record was. The
     /// inference may be wrong: a broker that does not know a producer accepts any first sequence number, so it can

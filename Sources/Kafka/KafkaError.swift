@@ -76,7 +76,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
-    /// Whether a commit failed because of a rebalance. Repeat the commit for partitions that are still assigned.
+    /// Whether a commit failed because the assignment may be outdated. Repeat it for partitions still assigned.
     package var isRebalance: Bool {
         [.rebalanceInProgress, .illegalGeneration, .unknownMember].contains(self)
             || c == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST

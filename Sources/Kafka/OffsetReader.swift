@@ -155,7 +155,7 @@ extension OffsetReader {
     /// missing.
     ///
     /// The method sends the coordinator a commit for a partition that does not exist. The coordinator always rejects
-    /// such a commit, but first checks READ on the group and READ on the topic. (For other requests it checks only
+    /// such a commit, but first checks READ on the group and READ on the topic. (For an OffsetFetch it checks only
     /// DESCRIBE.) Each topic has its own commit, because librdkafka 2.0.2 copies one partition's error to all
     /// partitions.
     package func missingRights(to topics: [String], timeoutMs: Int32) -> (group: Bool, topics: [String]) {

@@ -185,7 +185,7 @@ func forEach(
 @safe final class SharedQueueState {
     let client: ClientHandle
     let wakeUpDescriptor: Int32
-    /// Errors of partitions. The next call of `Consumer.serve` delivers them.
+    /// Errors of partitions. The next call to `Consumer.serve` delivers them.
     var events: [ConsumerEvent] = []
 
     init(_ client: ClientHandle, wakeUpDescriptor: Int32) {

@@ -66,7 +66,7 @@ package struct ProducerTopic: Hashable, Sendable {
     ///   - timestampMs: the timestamp in milliseconds since the epoch, or 0 for the current time.
     ///   - tag: a number that the record's delivery report returns.
     /// - Returns: `.none` if the record was queued and `serve` will deliver its report. `.queueFull` if the queue is
-    ///   full: call `serve`, then try again. `.fatal` if the caller must call `rebuild`.
+    ///   full: call `serve`, then try again. `.fatal` if the caller must call `rebuild`. Any other code is the error.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64
@@ -122,8 +122,8 @@ package struct ProducerTopic: Hashable, Sendable {
     }
 
     /// Replaces the client after a fatal error, without waiting. `serve` delivers a report for each record in the old
-    /// client. The code of these reports says that the record was purged, even if a broker has stored the record. If no
-    /// new client can be created, this method throws and changes nothing.
+    /// client. The report may say that the record was purged although a broker has stored it. If no new client can be
+    /// created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }

@@ -5,7 +5,7 @@ package import TLS
 /// before releasing a channel.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
-    /// The address of the peer or proxy to which the channel is connected, or `nil` if there is none.
+    /// The address of the peer or proxy, or `nil` if the channel has never been connected to one.
     var peerAddress: SocketAddress? { get }
     /// The total number of bytes that `send` has accepted. Compare it with `writtenBytes`.
     var sentBytes: Int64 { get }
@@ -16,8 +16,8 @@ package protocol ByteChannel: AnyObject {
     var unacknowledgedBytes: Int { get }
     /// Queues bytes. The channel writes them by the end of the turn, unless the kernel's buffer is full.
     ///
-    /// - Returns: The number of bytes accepted, or 0 if the channel is not open. If the channel is open and accepts
-    ///   only a part of the bytes, `channelWritable` follows.
+    /// - Returns: The number of bytes accepted, which is 0 if the channel is not open. If an open channel accepts fewer
+    ///   bytes than it was given, `channelWritable` follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
     func flush()
@@ -35,7 +35,7 @@ package protocol ByteChannelDelegate: AnyObject {
     func channelOpened(applicationProtocol: String?)
     /// The plaintext from one read, usually many frames, has arrived. The bytes are valid during the call.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
-    /// The channel has space again, after `send` accepted only a part of the bytes or the buffer was nearly full.
+    /// The channel has space again, after `send` did not accept all bytes or left the buffer nearly full.
     func channelWritable()
     /// The channel has closed for any reason. This is the last call to the delegate.
     func channelClosed(_ end: ChannelEnd)
@@ -72,7 +72,7 @@ extension Dialer: ChannelDialer {
 package struct ChannelOptions: Sendable {
     /// The maximum size of queued output in bytes: plaintext, and ciphertext not yet written. At least 32 KiB.
     package var outputLimit = 256 * 1024
-    /// The timeout for connecting, including all addresses and the proxy.
+    /// The timeout for connecting, including name resolution, all addresses and the proxy.
     package var dialTimeoutNs: Int64 = 10_000_000_000
     package var handshakeTimeoutNs: Int64 = 10_000_000_000
     /// The time after `close` until unsent bytes are discarded.
@@ -94,7 +94,7 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case closedByPeer
         /// The server rejected the client certificate. With TLS 1.3 it does so after the handshake.
         case certificateRefused
-        /// The connection could not be opened, or was lost: reset, timed out, or ended without close_notify.
+        /// The connection could not be opened, or was lost: for example, it was reset, or ended without close_notify.
         case failed
     }
 

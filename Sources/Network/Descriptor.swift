@@ -43,7 +43,7 @@ extension Descriptor {
         return (descriptor, descriptor.localAddress ?? wanted)
     }
 
-    /// Sets an integer option. Ignores options that the kernel does not support.
+    /// Sets an integer option. Ignores errors, such as an option that the kernel does not support.
     func set(_ level: Int32, _ option: Int32, _ value: Int32) {
         var value = value
         _ = unsafe setsockopt(raw, level, option, &value, socklen_t(MemoryLayout<Int32>.size))

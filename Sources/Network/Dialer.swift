@@ -6,8 +6,8 @@ package struct DialTarget: Hashable, Sendable {
     package var port: UInt16
     /// The HTTP proxy, which is used with CONNECT (RFC 9110, section 9.3.6).
     package var proxy: Proxy?
-    /// The index of the address to try first, modulo the number of the host's addresses. Different values spread
-    /// connections over the addresses.
+    /// The index of the address to try first in each address family, modulo the number of the family's addresses.
+    /// Different values spread connections over the addresses.
     package var firstAddress: Int
 
     package init(host: String, port: UInt16, proxy: Proxy? = nil, firstAddress: Int = 0) {
@@ -41,7 +41,7 @@ package struct DialTarget: Hashable, Sendable {
     }
 }
 
-/// Resolves a name and connects to the first address that answers (RFC 8305, "Happy Eyeballs"). The attempt at the next
+/// Resolves a name and connects to the first address that accepts (RFC 8305, "Happy Eyeballs"). The attempt at the next
 /// address begins 250 ms after the previous attempt, or as soon as an attempt fails. Earlier attempts continue
 /// meanwhile. Use it on the loop's thread only.
 package final class Dialer {

@@ -49,7 +49,7 @@ package final class Listener {
                     return unsafe SocketAddress(address).map { TCPConnection(descriptor: descriptor, address: $0) }
                 }
             }
-            // Stop: no connection is waiting, or a waiting one has failed (accept(2)).
+            // Stop if no connection is waiting or accept(2) fails. The next turn accepts connections that still wait.
             guard let accepted else { return }
             onAccept(accepted)
         }

@@ -15,8 +15,8 @@ package final class ProxyTunnel {
     private var request: ArraySlice<UInt8>
     private var answer: [UInt8] = []
 
-    /// Requests the tunnel. After this call has returned, calls `then` once: with `nil` when the tunnel is open, or
-    /// with an error.
+    /// Requests the tunnel. Unless cancelled, calls `then` once, after this call has returned: with `nil` when the
+    /// tunnel is open, or with an error.
     init(
         _ descriptor: Descriptor, to target: DialTarget, proxy: DialTarget.Proxy, loop: Loop,
         then: @escaping (_ failure: String?) -> Void

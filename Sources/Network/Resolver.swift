@@ -1,10 +1,10 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread until name servers answer. Each name is looked up on a
-/// separate thread, so that a slow lookup delays no other. Thread-safe.
+/// Resolves names with getaddrinfo(3), which blocks its thread. Each name is looked up on a separate thread, so that a
+/// slow lookup delays no other. Thread-safe.
 ///
-/// If name servers do not answer, the resolver returns the addresses of the last successful lookup of the name, if any.
+/// If name servers fail or do not answer, the resolver returns the addresses of the last successful lookup, if any.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
@@ -12,7 +12,7 @@ package final class Resolver: Sendable {
         case found([SocketAddress])
         /// The name does not exist or has no address.
         case nothing(String)
-        /// A name server did not answer or failed.
+        /// The lookup failed, for example because no name server answered.
         case unknown(String)
     }
 
@@ -39,8 +39,8 @@ package final class Resolver: Sendable {
     /// - Parameter lookUp: The lookup, which may block. The resolver calls it on a separate thread.
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
-    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724). If name servers do not answer, this takes 5
-    /// to 40 s. Calls `then` once on the loop's thread, after this call returns. Address literals need no lookup.
+    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724). This can take 40 s if name servers do not
+    /// answer. Calls `then` once on the loop's thread, after this call returns. Address literals need no lookup.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {

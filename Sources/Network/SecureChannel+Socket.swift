@@ -87,7 +87,7 @@ extension SecureChannel {
             }
         }
 
-        /// Discards unsent bytes. The byte counts do not change.
+        /// Discards unsent bytes. `sentBytes` and `writtenBytes` do not change.
         mutating func drop() {
             gathered = 0
             pending = 0

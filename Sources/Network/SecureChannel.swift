@@ -4,15 +4,15 @@ package import TLS
 
 /// A TCP connection with TLS on one loop, either dialed or accepted. Use it on the loop's thread only.
 ///
-/// `send` collects plaintext into TLS records of 16 KB. The channel writes the records at the end of the turn in one
-/// system call, or earlier whenever 64 KB are ready. The channel keeps itself and its delegate alive until
+/// `send` collects plaintext into TLS records of up to 16 KiB. The channel writes the records at the end of the turn in
+/// one system call, or earlier whenever 64 KiB are ready. The channel keeps itself and its delegate alive until
 /// `channelClosed`. Call `close` or `abort` before releasing the channel.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
         /// Connecting, or in the TLS handshake.
         case opening
         case open
-        /// `close` was called. Queued bytes are still written, and received bytes are dropped.
+        /// `close` or `cut` was called. Queued bytes are still written, and received bytes are dropped.
         case closing
         case closed
     }
@@ -51,8 +51,8 @@ package import TLS
 
     /// The maximum plaintext size of a TLS record (RFC 8446, section 5.1).
     package static let recordLimit = 16_384
-    /// The amount of ciphertext that the channel writes without waiting for the turn's end, so that the peer can start
-    /// to process it, and the buffer stays small.
+    /// The amount of ciphertext at which the channel writes without waiting for the turn's end, so that the peer can
+    /// start to process it, and the buffer stays small.
     private static let writeThreshold = 64 * 1024
     /// How long a peer may keep its side open after this side has ended the stream or a write has failed.
     private static let lingerNs: Int64 = 1_000_000_000
@@ -199,8 +199,8 @@ package import TLS
         delegate?.channelWritable()
     }
 
-    /// Handles a failed write. The channel continues to read, because the peer may have sent a reason before it closed
-    /// (a GOAWAY or an error frame).
+    /// Handles a failed write. An open channel continues to read, because the peer may have sent a reason before it
+    /// closed (a GOAWAY or an error frame).
     private func writeFailed(_ code: Int32) {
         writeFailure = code
         if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
@@ -347,8 +347,8 @@ package import TLS
         askToTurn()
     }
 
-    /// Ends the stream after everything is written. Then reads and drops the peer's remaining bytes, because closing
-    /// the socket now would reset the connection, and the peer would lose the bytes that it has not read.
+    /// Ends the stream after everything is written. The channel then drops what it receives: closing a socket with
+    /// unread bytes would reset the connection, and the peer could lose bytes that it has not read.
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true

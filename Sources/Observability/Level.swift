@@ -17,7 +17,7 @@ package enum Level: String, CaseIterable, Comparable, Sendable {
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
 
-/// The component of the worker that logs a line. Each component can have a separate level (`log.parts`).
+/// The component that logs a line. Each component can have a separate level (`log.parts`).
 package enum Part: String, CaseIterable, Sendable {
     /// The worker's start and stop, signals, and the configuration.
     case worker

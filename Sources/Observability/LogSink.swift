@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// A destination of log lines. `write` receives complete lines in order, and is never called concurrently.
+/// A destination of log lines. A logger passes complete lines to `write`, in order and never concurrently.
 package protocol LogSink: Sendable {
     /// Writes log lines. Returns false if any part of the lines is lost.
     @discardableResult func write(_ lines: [UInt8]) -> Bool

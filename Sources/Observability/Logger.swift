@@ -3,9 +3,9 @@ import Synchronization
 
 /// Writes log lines. Thread-safe.
 ///
-/// A line below its part's level costs one atomic load, and its fields are not evaluated. Lines at `warning` and above
-/// are written at most once in ten seconds for the same part, message and subject. The next written line contains the
-/// number of omitted lines (`repeated`) and their times. Lines below `warning` are limited only if they name a subject.
+/// A line below its part's level costs one atomic load, and its fields are not evaluated. `log` writes lines at
+/// `warning` and above at most once in ten seconds for the same part, message and subject. The next written line has
+/// the number of omitted lines (`repeated`) and their times. Lines below `warning` are limited only with a subject.
 ///
 /// Lines that the sink rejects are lost. Before the next line that the sink accepts, the logger reports the number of
 /// lost lines and the time of the first lost line.
@@ -53,8 +53,8 @@ package final class Logger: Sendable {
         LevelTable(bits: levels.load(ordering: .relaxed)).writes(level, of: part)
     }
 
-    /// - Parameter subject: The app or host that distinguishes similar events for the rate limit. The log line does not
-    ///   show it.
+    /// - Parameter subject: The app, host or other name that distinguishes similar events for the rate limit. The log
+    ///   line does not show it.
     package func log(
         _ level: Level, _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]

@@ -1,10 +1,10 @@
 /// A rate limit that admits one of many equal lines every ten seconds and counts the omitted ones. Lines are equal if
-/// they have the same part, message and subject. The first `capacity` combinations are limited separately. After that,
-/// all new subjects of a message are limited together.
+/// they have the same part, message and subject. Up to `capacity` combinations are limited separately. Beyond that, all
+/// new subjects of a message are limited together.
 struct RepeatLimit {
     private struct Key: Hashable {
         var part: Part
-        /// The address of the message, a static string, which identifies the message.
+        /// The address of the message's static string, which identifies the message.
         var message: UInt
         var subject: String
     }

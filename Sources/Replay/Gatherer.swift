@@ -84,8 +84,8 @@ struct Gatherer {
     /// The kinds of the requests found so far, the most frequent first.
     var kinds: [ReplayKind] { found.values.sorted { ($1.count, $0.first) < ($0.count, $1.first) } }
 
-    /// Returns the item for a record, or `nil` if the record does not match the selection. An unreadable record becomes
-    /// a `skipped` item.
+    /// Returns the item for a record, or `nil` if the record is a tombstone or does not match the selection. An
+    /// unreadable record becomes a `skipped` item.
     mutating func take(_ record: SourceRecord) -> ReplayItem? {
         do throws(RecordError) {
             return try order.source == .results ? result(record) : letter(record)

@@ -108,7 +108,7 @@ package final class ReplayRun {
             // the first offset that exists.
             try source.start(partition, at: progress.position)
         }
-        // A transaction has as many requests as the configured rate allows in 250 ms, but at most 10,000.
+        // A transaction has at most 10,000 requests, and at most as many as the configured rate allows in 250 ms.
         let batchLimit = min(10_000, max(1, (order.ratePerSecond ?? .max) / 4))
         while !job.isDone {
             var items: [ReplayItem] = []

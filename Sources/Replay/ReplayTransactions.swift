@@ -66,7 +66,7 @@ final class ReplayTransactions {
         CommandFailure("another run of this job has taken over (group \(order.group)), so this run ends")
     }
 
-    /// Produces the records and commits the job's progress in one transaction. Repeats the transaction after an error.
+    /// Produces the records and commits the job's progress in one transaction. Repeats it after a temporary error.
     ///
     /// - Parameter committed: The job's last committed state, or `nil` before the first commit.
     /// - Returns: `nil` after the commit, or else the reason why the records cannot be written in one transaction. In

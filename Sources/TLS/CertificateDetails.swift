@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import Glibc
 
-/// The fields of a certificate that operators and the simulator need.
+/// The fields of a certificate that the worker and the simulator use.
 package struct CertificateDetails: Hashable, Sendable {
     /// `UID` of the subject: the bundle id in Apple's provider certificates.
     package var userID: String?

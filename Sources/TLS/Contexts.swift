@@ -62,7 +62,7 @@ package enum Trust: Hashable, Sendable {
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
         unsafe try use(identity, raw)
-        // Send no session tickets, because no client resumes a session and the tickets would precede the first answer.
+        // Send no session tickets: the worker never resumes a session, and the tickets would precede the first answer.
         unsafe SSL_CTX_set_num_tickets(raw, 0)
         switch clientCertificates {
         case .notRequested:
@@ -175,9 +175,9 @@ package enum SystemTrust {
 
     private static let current = Mutex(Store())
 
-    /// Returns the current certificates as an `X509_STORE`, read again if the CA bundle has changed, or `nil` if memory
-    /// is exhausted. The caller owns the returned reference, and passes it on to SSL_CTX_set_cert_store(3), which takes
-    /// ownership.
+    /// Returns the current certificates as an `X509_STORE`, read again if the CA bundle has changed, or `nil` if
+    /// OpenSSL cannot create a store. The caller owns the returned reference, and passes it on to
+    /// SSL_CTX_set_cert_store(3), which takes ownership.
     static func store() -> OpaquePointer? {
         var status = stat()
         let isThere = unsafe stat(file, &status) == 0
@@ -202,8 +202,8 @@ private func outOfMemory() -> TLSError {
     TLSError("OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
 }
 
-/// Writes the secrets of all TLS sessions to a file in the NSS key log format, for Wireshark. Call `start` before the
-/// first `ClientContext` is created. The file has mode 0600, because it decrypts the traffic. Thread-safe.
+/// Writes the secrets of all client TLS sessions to a file in the NSS key log format, for Wireshark. Call `start`
+/// before the first `ClientContext` is created. The file has mode 0600, because it reveals the traffic. Thread-safe.
 package enum KeyLog {
     /// The file's descriptor, or -1 if logging is off. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)

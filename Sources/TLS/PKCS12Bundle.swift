@@ -15,8 +15,8 @@ struct PKCS12Bundle {
         passphrase: String?
     ) throws(TLSError) -> (certificate: Certificate, chain: [Certificate], key: PrivateKey) {
         var (found, reason) = try read(passphrase, nil)
-        // Keychain and OpenSSL before version 3 encrypt with RC2 and RC4, which only the legacy provider supports. Load
-        // it for this read only, so that no other code uses these ciphers.
+        // Bundles from Keychain or from OpenSSL before version 3 are often encrypted with RC2, which only the legacy
+        // provider supports. Load it for this read only, so that no other code uses RC2.
         if found == nil {
             if let library = LegacyLibrary() {
                 (found, reason) = try read(passphrase, library)

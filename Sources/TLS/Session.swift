@@ -71,7 +71,7 @@ internal import Glibc
         unsafe BIO_write(input, ciphertext.baseAddress, Int32(clamping: ciphertext.count))
     }
 
-    /// The ciphertext for the peer, valid until the next call of this session.
+    /// The ciphertext for the peer, valid until the next call to this session.
     package var pendingOutput: UnsafeRawBufferPointer {
         var start: UnsafeMutableRawPointer?
         let count = unsafe BIO_ctrl(output, BIO_CTRL_INFO, 0, &start)

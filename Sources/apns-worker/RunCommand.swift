@@ -64,7 +64,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
             complain("apns-worker run: \(reason)")
             code = .failed
         }
-        // Destructors would wait for threads that do not end, or free memory that these threads still use.
+        // Destructors could wait for threads that do not end, or free memory that these threads still use.
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code
     } catch {

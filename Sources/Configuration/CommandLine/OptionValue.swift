@@ -85,7 +85,7 @@ package enum Moment: Hashable, Sendable {
         unsafe parts.tm_mon = wanted[0] - 1
         unsafe (parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec) = (wanted[1], wanted[2], wanted[3], wanted[4])
         let seconds = Int64(unsafe timegm(&parts))
-        // Reject dates such as 31 February, which timegm(3) normalizes to 3 March.
+        // Reject dates such as 31 February, which timegm(3) normalizes to a day in March.
         let found = unsafe [parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec]
         guard found == wanted else { return nil }
         let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0

@@ -8,7 +8,7 @@ package struct AppSettings: Hashable, Sendable {
     }
 
     /// The reaction to many bad tokens (`BadDeviceToken`, `DeviceTokenNotForTopic`): more than half of the last 1,000
-    /// responses, or all of the first 20. So many suggest that the tokens belong to the other environment.
+    /// responses, or all of the first 20. Such a share suggests that the tokens belong to the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
         /// Slows down the app, and logs an error.
         case warn

@@ -33,7 +33,7 @@ extension WorkerConfiguration {
     package static let lastCommitMs: Int64 = 5_000
 
     /// Checks that no topic has two uses, and that no request pattern matches an output topic. Otherwise, the worker
-    /// would consume its own output, or mix different kinds of records in one topic.
+    /// could consume its own output, or mix different kinds of records in one topic.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
@@ -83,7 +83,7 @@ extension WorkerConfiguration {
         return "no app has the name \(quoted(name))\(advice)"
     }
 
-    /// Checks that the app of the other environment accepts every notification that this app forwards to it.
+    /// Checks that `other_environment` names an app of the other environment that has all bundle ids of this app.
     private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
         let app = apps[index]
         guard let name = app.otherEnvironment else { return }

@@ -8,7 +8,7 @@ package struct DeliverySettings: Hashable, Sendable {
     }
 
     package enum IDSource: String, CaseIterable, Sendable {
-        /// The apns-id encodes the request's topic, partition and offset.
+        /// The apns-id encodes the request's partition and offset, the notification's index, and a hash of the topic.
         case derived
         case apple
     }

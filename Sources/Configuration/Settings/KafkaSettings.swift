@@ -59,7 +59,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
-    // Ignores `place`, so that a property whose line has moved in the file counts as unchanged.
+    // Compares only name and value, so that a property whose line has moved in the file counts as unchanged.
     package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }

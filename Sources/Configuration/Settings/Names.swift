@@ -33,7 +33,7 @@ private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {
     scalar.properties.isASCIIHexDigit || scalar == ":" || scalar == "." || scalar == "%"
 }
 
-/// Returns whether Kafka allows the topic name (`org.apache.kafka.common.internals.Topic`).
+/// Returns whether Kafka allows a non-empty topic name (`org.apache.kafka.common.internals.Topic`).
 func isTopicName(_ text: String) -> Bool {
     text.utf8.count <= 249 && text != "." && text != ".."
         && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }

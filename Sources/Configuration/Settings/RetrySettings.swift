@@ -1,5 +1,5 @@
 package struct RetrySettings: Hashable, Sendable {
-    /// A retry topic. All notifications in one retry topic wait for the same delay.
+    /// A retry topic. A notification in it waits for `delay`, or until its `push-not-before` if that is earlier.
     package struct Tier: Hashable, Sendable {
         /// The delay as written in the configuration, such as `30s`.
         package var name: String

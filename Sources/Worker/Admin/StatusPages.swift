@@ -5,7 +5,7 @@ internal import HTTPServer
 internal import Kafka
 internal import Observability
 
-/// Creates a snapshot of the worker four times a second, for the thread that serves the admin pages. Core thread.
+/// Creates a snapshot of the worker up to four times a second, for the thread that serves the admin pages. Core thread.
 struct StatusPages {
     let board: StatusBoard
     private var snapshot: WorkerSnapshot
@@ -46,7 +46,7 @@ extension WorkerSnapshot {
     fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
-        // If no broker answers, the log ends that librdkafka last fetched are outdated.
+        // If no broker answers, the log ends that librdkafka last fetched may be outdated.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge

@@ -81,7 +81,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// The worker's progress, updated every 250 ms.
+    /// The worker's progress, updated a few times a second.
     package var progress: Progress {
         let snapshot = board.newest
         return (
@@ -267,7 +267,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
-    /// could not be started before, and logs how many log lines were dropped.
+    /// could not be started before. Also calls `Logger.writeLeftOut`.
     private func maintain() {
         files.readNextApp()
         if feedback == nil { readFeedback() }

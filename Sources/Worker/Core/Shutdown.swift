@@ -22,7 +22,7 @@ final class Shutdown {
     private static let leaveNs: Int64 = 6_000_000_000
     private static let flushNs: Int64 = 2_000_000_000
     /// The time limit for closing connections. The binary protocol waits up to 5 s for the answer to a fence. HTTP/2
-    /// connections have no open requests at this stage.
+    /// connections usually have no open requests at this stage.
     private static let closeNs: Int64 = 5_300_000_000
 
     var isUnderWay: Bool { stage != nil }

@@ -188,8 +188,8 @@ struct AppHealth {
     }
 }
 
-/// Detects, over intervals of ten seconds, that most notifications of an app expire. The usual cause is a wrong clock
-/// of this machine or of a producer.
+/// Detects, over intervals of ten seconds, that most notifications of an app expire. The usual causes are a large lag,
+/// and a wrong clock of this machine or of a producer.
 struct ExpiryWatch {
     private var startNs: Int64 = 0
     private var start: [Int] = []

@@ -3,7 +3,7 @@ internal import Kafka
 /// The brokers' health according to the statistics of one Kafka client. A value type without a clock or I/O.
 struct BrokerHealth: Equatable {
     enum Reachability: Equatable {
-        /// There are no statistics yet, or no broker has received a request recently.
+        /// There are no statistics yet, or they do not show whether a connected broker answers.
         case unknown
         case answered
         /// A broker is connected but does not answer.
@@ -29,8 +29,8 @@ struct BrokerHealth: Equatable {
 
     /// The time without an answer after which a broker counts as silent. Brokers normally answer within 3 s.
     static let silentMs: Int64 = 4_000
-    /// How long after the client's last send a missing answer does not count as silence yet. On a connection that was
-    /// idle, the last answer may be older than `silentMs` when the client sends a request.
+    /// The time since the client's last send below which a missing answer does not count as silence. On a connection
+    /// that was idle, the last answer may be older than `silentMs` when the client sends a request.
     static let answerMs: Int64 = 1_000
     /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
     /// needs.

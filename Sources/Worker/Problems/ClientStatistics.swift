@@ -2,7 +2,7 @@ internal import JSON
 
 /// The parts of one Kafka client's statistics that show whether its brokers answer (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// The interval of the statistics. A silent broker is detected in the second report, within ten seconds.
+    /// The interval of the statistics. A silent broker is usually detected in the second report, within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {

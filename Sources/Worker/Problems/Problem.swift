@@ -1,7 +1,7 @@
 internal import Kafka
 internal import Observability
 
-/// A condition that requires the operator's attention, with advice. The parts of the worker without a problem continue.
+/// A condition that requires the operator's attention, with advice. The worker's unaffected parts continue.
 struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration
@@ -51,7 +51,7 @@ struct Problem: Sendable, Equatable {
     var subject: Subject
     var kind: Kind
     var text: String
-    /// What the operator should do: one sentence in the imperative, without a full stop.
+    /// What the operator should do, in one line without a full stop.
     var advice: String
     /// The time at which `ProblemList` first received the problem (wall clock).
     var sinceMs: Int64 = 0

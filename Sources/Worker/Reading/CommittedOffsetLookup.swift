@@ -22,7 +22,7 @@ struct CommittedOffsetLookup {
     /// The ids of the partitions' topics, as far as the brokers reported them.
     let topicIDs: [String: TopicID]
     private var committed: [CommittedOffset] = []
-    /// The partitions whose committed offset is unknown because of an error of their topic.
+    /// The partitions whose committed offset is unknown, with the error.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
     /// The partitions without a committed offset in a topic whose first partition has one: they were added to the topic
     /// later.
@@ -74,8 +74,8 @@ struct CommittedOffsetLookup {
             }
         } catch {
             guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
-            // librdkafka fails the whole query if the broker denies access to one topic, so each topic is queried
-            // separately.
+            // librdkafka fails the whole query if one topic is unknown or access to it is denied, so each topic is
+            // queried separately.
             let topics = Set(batch.map(\.topic))
             guard topics.count > 1 else { return failed += batch.map { ($0, error.code) } }
             for topic in topics { try askCommitted(batch.filter { $0.topic == topic }, consumer) }

@@ -28,7 +28,7 @@ final class PartitionReader {
     /// Whether the queue may have records. librdkafka sends no further wake-up until all records of the queue have
     /// been read.
     private var mayHaveMore = true
-    /// The time at which the first record of a retry partition is due (monotonic, because the wall clock may be set
+    /// The time at which the next record of a retry partition is due (monotonic, because the wall clock may be set
     /// back). Until then the record stays in the queue: pausing and seeking back would discard fetched records.
     private var dueNs: Int64 = 0
     private let readFrom: Int64

@@ -8,8 +8,8 @@ internal import Kafka
 /// - librdkafka repeats most errors at every fetch (`fetch.error.backoff.ms`, half a second). Such a problem ends after
 ///   `namedNs` without a report.
 /// - librdkafka reports only once that a topic is unknown or denied (rdkafka_fetcher.c,
-///   rd_kafka_fetch_reply_handle_partition_error). A partition's problem ends when records arrive, and a topic's
-///   problem ends when the topic is assigned or exists again.
+///   rd_kafka_fetch_reply_handle_partition_error). Such a problem ends at the next assignment. A partition's problem
+///   also ends when records arrive, and a topic's problem when the topic exists again.
 struct ReadingProblems {
     static let namedNs: Int64 = 20_000_000_000
 

@@ -164,7 +164,7 @@ package struct ClusterReadiness {
 }
 
 /// The reasons why a worker cannot start: each line names a subject and what to do. `run` exits with 78, or with 1 if
-/// the configuration is not the cause.
+/// `isPassing` is true.
 package struct StartFailure: Error, CustomStringConvertible {
     package let lines: [String]
     /// Whether a later start may succeed, because the only cause is the system's limit of threads.

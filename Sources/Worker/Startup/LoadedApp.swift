@@ -8,8 +8,8 @@ package import TLS
 /// An app with its loaded credential and trusted CAs, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// The reasons why the app's credential or CA file cannot be used, one line each. An app with faults has no
-    /// transport.
+    /// The reasons why the app's credential, proxy or CA certificates cannot be used, one line each. An app with faults
+    /// has no transport.
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
@@ -26,9 +26,8 @@ package struct LoadedApp: Sendable {
     /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
-    /// - Parameter allowsFaults: Whether to create an app whose `faults` name the files that cannot be used,
-    ///   instead of throwing.
-    /// - Throws: `StartFailure` with a line for each file that cannot be used, unless `allowsFaults`.
+    /// - Parameter allowsFaults: Whether to create an app with `faults` instead of throwing.
+    /// - Throws: `StartFailure` with a line for each fault, unless `allowsFaults`.
     package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
@@ -174,8 +173,7 @@ extension CertificateCredential {
     }
 }
 
-/// The provider tokens of a thread: one token per key, because Apple limits how often a token may change. Not
-/// thread-safe.
+/// Provider tokens, one for each key, because Apple limits how often a token may change. Not thread-safe.
 final class ProviderTokens {
     /// The tokens by key, including replaced keys, because Apple may refuse another new token if a replaced key is soon
     /// used again.

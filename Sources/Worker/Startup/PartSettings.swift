@@ -138,8 +138,8 @@ package enum DescriptorNeed {
     /// The number of descriptors for other files, event loops and file watches.
     private static let own = 64
 
-    /// Returns the maximum number of descriptors. The number does not account for a replaced credential, which doubles
-    /// its app's connections until the old connections are closed.
+    /// Returns an estimate of the maximum, which assumes that the configuration names all brokers. The number does not
+    /// account for a replaced credential, which doubles its app's connections until the old connections are closed.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is not included in `max`.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }

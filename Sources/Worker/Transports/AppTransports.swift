@@ -113,8 +113,8 @@ final class AppTransports: Transports {
 
     /// Sends a command to an app's transport.
     ///
-    /// The number of queued commands is bounded. The transport's reported capacity plus a few suspects limits requests,
-    /// the number of sent requests limits recalls, and a transport is closed once.
+    /// The number of queued commands is bounded. The transport's capacity, plus a few notifications for its quarantine
+    /// connection, limits requests. The number of sent requests limits recalls, and a transport is closed once.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }

@@ -126,7 +126,7 @@ struct DemoBooks {
         for outcome in Outcome.allCases.map(Optional.some) + [nil] {
             let entries = entries.compactMap(\.self).filter { $0.completion.expected.outcome == outcome }
             guard !entries.isEmpty else { continue }
-            // The worker sends neither invalid or expired requests nor records that become dead letters.
+            // The worker does not send invalid or expired requests, or records that become dead letters.
             let isSent = outcome != nil && outcome != .invalid && outcome != .expired
             let simulated = entries.count(where: \.isSimulatedRight)
             if isSent { simulatedRight += simulated }

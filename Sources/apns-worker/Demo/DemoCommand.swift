@@ -103,8 +103,8 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     return agree && problem == nil ? .fine : .failed
 }
 
-/// Returns the default configuration, but with a single retry topic that has a short delay, so that the demo does not
-/// wait for half a minute.
+/// Returns the worker's configuration. Its single retry topic has a short delay, so that the demo does not wait for
+/// half a minute.
 private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
     let token = TokenCredential(
         key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,

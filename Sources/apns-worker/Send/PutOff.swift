@@ -9,7 +9,7 @@ struct PutOff {
     var topic: String
     /// Apple's reason for the retry, the worker's reason if the request was not sent, or empty.
     var reason: String
-    /// The time at which a worker processes the retry record, in milliseconds since the epoch.
+    /// The due time of the retry record, in milliseconds since the epoch.
     var dueMs: Int64
 
     /// Whether the request only waits for its `push-not-before`.

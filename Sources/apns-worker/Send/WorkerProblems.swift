@@ -2,7 +2,7 @@ import Configuration
 import Glibc
 import JSON
 
-/// Returns the possible causes of a missing result: paused apps, and the problems on the worker's `/status` page.
+/// Returns possible causes of a missing result: paused apps, and what the worker's `/status` page shows.
 func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     let paused = configuration.apps.filter(\.isPaused).map {
         "app \($0.name) is paused in this configuration: none of its notifications are sent until you remove paused: true"

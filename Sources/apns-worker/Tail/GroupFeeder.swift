@@ -99,8 +99,8 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Fills the batch, and returns whether it has records. Unreadable records are committed without being passed to
-    /// the command.
+    /// Fills the batch, and returns whether it has records for the command. Unreadable records and tombstones are only
+    /// committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -161,8 +161,8 @@ final class GroupFeeder {
         try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
         while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        // A commit that the broker refuses because of a rebalance is not in doubt: another member owns the records now,
-        // and reads them again.
+        // A commit that the broker refuses because of a rebalance is not in doubt: the partition's next owner reads the
+        // records again.
         isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
         if isInDoubt {
             complain(
@@ -227,7 +227,7 @@ final class GroupFeeder {
     /// Waits before the feeder passes the batch again. Returns whether this process should stop.
     private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) throws -> Bool {
         let pause = Deadline(after: .milliseconds(milliseconds))
-        // A revocation ends the wait, because another member gets the records.
+        // A revocation ends the wait, because this member must give up the partitions.
         while !pause.hasPassed, revocation == nil {
             if signals.take() || deadline.hasPassed { return true }
             try serve(timeoutMs: pause.leftMs(atMost: 100))
