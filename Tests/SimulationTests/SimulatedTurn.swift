@@ -131,6 +131,7 @@ extension SimulatedWorld {
                 assignment.position = record.offset + 1
                 if reason != .tombstone { breaks("\(reason) of offset \(record.offset)") }
                 produceDeadLetter(id, .init(log: log, life: record.life, offset: record.offset), worker)
+            case .noLetterRoom: breaks("the dead letter of offset \(record.offset) was not accepted")
             case .notDue(let untilMs):
                 let waitMs = untilMs - time(worker).wallMs
                 if case .retry(let delayMs) = logs[log].role, waitMs > 2 * delayMs {
