@@ -16,7 +16,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         // The number of records above the send horizon is limited, because the commits that raise the horizon may fail.
-        // While commits succeed, one record is always allowed, because the horizon rises when a record waits for it.
+        // While no commit is refused, one record is allowed, because the horizon rises when a record waits for it.
         let next = ledger[partition].nextOffset
         let below = min(
             Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.notifications.total)
@@ -94,7 +94,7 @@ extension DeliveryMachine {
         case .none:
             // The index equals the record's `count` of 1, so the record counts as completely admitted.
             store[record].cursor.index = 1
-            // Each header costs 80 bytes in addition to its name and value, in librdkafka and in the worker.
+            // Each header costs about 80 bytes in addition to its name and value, in librdkafka and in the worker.
             let bytes = headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
             return admitDeadLetter(record, request, bytes)
         case .devices: isList = true
@@ -153,8 +153,8 @@ extension DeliveryMachine {
             app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
-    /// Admits an unreadable record as one notification that is only produced as a dead letter. The publisher retains
-    /// the record's bytes until Kafka acknowledges the dead letter.
+    /// Admits a record that becomes a dead letter, as one notification. The publisher retains the record's bytes until
+    /// Kafka acknowledges the dead letter.
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
@@ -199,7 +199,7 @@ extension DeliveryMachine {
     }
 
     /// Admits up to `limit` notifications of a record. Returns whether all of its notifications are admitted. If so,
-    /// the caller removes the record from the list of records that wait for admission, and finishes it.
+    /// the caller finishes the record.
     private mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
         guard store.hasBody(record) else { return true }
         let group = Int(store[record].group)
@@ -215,8 +215,8 @@ extension DeliveryMachine {
         }
         while !store[record].isAdmitted {
             guard left > 0, store.budget.notifications.room(for: group) > 0 else { return false }
-            // Each token of a list uses additional bytes. One notification of a record may always be open, so that
-            // every record makes progress.
+            // Each token of a list uses additional bytes. The byte limit allows each record one open notification, so
+            // that every record makes progress.
             if store[bodyOf: record].isList, store[record].unsettled > 0, store.budget.bytes.room(for: group) == 0 {
                 return false
             }
@@ -241,8 +241,8 @@ extension DeliveryMachine {
     }
 
     /// Makes the next commit raise the send horizon above a record that is not admitted because of the horizon. For
-    /// admitted records, `waitForHorizon` does this. The horizon is raised immediately if the app has free streams, and
-    /// after 5 s if the record may block records of other apps.
+    /// admitted records, `waitForHorizon` does this. The horizon is raised immediately if the app is idle or unknown,
+    /// and after 5 s if the record may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -252,8 +252,8 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset)
     }
 
-    /// Returns when the machine will raise the horizon above a record that waits for admission, or will defer the
-    /// record because its app's share stays full. Returns `nil` if no such time is known.
+    /// Returns when the machine may raise the horizon above a record that waits for admission, or may defer the record
+    /// because its app's share stays full. Returns `nil` if no such time is known.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
