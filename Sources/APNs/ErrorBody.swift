@@ -38,7 +38,7 @@ package struct ErrorBody: Equatable, Sendable {
         }
     }
 
-    /// Stores the bytes without unescaping them, because no reason of APNs contains an escape.
+    /// Stores the bytes without unescaping them, because no known reason of APNs contains an escape.
     private mutating func setReason(_ value: UnsafeRawBufferPointer) {
         guard !value.isEmpty else { return }
         if let code = ReasonCode(text: value) {

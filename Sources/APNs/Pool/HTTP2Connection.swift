@@ -71,8 +71,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body that did
-    /// not fit.
+    /// Whether the connection is not ready, all its streams are in use, or its flow-control window is too small for the
+    /// last body that did not fit.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
@@ -186,8 +186,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     /// Gives the connection up because nothing arrived after `sinceNs`. If no other connection with the same credential
-    /// received bytes (or, with `answers`, responses) either, the network is the cause and not a request on this
-    /// connection.
+    /// received bytes (or, with `answers`, responses) either, the network counts as the cause, and not a request on
+    /// this connection.
     private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
         let othersLived = transport.allConnections.contains { other in
             other !== self && other.order.replacements == order.replacements

@@ -3,7 +3,7 @@ package import EventLoop
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
-/// loop's thread only. `TokenAge` decides when the token is renewed, at the same times in all replicas.
+/// loop's thread only. `TokenAge` decides when the token is renewed, usually at the same times in all replicas.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -98,7 +98,7 @@ struct TokenAge {
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
     /// Returns the `iat`, in milliseconds, for a token created now: the result of `gridTime`, or the current time if
-    /// that result is less than 20 minutes after the current token's `iat`.
+    /// that result is less than 20 minutes after the current token's `iat` and this `iat` is not in the future.
     func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
