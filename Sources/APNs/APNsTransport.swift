@@ -216,7 +216,7 @@ package struct RequestHeaders: ~Copyable {
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
     private static let pathField = 2
-    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 255 bytes.
+    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 155 bytes.
     private static let pathLimit = 512
 
     package private(set) var list = HeaderList()

@@ -49,7 +49,7 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
-        // After the record settles, the worker commits this offset plus one, which must be valid too.
+        // After the record settles, the worker may commit this offset plus one, which must be valid too.
         guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
         guard offset > ledger[partition].offsets.highestKnown else { return .ignored }
 

@@ -295,7 +295,7 @@ extension DeliveryMachine {
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
-        // If the credential was replaced, or its token renewed, since this send, APNs may accept the new one.
+        // A resend would use a newer token or another connection, which APNs may accept.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend,

@@ -275,7 +275,7 @@ package final class ClientSession {
     private func pump() throws(HTTP2Error) {
         while true {
             var bytes: UnsafePointer<UInt8>?
-            // The bytes are valid until the next call, and each call returns at most one frame (nghttp2.h).
+            // The bytes are valid until the next call (nghttp2.h). Each call returns at most one frame.
             let count = unsafe nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0, let bytes = unsafe bytes else {

@@ -30,8 +30,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Whether the connection was given up because nothing arrived on any connection of the app. The cause is then the
-    /// network.
+    /// Whether the connection was given up because nothing arrived on any connection of the app. The network is then
+    /// the assumed cause.
     private var isSilent = false
     /// Whether the worker closed the connection while no request was open on it.
     private var isExpected = false
@@ -338,7 +338,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
-    /// Retires the connection if its peer has never answered and refuses every stream.
+    /// Retires the connection if its peer has refused too many streams before its first answer.
     private func refused() {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)

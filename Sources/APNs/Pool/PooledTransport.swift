@@ -335,8 +335,8 @@ struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
-    /// The capacity up to which the storage is kept. Larger storage is freed, for example several megabytes after a
-    /// burst.
+    /// The capacity up to which the storage of an empty queue is kept. Larger storage is freed, for example several
+    /// megabytes after a burst.
     private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }

@@ -73,7 +73,7 @@ package final class ProviderToken {
 /// If APNs rejects a token as expired, a new one is created between two multiples. It is replaced at the first multiple
 /// that is at least 20 minutes later, or after 50 minutes.
 ///
-/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
+/// The wall clock can be stepped, and the monotonic clock can drift, so a token is renewed when it is too old by either
 /// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000

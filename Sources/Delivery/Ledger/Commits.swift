@@ -12,8 +12,8 @@ struct InFlightCommit {
     /// Whether the commit in flight, or the latest one, is a separate commit of one partition.
     private(set) var isAlone = false
 
-    /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit of one partition, which
-    ///   does not delay the next commit.
+    /// - Parameter intervalNs: The minimum time until the next commit, or `nil` for a separate commit of one partition,
+    ///   which does not delay the next commit.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         entries.removeAll(keepingCapacity: true)
         isInFlight = true

@@ -143,7 +143,7 @@ struct Notification {
     /// When the notification began to wait in its app's queue (monotonic). A resend that joins the head of the queue
     /// keeps this time.
     var sinceNs: Int64 = 0
-    /// When the notification was last sent (wall clock), or 0 if it was never sent.
+    /// When this worker last sent the notification (wall clock), or 0 if it has not sent the notification.
     var sentAtMs: Int64 = 0
     var tries = Tries()
     var answer = Answer()
