@@ -248,8 +248,8 @@ package enum TransportNote: Sendable, Equatable {
     /// The peer announced that it will close the connection, with a GOAWAY or, in the binary protocol, with status 0 or
     /// 10. `unprocessed` is the number of requests that the peer did not process.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
-    /// notifications were not delivered, although their results report `accepted`.
+    /// Binary protocol: a response shows that up to `lostAtMost` notifications were not delivered, although their
+    /// results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
     /// Binary protocol: a connection was closed because the peer stopped reading from it or did not answer a fence. Up
     /// to `lostAtMost` notifications that counted as accepted were not delivered, although their results report
