@@ -30,12 +30,12 @@ package struct APNsConfiguration: Sendable {
     /// The idle time after which the quarantine connection is closed.
     package var quarantineIdleNs: Int64 = 60_000_000_000
     /// How long APNs may answer only with server errors on a connection before the connection is replaced. If APNs
-    /// recovers within this time, the connection was not the cause.
+    /// recovers within this time, the connection was probably not the cause.
     package var errorSpanNs: Int64 = 5_000_000_000
     /// The minimum time between two replacements for server errors while other connections answer without errors.
     package var errorPauseNs: Int64 = 30_000_000_000
     /// The minimum time between two replacements for server errors while no connection answers without errors. If one
-    /// new connection did not help, another would not either.
+    /// new connection did not help, another probably would not either.
     package var errorTrialPauseNs: Int64 = 900_000_000_000
     /// The minimum age of a connection on which the answer TopicDisallowed makes the transport replace all connections.
     package var topicAgeNs: Int64 = 60_000_000_000

@@ -149,7 +149,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         updateStreamsAndReach(streams)
-        // The quarantine connection goes to the same host, which allows no stream on it either.
+        // The quarantine connection has the same host, which probably allows no stream on it either.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
@@ -216,7 +216,7 @@ package struct RequestHeaders: ~Copyable {
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
     private static let pathField = 2
-    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 255 bytes.
+    /// The maximum length of a path in bytes. A device token has at most 200 hex digits, and a bundle id 155 bytes.
     private static let pathLimit = 512
 
     package private(set) var list = HeaderList()

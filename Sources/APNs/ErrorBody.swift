@@ -39,7 +39,7 @@ package struct ErrorBody: Equatable, Sendable {
         }
     }
 
-    /// Stores the bytes without unescaping them, because no reason of APNs contains an escape.
+    /// Stores the bytes without unescaping them, because no known reason of APNs contains an escape.
     private mutating func setReason(_ value: UnsafeRawBufferPointer) {
         guard !value.isEmpty else { return }
         if let code = ReasonCode(text: value) {
@@ -54,10 +54,10 @@ package struct ErrorBody: Equatable, Sendable {
 
 /// The effect of a GOAWAY's reason on the next connections.
 extension ReasonCode {
-    /// Whether the next connection will be refused too, because the reason concerns the credential.
+    /// Whether the next connection would probably be refused too, because the reason concerns the credential.
     var refusesConnections: Bool { subject == .credential || self == .topicMismatch }
 
-    /// Returns whether APNs closes the connection without a fault of the client, so that the next connection will work.
+    /// Returns whether APNs closes the connection without a fault of the client, so that the next one should work.
     func isOrderlyEnd(_ code: ErrorCode) -> Bool {
         switch self {
         case .shutdown, .idleTimeout: true

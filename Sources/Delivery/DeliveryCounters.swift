@@ -84,7 +84,7 @@ package struct LatencyCounts: Sendable {
 
     package init() {}
 
-    /// Counts a duration. A negative duration counts as 0. It occurs if the wall clock was set back.
+    /// Counts a duration. A negative one, which can occur if a clock is set back or wrong, counts as 0.
     @inline(__always)
     mutating func count(_ ms: Int64) {
         let ms = max(0, ms)

@@ -8,7 +8,7 @@ extension DeliveryMachine {
     ///
     /// - Parameters:
     ///   - committedOffset: The group's committed offset, or `nil` if the group has committed none. If `nil`, the
-    ///     machine commits `logStart` immediately, and marks all records in the log as in doubt.
+    ///     machine immediately commits `logStart`, if known, and marks all records below `logEnd` in doubt.
     ///   - metadata: The metadata of the group's commit. If no worker wrote the metadata (it is empty, foreign or
     ///     damaged), all records from the committed offset to the log's end are in doubt.
     ///   - logStart: The log start offset of the partition's leader, or another offset at which to start if the group
@@ -43,8 +43,8 @@ extension DeliveryMachine {
         var base = committedOffset ?? logStart
         var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
-        // Without a worker's metadata it is unknown which records were sent, so all records up to the log's end are in
-        // doubt.
+        // Without a worker's metadata it is unknown which records were sent, so all records are in doubt: up to the
+        // log's end or, if the end is unknown, for `SendHorizon.maximum` offsets.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
         var map = written ?? CommitMap(horizon: logEnd ?? from + Partition.SendHorizon.maximum)
         if let committed = committedOffset {
@@ -69,8 +69,8 @@ extension DeliveryMachine {
                 break
             }
             if let logEnd {
-                // If the log ends below the last offset of the map, it was truncated at an unknown offset. The log may
-                // have grown since then, so other records may have the offsets that the map lists as settled.
+                // If the log ends below the map's end, or was cut (`isCut`), it was truncated at an unknown offset. The
+                // log may have grown since then, so other records may have the offsets that the map lists as settled.
                 if map.end > (isCut ? 0 : logEnd) {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
@@ -96,16 +96,16 @@ extension DeliveryMachine {
         if ledger[partition].offsets.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
-    /// Handles an assignment that adds no partition. Suspended partitions of the group are released within ten seconds,
-    /// because the group may have assigned them to another worker.
+    /// Handles an assignment that adds no partition. Unless they are assigned again, the group's suspended partitions
+    /// are released within ten seconds, because the group may have assigned them to another worker.
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
 
     /// Begins a new assignment after the topic was recreated or the partition's log was truncated.
     ///
-    /// No more notifications of the old log are sent, and unanswered sends get no results. Records of the old log that
-    /// still exist are read again and marked in doubt.
+    /// No more notifications of the old log are sent, and unanswered sends get no results. Records of the new log below
+    /// the highest offset that may have been sent are marked in doubt.
     ///
     /// - Parameters:
     ///   - start: The offset at which to start consuming the new log, committed immediately. If `nil`, the first
@@ -166,9 +166,9 @@ extension DeliveryMachine {
         for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
-    /// Keeps the commit map from overflowing: if the map is at least three quarters full, defers the waiting
-    /// notifications of the older half of the partition's open records, so that the watermark can advance. Records
-    /// received less than a second ago are not deferred.
+    /// If the commit map is at least three quarters full, defers the waiting notifications of the older half of the
+    /// partition's open records, so that the watermark can advance. Records received less than a second ago are not
+    /// deferred.
     private mutating func shortenSpan(_ partition: PartitionSlot) {
         guard let limit = ledger.shortenSpan(partition, nowNs: now.ns) else { return }
         var found: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
@@ -189,11 +189,12 @@ extension DeliveryMachine {
     /// Suspends partitions after the worker's session in the group was lost. Notifications of these partitions are no
     /// longer sent, and those already on a connection are completed.
     ///
-    /// If the group's latest commit at the next `assign` is still this worker's, no other worker has sent anything. The
-    /// partition then resumes, and nothing is sent twice. Otherwise the partition is released.
+    /// If no other worker has committed by the next `assign`, no other worker has sent anything, because a worker
+    /// commits before it sends. The partition then resumes, and nothing is sent twice. Otherwise the partition is
+    /// released.
     package mutating func suspend(_ ids: [PartitionID]) {
         let suspended = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
-        // A draining partition has dropped records, so it cannot be resumed.
+        // A draining partition may have dropped records, so it cannot be resumed.
         release(ids.filter { !suspended.contains($0) })
         for id in suspended {
             store.budget.setRead(false, ledger[id.slot].group)
@@ -208,7 +209,7 @@ extension DeliveryMachine {
 
     /// Begins to give up partitions, because they were revoked or the worker stops. No more of their notifications are
     /// admitted. Notifications on a connection may settle. All others are dropped, or recalled from the transport
-    /// (`recalls`). A last commit of each partition follows.
+    /// (`recalls`). A last commit of each partition follows, unless none is needed.
     package mutating func revoke(_ ids: [PartitionID]) {
         let revoked = ids.filter { id in ledger.find(id).map { ledger[$0].phase == .active } ?? false }
         for id in revoked {
@@ -235,13 +236,12 @@ extension DeliveryMachine {
         }
     }
 
-    /// Returns whether the last commit of a revoked partition is acknowledged or not needed, so that the partition may
-    /// be released. An assignment that has ended counts as drained.
+    /// Returns whether the last commit of a revoked partition is acknowledged, impossible or not needed, so that the
+    /// partition may be released. An assignment that has ended counts as drained.
     package func isDrained(_ id: PartitionID) -> Bool { ledger.find(id).map { ledger[$0].phase == .left } ?? true }
 
-    /// Ends assignments. Call this immediately for lost partitions, and for revoked partitions once they are drained or
-    /// the time limit has passed. The machine drops later completions and acknowledgements of these assignments, and
-    /// counts them as late.
+    /// Ends assignments. Call this for revoked partitions once they are drained or the time limit has passed. The
+    /// machine drops later completions and acknowledgements of these assignments, and counts them as late.
     package mutating func release(_ ids: [PartitionID]) {
         let released = ids.filter { ledger.find($0) != nil }
         for id in released { dropWaitingRecords(id.slot) }

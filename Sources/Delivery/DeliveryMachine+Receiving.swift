@@ -16,7 +16,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
         if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         // The number of records above the send horizon is limited, because the commits that raise the horizon may fail.
-        // While commits succeed, one record is always allowed, because the horizon rises when a record waits for it.
+        // While no commit is refused, one record is allowed, because the horizon rises when a record waits for it.
         let next = ledger[partition].nextOffset
         let below = min(
             Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.notifications.total)
@@ -50,7 +50,7 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
-        // After the record settles, the worker commits this offset plus one, which must be valid too.
+        // After the record settles, the worker may commit this offset plus one, which must be valid too.
         guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
         guard offset > ledger[partition].offsets.highestKnown else { return .ignored }
 
@@ -154,8 +154,8 @@ extension DeliveryMachine {
             app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
-    /// Admits an unreadable record as one notification that is only produced as a dead letter. The publisher retains
-    /// the record's bytes until Kafka acknowledges the dead letter.
+    /// Admits a record that becomes a dead letter, as one notification. The publisher retains the record's bytes until
+    /// Kafka acknowledges the dead letter.
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
@@ -200,7 +200,7 @@ extension DeliveryMachine {
     }
 
     /// Admits up to `limit` notifications of a record. Returns whether all of its notifications are admitted. If so,
-    /// the caller removes the record from the list of records that wait for admission, and finishes it.
+    /// the caller finishes the record.
     private mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
         guard store.hasBody(record) else { return true }
         let group = Int(store[record].group)
@@ -216,8 +216,8 @@ extension DeliveryMachine {
         }
         while !store[record].isAdmitted {
             guard left > 0, store.budget.notifications.room(for: group) > 0 else { return false }
-            // Each token of a list uses additional bytes. One notification of a record may always be open, so that
-            // every record makes progress.
+            // Each token of a list uses additional bytes. The byte limit allows each record one open notification, so
+            // that every record makes progress.
             if store[bodyOf: record].isList, store[record].unsettled > 0, store.budget.bytes.room(for: group) == 0 {
                 return false
             }
@@ -242,8 +242,8 @@ extension DeliveryMachine {
     }
 
     /// Makes the next commit raise the send horizon above a record that is not admitted because of the horizon. For
-    /// admitted records, `waitForHorizon` does this. The horizon is raised immediately if the app has free streams, and
-    /// after 5 s if the record may block records of other apps.
+    /// admitted records, `waitForHorizon` does this. The horizon is raised immediately if the app is idle or unknown,
+    /// and after 5 s if the record may block records of other apps.
     private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger[partition].behindHorizon.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -253,8 +253,8 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset)
     }
 
-    /// Returns when the machine will raise the horizon above a record that waits for admission, or will defer the
-    /// record because its app's share stays full. Returns `nil` if no such time is known.
+    /// Returns when the machine may raise the horizon above a record that waits for admission, or may defer the record
+    /// because its app's share stays full. Returns `nil` if no such time is known.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs

@@ -20,8 +20,8 @@ extension DeliveryMachine {
         return dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Appends a notification to the queue of its device, and makes it ready if it is the first one there. If the queue
-    /// is full, the notification is deferred.
+    /// Makes a notification wait: for earlier notifications of its device, for the send horizon, or for a free stream.
+    /// If the queue of its device is full, the notification is deferred.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
@@ -228,10 +228,10 @@ extension DeliveryMachine {
     /// - It was discarded because of another request: the notification is resent immediately, or `abandoned` if its app
     ///   does not resend discarded notifications.
     ///
-    /// The refusals delay the partition's watermark by at most six pauses and ten sends, plus the dial of the
-    /// quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of an hour must not
-    /// make notifications `abandoned`. The notification ends at its expiration or `maxAgeMs`. If `maxAgeMs` is 0, each
-    /// deferral counts as an attempt.
+    /// Without waits for a stream, the refusals delay the partition's watermark by at most six pauses and ten sends,
+    /// plus the dial of the quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of
+    /// an hour must not make notifications `abandoned`. The notification ends at its expiration or `maxAgeMs`. If
+    /// `maxAgeMs` is 0, each deferral counts as an attempt.
     private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
         switch completion.unprocessed {
         case .neverSent: break
@@ -264,7 +264,7 @@ extension DeliveryMachine {
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
-            // The network was down, so the resend does not count towards `resendMax`.
+            // The network was probably down, so the resend does not count towards `resendMax`.
             store[slot].tries.returns.countUp()
             sendAgain(slot, tries: store[slot].tries.returns)
         } else {
@@ -295,7 +295,7 @@ extension DeliveryMachine {
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
-        // If the credential was replaced, or its token renewed, since this send, APNs may accept the new one.
+        // A resend would use a newer token or another connection, which APNs may accept.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend,
@@ -326,7 +326,7 @@ extension DeliveryMachine {
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            // A refusal of the current credential opens its circuit. Until a probe succeeds, only probes are sent.
+            // A refusal of the current credential opens a circuit, which then allows only probes.
             let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
             if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }
@@ -340,8 +340,8 @@ extension DeliveryMachine {
     // of the other environment (`AppRoute.otherEnvironment`). A notification with BadDeviceToken is forwarded to that
     // app once, and then uses that app's connections, circuits and budget. The record's body stores the first app.
 
-    /// Forwards a notification with BadDeviceToken to the app of the other environment. Returns whether it did. If APNs
-    /// has rejected the token in both environments, the notification returns to the first app and ends there.
+    /// Forwards a notification with BadDeviceToken to the app of the other environment. Returns whether it did. After
+    /// BadDeviceToken in both environments, the notification returns to the first app, if that app is configured.
     private mutating func sendToOtherEnvironment(_ slot: NotificationSlot) -> Bool {
         let app = Int(store[slot].app)
         let first = store[bodyOf: store[slot].record].firstApp

@@ -4,11 +4,11 @@ package import PushRecords
 // Ends notifications or moves them to a retry topic, produces their records, and settles them when Kafka has
 // acknowledged these records.
 extension DeliveryMachine {
-    /// Once an app's notifications were deferred this long for one reason, they move to a tier of at least 15 minutes.
+    /// If a deferral reason of an app has lasted this long, most of its deferrals use tiers of at least 15 minutes.
     private static let longDeferralNs: Int64 = 300_000_000_000
     // MARK: Outcomes
 
-    /// Ends a notification: queues its output records, and makes the next notification of its device ready.
+    /// Ends a notification: queues its output records, if it needs any, and removes it from its device queue.
     mutating func conclude(_ slot: NotificationSlot, _ outcome: Outcome) {
         let deadSinceMs = settlement.deadSinceMs(slot, outcome, in: store)
         if let deadSinceMs {
@@ -42,8 +42,8 @@ extension DeliveryMachine {
         if asAttempt, Int(store[bodyOf: record].attempt) >= settlement.settings.maxAttempts {
             return conclude(slot, .abandoned)
         }
-        // The record's block is freed when the producer has copied the retry record. The budget counts the producer's
-        // copy until the acknowledgement.
+        // The record's block may be freed once the producer has copied the retry record. The budget counts the
+        // producer's copy until the acknowledgement.
         store.takeBytes(store[bodyOf: record].payload.count, for: slot)
         if asAttempt { journal.counters.apps[Int(store[slot].app)].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
@@ -54,8 +54,8 @@ extension DeliveryMachine {
 
     // MARK: Deferred
 
-    /// Moves a notification to a retry tier without using up an attempt. The device's notifications then lose their
-    /// order.
+    /// Moves a notification to a retry tier as soon as the send horizon allows this. The device's notifications may
+    /// then lose their order.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
         leaveDeviceQueue(slot)
@@ -94,14 +94,14 @@ extension DeliveryMachine {
     /// Returns the tier of a deferred notification: usually the shortest, or a longer one after a long deferral.
     ///
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
-    /// dead token gets a longer tier each time, because no user waits for it. Each return from a tier costs another
-    /// request to APNs and another retry record.
+    /// dead token gets a longer tier each time: no user waits for it, and each return costs another request to APNs and
+    /// another retry record.
     private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
-        // `pauseNs` must be longer than a stay in the tier, so that a notification that returns and is deferred again
-        // continues the series of deferrals.
+        // `pauseNs` must be longer than a stay in the shortest tier, so that a notification that returns and is
+        // deferred again continues the series of deferrals.
         let noted = dispatch.breakers.note(
             deferral.reason, of: Int(store[slot].app),
             pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.writable(0)) * 2_000_000),
@@ -141,8 +141,8 @@ extension DeliveryMachine {
 
     // MARK: Produced
 
-    /// Returns the notification whose record is next for this topic, or `nil` if there is none. Returns the same
-    /// notification until `produced` is called, so the caller may try again later if the producer's queue is full. The
+    /// Returns the notification whose record is next for this topic, or `nil` if there is none. The notification stays
+    /// in the queue until `produced` is called, so the caller may try again later if the producer's queue is full. The
     /// results of a device are produced in the order in which its notifications ended.
     ///
     /// The method does not check whether the topic is writable, so that the caller can test an unwritable topic.
@@ -195,10 +195,9 @@ extension DeliveryMachine {
 
     /// Stores whether a topic is writable, as the publisher reports it.
     ///
-    /// - A retry tier that is not writable gets no notifications. Notifications that wait for an unwritable tier move
-    ///   to a writable one. If no tier is writable, they wait.
-    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`), even
-    ///   if their dead-token record is already queued, unless their result was produced.
+    /// - If a retry tier is not writable, its notifications move to a writable one. If no tier is writable, they wait.
+    /// - Without the dead-token topic, notifications with a dead token are deferred (`DeferralReason.unwritable`) if a
+    ///   tier is writable. This includes those with a queued dead-token record, unless their result was produced.
     /// - Without the dead-letter topic, a partition with `unwrittenDeadLetters` dead letters is no longer read.
     /// - Without the results topic, notifications that need a result wait.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {

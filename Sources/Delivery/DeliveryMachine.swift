@@ -18,8 +18,8 @@ package import PushRecords
 ///     takeEvents()
 ///     sleep until an event, or nextDeadlineNs
 ///
-/// Each notification costs amortized O(1) time, and no allocation in the steady state. Closures passed to the machine
-/// must not call it.
+/// In the steady state, each notification costs amortized O(1) time and no allocation. A closure that is passed to the
+/// machine must not call the machine.
 ///
 /// Each part owns its state and calls no other part except the store. A part returns values, and the machine acts on
 /// them. A notification passes through three files: `DeliveryMachine+Receiving` (received, admitted),
@@ -50,7 +50,7 @@ package struct DeliveryMachine: ~Copyable {
         _ = enter(routes)
     }
 
-    /// The time of the current call.
+    /// The time that the owner passed most recently.
     @inline(__always)
     var now: DeliveryTime {
         get { journal.now }
@@ -72,7 +72,7 @@ package struct DeliveryMachine: ~Copyable {
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
-                // Once the time from `admissionChangeNs` has passed, the record waits for budget and needs no timer.
+                // After the time from `admissionChangeNs`, the record waits only for events and needs no timer.
                 let record = ledger[partition].firstAdmitting
                 if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
@@ -100,7 +100,7 @@ package struct DeliveryMachine: ~Copyable {
     /// An app with the name and environment of an existing one keeps its `AppIndex` and its open notifications. An app
     /// that is missing is removed: its waiting notifications are deferred, its sends in flight are completed, and new
     /// records do not find it. Its transport may close immediately. A retry record of a removed app is `invalid` unless
-    /// an app with the record's topic and environment exists when the record is read.
+    /// `AppDirectory.findApp` finds another app when the record is read.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
@@ -164,8 +164,8 @@ package struct DeliveryMachine: ~Copyable {
     }
 
     /// Opens the circuit of an app's credential, because APNs refused the credential with a GOAWAY or a TLS alert
-    /// (`TransportEvent.credentialRefused`). Until a probe succeeds, only probes are sent with this credential. Call
-    /// this before the completions of the same turn.
+    /// (`TransportEvent.credentialRefused`). While the circuit is open, the app sends only probes. Call this before the
+    /// completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now
         dispatch.breakers.fault(ofApp: app.value, reason, in: store, journal: &journal)

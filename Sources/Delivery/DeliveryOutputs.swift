@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// The result of `DeliveryMachine.receive`. The caller may free the record's bytes afterwards. After `deadLetter`, the
-/// caller first produces the dead letter from these bytes.
+/// The result of `DeliveryMachine.receive`. The machine does not borrow the record's bytes after the call. After
+/// `deadLetter`, the caller produces the dead letter from these bytes.
 package enum Receipt {
     /// The machine now owns every notification of the record.
     case taken
@@ -41,18 +41,18 @@ package struct PartitionCommit {
 package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
     /// The broker answered OFFSET_METADATA_TOO_LARGE, for this entry or another. The machine commits the partition
-    /// again immediately. It halves the metadata limit if the entry's metadata is more than half of the longest.
+    /// again immediately. It halves the metadata limit unless another entry's metadata is at least twice as long.
     case metadataTooLarge
     /// The broker refused the commit. The machine commits the partition's latest state after a pause.
     case refused
     /// The group coordinator refuses the commits of all partitions. The machine commits the latest state of each
-    /// partition within a second, before the lease ends (`MachineSettings.leaseNs`).
+    /// partition after a pause of at most a second (`CommitBackoff.groupPauseNs`).
     case refusedByGroup
     /// The error may concern another partition, because librdkafka copies one partition's error to all. This partition
     /// is committed again immediately, in a separate commit.
     case unattributed
     /// The topic does not exist, or the group may not read it. Only a separate commit of this partition shows this. The
-    /// machine commits again after a pause, but releases a revoked partition without a successful commit.
+    /// machine commits again after a pause, but a revoked partition may be released without a successful commit.
     case impossible
 }
 
@@ -64,9 +64,8 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// The machine received the first record of a partition without a committed offset. `ageMs` is the record's age.
     /// `records` is the number of offsets in the log. The machine marks all records at these offsets in doubt.
     case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
-    /// The topic was recreated, or its log was truncated: the log ends below an offset that was committed or read, or
-    /// the committed offset is invalid. The worker reads from `start`, if known. Records that may have been sent are in
-    /// doubt.
+    /// The topic was recreated, or the partition's log was truncated. `start` is the offset at which the new log is
+    /// read from, or the start of the log, if known. Records that may have been sent are in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention deleted records before they were read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
@@ -90,7 +89,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// With `environment_guard: hold`, notifications with bad tokens are moved to the retry tiers.
     case guardTripped(AppIndex, held: Bool)
     case guardReleased(AppIndex)
-    /// Notifications are being deferred for this reason (<doc:Held>), and lose their order.
+    /// Notifications are being deferred for this reason (<doc:Held>), and may lose their order.
     case held(app: AppIndex, DeferralReason)
 }
 

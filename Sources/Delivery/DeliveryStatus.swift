@@ -29,14 +29,14 @@ package struct AppStatus: Sendable, Equatable {
     package var ready: Int
     /// The number of the app's sends that were handed to the transport and are unanswered.
     package var handed: Int
-    /// The maximum number of the app's sends in flight. Less than the transport's capacity if Apple is overloaded or
-    /// the environment guard slows the app down.
+    /// The maximum number of the app's sends in flight. Less than the transport's capacity while the throttle or the
+    /// environment guard limits the app.
     package var concurrency: Int
     /// Whether the environment guard slows the app down.
     package var isGuardTripped: Bool
     /// Whether Apple refuses the app's credential, for all topics or for some.
     package var isCredentialRefused: Bool
-    /// Whether the app's notifications are deferred, because no usable connection can be made.
+    /// Whether the app's notifications are deferred because the circuit of its host is open.
     package var isCutOff: Bool
 }
 

@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// The current time. The owner of the machine reads its clocks once a turn, and the machine never reads a clock.
+/// The current time. The machine's owner reads its clocks and passes the time. The machine never reads a clock.
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds, for intervals.
     package var ns: Int64
@@ -36,7 +36,7 @@ package struct MachineSettings: Sendable {
     package var maxOpen = 20_000
     /// Reading stops when the open records of all partitions use this many bytes.
     package var maxOpenBytes = 16 << 20
-    /// The maximum number of open notifications per device. Further notifications are deferred.
+    /// The maximum number of notifications in the queue of a device. Further notifications are deferred.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
     /// The duration of the lease, counted from when the last acknowledged commit was sent. Shorter than the session
@@ -77,8 +77,8 @@ package struct MachineSettings: Sendable {
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
     /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. The last two
     /// add at most 4,000 to the limit, because they only bridge the milliseconds until the next turn or
-    /// acknowledgement. With a higher limit, eight connections of 1,000 streams sent fewer notifications per second and
-    /// used more memory ("What it costs", in the documentation of `Worker`).
+    /// acknowledgement. In a test with eight connections of 1,000 streams, a higher limit lowered the rate and used
+    /// more memory.
     package func mostOpen(streams: Int) -> Int {
         min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
     }
@@ -104,7 +104,7 @@ package struct AppRoute: Sendable {
     /// The maximum number of requests per second, including resends, or 0 for no limit.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
-    /// The name of the app with the same bundle ids in the other environment. A notification with BadDeviceToken is
+    /// The name of an app with these bundle ids in the other environment. A notification with BadDeviceToken is
     /// forwarded to that app once.
     package var otherEnvironment: String?
 

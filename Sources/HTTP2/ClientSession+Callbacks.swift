@@ -290,7 +290,7 @@ extension ClientSession {
         var headers: [4 of KeptRange] = .init(repeating: KeptRange())
         var responseBody = KeptRange()
 
-        /// Appends `bytes` to `kept`, which holds at most `limit` bytes, and returns the position of the copy.
+        /// Appends `bytes` to `kept` as far as `limit` permits, and returns the position of the copy.
         mutating func keepBytes(_ bytes: UnsafePointer<UInt8>, _ count: Int, limit: Int) -> KeptRange {
             let start = unsafe kept.count
             let taken = max(0, min(count, limit - start))

@@ -184,7 +184,7 @@ package final class ClientSession {
         try pump()
     }
 
-    /// Sends a PING. `pong` follows.
+    /// Sends a PING. `pong` follows when the peer has answered.
     package func ping() throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
         try pump()
@@ -275,7 +275,7 @@ package final class ClientSession {
     private func pump() throws(HTTP2Error) {
         while true {
             var bytes: UnsafePointer<UInt8>?
-            // The bytes are valid until the next call, and each call returns one frame (nghttp2.h).
+            // The bytes are valid until the next call (nghttp2.h). Each call returns at most one frame.
             let count = unsafe nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0, let bytes = unsafe bytes else {

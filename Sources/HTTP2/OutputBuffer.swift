@@ -6,7 +6,7 @@ struct OutputBuffer {
     private(set) var base: UnsafeMutableRawPointer?
     private var capacity = 0
     private(set) var count = 0
-    /// The total number of bytes appended so far: the position of the next byte in the connection's plaintext.
+    /// The number of bytes appended so far. In a session's output, this is the position of the next byte.
     private(set) var total: Int64 = 0
 
     static var nothing: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: nil, count: 0) }

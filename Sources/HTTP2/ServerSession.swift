@@ -27,7 +27,8 @@ package final class ServerSession {
         ]
         /// The connection's receive window in bytes, at least 65,535 (RFC 9113).
         package var connectionWindow: Int32 = 65_535
-        /// The maximum size of a request's stored headers and body. Further body bytes are only counted.
+        /// The maximum size of a request's stored headers and body, in bytes. Headers that do not fit are discarded,
+        /// and further body bytes are only counted.
         package var requestLimit = 64 << 10
         /// Whether `setStalled` can stop window updates. This costs a little time for each DATA frame.
         package var canStall = false

@@ -1,9 +1,9 @@
 package import PushRecords
 
-/// The cause that an APNs error reason names, if it also affects other notifications: the device token, the topic, the
-/// credential, or how often the worker renews its tokens.
+/// The cause that an APNs error reason names, if it may also affect other notifications: the device token, the topic,
+/// the credential, or how often the worker renews its tokens.
 package enum ReasonSubject: Sendable {
-    /// The device token belongs to the other environment or to another app.
+    /// The device token is damaged, or belongs to the other environment or to another app.
     case badToken
     /// The credential is not accepted for this topic, but may be accepted for other topics.
     case topic

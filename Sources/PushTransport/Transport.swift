@@ -1,8 +1,8 @@
 package import CLinux
 package import PushRecords
 
-// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions. The
-// machine and the transports run on different threads, so the batches pass through mailboxes.
+// The types that the delivery machine and the transports exchange: batches of requests, and batches of completions. In
+// the worker, the machine and the transports run on different threads, so the batches pass through mailboxes.
 
 /// The identity of a notification, the same for each of its sends. The generation changes when the number is reused,
 /// and the delivery machine ignores completions with an older generation.
@@ -74,8 +74,8 @@ package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
         /// APNs answered with `status` and `reason`, or the notification is presumed accepted (binary protocol).
         case answered
-        /// APNs certainly did not process the request. It refused or discarded the request, or the request was recalled
-        /// or never completely written (`Unprocessed`).
+        /// The request was certainly not processed: APNs refused or discarded it, or it was recalled or never
+        /// completely written (`Unprocessed`).
         case notProcessed
         /// APNs may have processed the request: the connection was lost, the stream was reset, or no answer came in
         /// time.
@@ -84,7 +84,7 @@ package struct Completion: Sendable {
 
     /// The reason why a request was not processed.
     package enum Unprocessed: UInt8, Sendable {
-        /// The request was on no connection, was recalled, or was not completely written.
+        /// The request was on no connection or not completely written, or a gateway reported that it processed nothing.
         case neverSent
         /// APNs refused the request: with REFUSED_STREAM, with a GOAWAY (except `discarded`), or by a reset or a closed
         /// flow-control window before the body's end. The notification may be the cause of repeated refusals, so the
@@ -115,10 +115,11 @@ package struct Completion: Sendable {
     package var unregisteredAtMs: Int64
     /// When the request was passed to a connection (wall clock, milliseconds since the epoch), or 0 if it was not.
     package var sentAtMs: Int64
-    /// Whether the connection was lost during this send, which counts towards quarantine unless `connectionWasSilent`.
+    /// Whether the send is in doubt because its connection was lost (binary protocol: while no other notification was
+    /// open). Each such loss counts towards quarantine unless `connectionWasSilent`.
     package var connectionDied: Bool
     /// Whether the connection was given up because nothing arrived on any connection of the app, or because a gateway
-    /// was silent (binary protocol). The loss then does not count against the notification.
+    /// stopped reading or did not answer a fence. The loss then does not count against the notification.
     package var connectionWasSilent: Bool
     /// Whether a resend would use a newer provider token, or a connection that replaced this one. Not set for a 200.
     package var carriedOlderToken: Bool
@@ -187,8 +188,8 @@ package enum TransportEvent: Sendable {
     /// nothing until enough of them are completed.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, reported at each change and not before the first dial has ended.
-    /// - False: a dial failed and no connection is ready, several connections in a row ended without an answer, or no
-    ///   ready connection allows streams.
+    /// - False: a dial failed and no connection is ready, connections ended without an answer, or no ready connection
+    ///   allows streams.
     /// - True: a ready connection allows streams. After several connections without an answer, only an answer counts.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: with a GOAWAY (`BadCertificate`,
@@ -196,7 +197,7 @@ package enum TransportEvent: Sendable {
     /// before the completions of the turn, so that nothing is resent with the refused credential.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// The host accepts requests and has answered none for 9 s. Reported at each change. `nil` means that a request was
-    /// answered, no request is open, or the host was changed.
+    /// answered, none has been open for a while, or the host was changed.
     case unanswered(app: AppIndex, Unanswered?)
     /// The number of the app's connections, reported at each change.
     case connections(app: AppIndex, ConnectionCounts)
@@ -239,7 +240,7 @@ package enum TransportNote: Sendable, Equatable {
     /// A connection is open. `streams` is the number of concurrent requests that the peer allows, or `nil` if the
     /// protocol has no such limit.
     case connected(address: String, streams: Int?)
-    /// A connection could not be made. The next attempt follows after `retryInMs`.
+    /// No connection could be made, or the last ones ended without an answer. The next dial is in `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
     /// No ready connection allows a stream, so no request can be sent (HTTP/2).
     case noStreams(host: String)
@@ -247,15 +248,15 @@ package enum TransportNote: Sendable, Equatable {
     /// The peer announced that it will close the connection, with a GOAWAY or, in the binary protocol, with status 0 or
     /// 10. `unprocessed` is the number of requests that the peer did not process.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// Binary protocol: an error response named a notification that already counted as accepted. Up to `lostAtMost`
-    /// notifications were not delivered, although their results report `accepted`.
+    /// Binary protocol: a response shows that up to `lostAtMost` notifications were not delivered, although their
+    /// results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
     /// Binary protocol: a connection was closed because the peer stopped reading from it or did not answer a fence. Up
     /// to `lostAtMost` notifications that counted as accepted were not delivered, although their results report
     /// `accepted`.
     case presumedUnread(address: String, lostAtMost: Int)
-    /// Binary protocol: an error response, which determines the outcome of many notifications. `accepted` is the number
-    /// of notifications up to the one that the response names, and `discarded` the number of later ones.
+    /// Binary protocol: a response of the gateway, which determines outcomes. `accepted` is the number of notifications
+    /// up to the one that the response names, and `discarded` the number of later ones.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
     /// Binary protocol: how many notifications on a connection count as accepted because the gateway stayed silent, and
     /// how many are open. Reported at most once a second while some are open, and when none are left.

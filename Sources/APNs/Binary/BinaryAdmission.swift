@@ -1,13 +1,13 @@
 /// The number of notifications that may be open at once on a connection (`limit`), adapted to how connections end.
 ///
 /// - A connection ends without an answer, and `count` of its notifications were processed: the limit falls to a quarter
-///   of `count`, but not below 100. The open notifications are in doubt and are sent again.
+///   of `count`, but not below 100. The open notifications are in doubt.
 /// - A connection ends without an answer, and none of its notifications was processed: the limit falls to half of the
 ///   smallest of `limit`, `open` and 200, but not below 1. After several such ends the limit is 1, so the notification
 ///   that causes them is sent alone. Only ends while it is alone count against it.
 /// - The peer stops reading: the limit falls to 100.
 /// - An error discards more notifications than it confirms: the limit is halved, but not below 2,000.
-/// - At least `limit` notifications were processed since the limit last changed: the limit doubles.
+/// - At least `limit` notifications were processed since the limit last changed: the limit doubles, up to the maximum.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     package private(set) var limit: Int

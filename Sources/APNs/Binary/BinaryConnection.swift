@@ -6,7 +6,7 @@ internal import PushTransport
 
 /// One connection to a gateway of the binary protocol. Used on the loop's thread only.
 ///
-/// Every request gets one completion before the connection reports its end to the transport, in one of these cases:
+/// Before the connection reports its end to the transport, every request gets one completion. The usual cases:
 /// - An error answer names a notification: it determines the outcome of this notification and of all before it, and the
 ///   gateway discards all after it.
 /// - No error arrives during the resend window: the notification counts as accepted.
@@ -98,8 +98,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.open(request.id, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
     }
 
-    /// Returns the status with which a gateway would reject the request, because it is too long or the protocol has no
-    /// field for it. Returns `nil` if the request can be sent.
+    /// Returns the status with which a gateway would reject the request, because the request is a broadcast or its
+    /// payload is too long. Returns `nil` if the request can be sent.
     private func refusal(of request: OutgoingRequest) -> UInt8? {
         if request.isBroadcast { return 2 }
         return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil

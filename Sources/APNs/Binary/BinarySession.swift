@@ -7,16 +7,14 @@ package struct BinarySession: Sendable {
     /// The meaning of an answer. The caller receives the completions of the processed and discarded notifications
     /// first, then this value.
     package enum Meaning: Sendable, Equatable {
-        /// The answer named the fence, an open notification or the last processed one: `settled` open notifications
-        /// were processed, and `discarded` were not.
+        /// The answer determines the outcomes: `settled` open notifications were processed, and `discarded` were not.
         case decided(settled: Int, discarded: Int, byFence: Bool)
         /// The answer named a notification that had already been presumed accepted. At most `lostAtMost` were not
         /// delivered, including the named one unless the answer reports it as processed. `ageNs` is the time from the
         /// acknowledgement of its bytes to the answer, if known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
-        /// The answer names no known frame, so it is unknown what was processed, and the connection must be given up.
-        /// If the gateway reports that it processed nothing, `lostAtMost` is the number of notifications that had been
-        /// presumed accepted, otherwise 0.
+        /// The answer names no known frame, so it is unknown what was processed. If the gateway reports that it
+        /// processed nothing, `lostAtMost` is the number of notifications that had been presumed accepted, otherwise 0.
         case unmatched(lostAtMost: Int)
     }
 

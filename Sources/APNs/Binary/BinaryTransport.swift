@@ -34,8 +34,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// Sends a fence on each connection with recalled notifications, if the format allows one. The gateway's answer
-    /// determines the outcome of the open notifications, so none of them is presumed accepted.
+    /// Drains each connection with recalled notifications, with a fence if possible. After a fence, only the gateway's
+    /// answer determines the outcome of the open notifications, and none of them is presumed accepted.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
@@ -68,7 +68,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     override func dispatch() {
         if mustProve { giveBackSuspects() }
-        // Send one suspect at a time. If the connection ends, this suspect is the cause.
+        // Send one suspect at a time. If the connection ends, this suspect is probably the cause.
         dispatchSuspects { connection, queue, _ in connection.fill(from: &queue, most: 1, bytes: .max) }
         guard !queue.isEmpty else { return }
         if plan.isAsleep { tell(.wanted) }
@@ -126,9 +126,9 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         answered(connection)
     }
 
-    /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`. Called when an error
-    /// named a notification that had been presumed accepted. `ageNs` is the time from the acknowledgement of the
-    /// notification's bytes to the error.
+    /// Lengthens the window to a quarter more than `ageNs`, or doubles it if `ageNs` is `nil`, up to the configured
+    /// maximum. Called when an error named a notification that had been presumed accepted. `ageNs` is the time from the
+    /// acknowledgement of the notification's bytes to the error.
     func windowWasTooShort(ageNs: Int64?) {
         let longestNs = configuration.window.longestNs
         guard windowNs < longestNs else { return }

@@ -1,6 +1,6 @@
 package import PushTransport
 
-/// The resend window of one binary connection: the frames that were written and have no outcome yet, in order.
+/// The resend window of one binary connection: the frames without an outcome, in the order in which they are sent.
 ///
 /// The window uses no I/O and no clock. The gateway sends an answer only for an error, so an entry counts as accepted
 /// if no error arrives within the window's duration after the peer's kernel acknowledged the frame. An error answer

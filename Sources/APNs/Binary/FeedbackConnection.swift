@@ -4,8 +4,8 @@ package import TLS
 
 /// One read of the feedback service. Used on the loop's thread only.
 ///
-/// The server deletes items that it has sent, so the connection passes every received item to `onItem`. While reading
-/// is paused, TCP flow control stops the server.
+/// The server deletes items that it has sent, so the connection passes every valid item to `onItem`. While reading is
+/// paused, TCP flow control stops the server.
 package final class FeedbackConnection: ByteChannelDelegate {
     /// The time without a received byte after which the read fails.
     package static let silenceNs: Int64 = 30_000_000_000
@@ -27,9 +27,9 @@ package final class FeedbackConnection: ByteChannelDelegate {
 
     /// Starts dialing. The dial and the handshake may take up to 10 s each.
     ///
-    /// - Parameter onEnd: is called once, at the end, and never before `init` returns. Until then the connection keeps
-    ///   itself alive. `skipped` is the number of items whose token had an impossible length. `failure` is the reason
-    ///   why items may be missing, or `nil` if the server sent all its items.
+    /// - Parameter onEnd: is called once, at the end, and never before `init` returns. The connection keeps itself
+    ///   alive until this call. `skipped` is the number of items whose token had an impossible length. `failure` is the
+    ///   reason why items may be missing, or `nil` if the server sent all its items.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,

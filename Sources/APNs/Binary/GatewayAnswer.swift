@@ -12,7 +12,7 @@ package struct GatewayAnswer: Sendable, Equatable {
     /// encountered) and 10 (shutdown).
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
-    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. In this case `text`
+    /// The reason in a result: Apple's current name for the error, or `.other` if there is none. For `.other`, `text`
     /// names the error.
     package var reason: ReasonCode {
         switch status {

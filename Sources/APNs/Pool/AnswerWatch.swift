@@ -60,7 +60,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// Updates the state at the end of a turn. `isAsked` is whether a request is in flight.
+    /// Updates the state at the end of a turn. `isAsked` is whether a request waits for the host.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

@@ -30,8 +30,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var limit = Int.max
     /// The size of the last body that did not fit into the peer's flow-control window.
     private var unfitBody = 1
-    /// Whether the connection was given up because nothing arrived on any connection of the app. The cause is then the
-    /// network.
+    /// Whether the connection was given up because nothing arrived on any connection of the app. The network is then
+    /// the assumed cause.
     private var isSilent = false
     /// Whether the worker closed the connection while no request was open on it.
     private var isExpected = false
@@ -71,8 +71,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether all streams are in use, or the connection's flow-control window is too small for the last body that did
-    /// not fit.
+    /// Whether the connection is not ready, all its streams are in use, or its flow-control window is too small for the
+    /// last body that did not fit.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
@@ -186,8 +186,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     /// Gives the connection up because nothing arrived after `sinceNs`. If no other connection with the same credential
-    /// received bytes (or, with `answers`, responses) either, the network is the cause and not a request on this
-    /// connection.
+    /// received bytes (or, with `answers`, responses) either, the network counts as the cause, and not a request on
+    /// this connection.
     private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
         let othersLived = transport.allConnections.contains { other in
             other !== self && other.order.replacements == order.replacements
@@ -338,7 +338,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
-    /// Retires the connection if its peer has never answered and refuses every stream.
+    /// Retires the connection if its peer has refused too many streams before its first answer.
     private func refused() {
         guard !isQuarantine, let count = answers.refused(),
             count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)

@@ -24,7 +24,7 @@ struct PoolPlan {
         case closed(ConnectionID)
         /// All streams were in use for a while, and the thread was not busy.
         case saturated
-        /// A connection failed with many open requests, or an error discarded many. With more connections, each failure
+        /// A connection failed with open requests, or an error discarded many. With more connections, each failure
         /// affects fewer requests.
         case crowded
         /// The host is on probation: the pool adds no connection until APNs has answered on one.
@@ -69,8 +69,8 @@ struct PoolPlan {
     private var connections: [Connection] = []
     private var nextID = 0
     private var backOff: BackOff
-    /// The backoff of dials for additional connections. It is separate from the plan's main backoff, because lost
-    /// connections must still be replaced immediately.
+    /// The backoff of dials for additional connections. It is separate from the plan's main backoff, so that it does
+    /// not delay the replacement of lost connections.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
@@ -149,7 +149,7 @@ struct PoolPlan {
     /// Whether no connection is left after `close`.
     var isFinished: Bool { isClosing && connections.isEmpty }
 
-    /// Whether there is no connection, no dial and no backoff, so that `wanted` dials immediately.
+    /// Whether no connection is usable, being dialed or wanted. Waiting requests must then cause the event `wanted`.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
     /// Whether the pool accepts requests without a connection: it dials one on demand, and no dial has failed.

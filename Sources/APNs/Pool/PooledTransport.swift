@@ -38,12 +38,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var saturation = Saturation()
 
     /// The longest pause before the quarantine connection is dialed again after a loss, while the host answers other
-    /// connections. No longer backoff is needed, because the suspects cause these losses, and each suspect is sent only
-    /// a few times.
+    /// connections. A longer backoff is not needed: the suspects probably cause these losses, and each suspect is sent
+    /// only a few times.
     private static var deathWaitNs: Int64 { 4_000_000_000 }
 
-    /// The number of requests that may wait in the transport beyond the available streams. They use the streams that
-    /// become free before the owner has processed the completions and sent further requests.
+    /// The maximum number of requests that may wait in the transport beyond the available streams. They use the streams
+    /// that become free before the owner has processed the completions and sent further requests.
     static var slackLimit: Int { 128 }
 
     /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
@@ -121,7 +121,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
-    /// Completes the waiting suspects as not processed, because there is no usable quarantine connection.
+    /// Completes the waiting suspects as not processed.
     final func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
 
     private final func giveBackAll() {
@@ -335,8 +335,8 @@ struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
-    /// The capacity up to which the storage is kept. Larger storage is freed, for example several megabytes after a
-    /// burst.
+    /// The capacity up to which the storage of an empty queue is kept. Larger storage is freed, for example several
+    /// megabytes after a burst.
     private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }

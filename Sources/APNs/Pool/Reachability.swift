@@ -14,7 +14,7 @@ package struct Reachability: Sendable, Equatable {
     /// Whether the host works, according to its connections and answers. `allowsNoStream` is not considered.
     private var isOfUse: Bool?
     /// Whether no ready connection allowed a stream (SETTINGS_MAX_CONCURRENT_STREAMS 0) when a connection was last
-    /// ready. The host still answers the requests in flight.
+    /// ready. The host may still answer the requests in flight.
     var allowsNoStream = false
     /// The number of consecutive connections that ended without an answer, up to `endsLimit`.
     private(set) var endsInRow = 0

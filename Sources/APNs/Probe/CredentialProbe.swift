@@ -7,7 +7,7 @@ internal import PushTransport
 package enum CredentialProbe {
     private static let timeoutNs: Int64 = 15_000_000_000
 
-    /// Sends one request for each topic, one at a time. All use one connection, because Apple treats frequent
+    /// Sends one request for each topic, one at a time. Usually all use one connection, because Apple treats frequent
     /// reconnects as an attack. If the connection ends after an answer, the unanswered request is sent once more over
     /// the next connection.
     ///

@@ -3,7 +3,7 @@ package import EventLoop
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. Used on the
-/// loop's thread only. `TokenAge` decides when the token is renewed, at the same times in all replicas.
+/// loop's thread only. `TokenAge` decides when the token is renewed, usually at the same times in all replicas.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -73,7 +73,7 @@ package final class ProviderToken {
 /// If APNs rejects a token as expired, a new one is created between two multiples. It is replaced at the first multiple
 /// that is at least 20 minutes later, or after 50 minutes.
 ///
-/// The wall clock can be stepped, and the monotonic clock can drift, so a token is too old if it is too old by either
+/// The wall clock can be stepped, and the monotonic clock can drift, so a token is renewed when it is too old by either
 /// clock. If the clocks disagree about its age, the wall clock was stepped, and a new token may be created immediately.
 struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
@@ -98,7 +98,7 @@ struct TokenAge {
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
     /// Returns the `iat`, in milliseconds, for a token created now: the result of `gridTime`, or the current time if
-    /// that result is less than 20 minutes after the current token's `iat`.
+    /// that result is less than 20 minutes after the current token's `iat` and this `iat` is not in the future.
     func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs

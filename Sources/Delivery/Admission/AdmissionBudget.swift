@@ -3,8 +3,8 @@ package import PushRecords
 /// The limits of open notifications and of their bytes, which *topic groups* share by weight. A topic group is one
 /// request topic, or all retry topics together. With several apps, each app may use at most half of each limit.
 package struct AdmissionBudget {
-    /// How long a record waits for its app's share before its notifications are deferred. The time counts from when the
-    /// app's oldest unsent notification became ready.
+    /// The time, as measured by `hasWaitedForShare`, after which a full share of an app causes deferrals instead of
+    /// waits.
     static let shareWaitNs: Int64 = 5_000_000_000
 
     struct App {
@@ -102,8 +102,8 @@ package struct AdmissionBudget {
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
     /// Returns whether the app's share has been full for so long that records are deferred instead of waiting. The time
-    /// counts from when the app's oldest unsent notification began to wait for a stream. If all notifications of the
-    /// app are in flight, the time counts from when the first record had to wait.
+    /// counts from when the app's oldest unsent notification began to wait for a stream. If no notification of the app
+    /// waits for a stream, the time counts from when the first record had to wait.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, nowNs: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? nowNs
         apps[app].fullSinceNs = sinceNs

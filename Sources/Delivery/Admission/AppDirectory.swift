@@ -157,7 +157,7 @@ package struct AppDirectory: ~Copyable {
     }
 
     /// Returns the default app of a topic group for a request that names no app. Returns `nil` if the group has no
-    /// default app, or if the request's topic or environment belongs to another app.
+    /// default app, or if that app does not match the request's topic or environment.
     package mutating func findDefault(
         of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match? {
@@ -281,7 +281,7 @@ extension AppDirectory {
         return index(named: tried).map { Int32($0.value) } ?? Record.Body.unknownApp
     }
 
-    /// Returns the app that a request names, or else the default app of its topic group. Fails if no app matches.
+    /// Returns the app of a request. Without an app name, tries the default app of the request's topic group first.
     mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let (environment, topic) = (request.environment, request.headers.topic)
         let pushType = request.target == .channel ? nil : request.headers.pushType

@@ -31,8 +31,8 @@ struct Circuit {
     }
 
     /// Returns whether a successful answer closes the circuit. It does if the answered send was handed out after the
-    /// latest send that met the fault, or at most a millisecond before. A single refusal among many successes therefore
-    /// defers only the notifications that are waiting at that moment, to the shortest tier.
+    /// latest send that met the fault, or less than a millisecond before. A single refusal among many successes
+    /// therefore defers only the notifications that are waiting at that moment.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
     /// Ends a probe that met the same fault, and doubles the delay before the next probe.

@@ -1,8 +1,8 @@
 import PushRecords
 
-/// Decides whether a notification may be sent now. A notification may not be sent if its app is paused or removed, or
-/// if the circuit breaker of its host, its credential or its topic is open. This type also measures how long each app's
-/// notifications have been deferred for each reason.
+/// Decides whether a notification may be sent now. While an app is paused or removed, none of its notifications may be
+/// sent. While the circuit breaker of its host, its credential or a topic is open, only the circuit's probes may be
+/// sent. This type also measures how long each app's notifications have been deferred for each reason.
 ///
 /// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
 /// notifications may have to be deferred.
@@ -160,7 +160,7 @@ struct CircuitBreakers: ~Copyable {
     ) {
         let probe = apps[app].credential?.probe
         open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
-        // The refusal ended the probe's connection, so no other answer to the probe will arrive.
+        // The refusal probably ended the probe's connection, so it counts as the answer to the probe.
         if let probe, case .handed = store[probe.slot].state {
             apps[app].credential?.probeFailed(nowNs: journal.now.ns)
         }

@@ -2,13 +2,13 @@
 package enum DeferralReason: Int8, CaseIterable, Sendable {
     /// The queue of the notification's device is full.
     case device
-    /// The app uses its whole share of the budget, and its oldest unsent notification has waited for 5 s.
+    /// The app's share of the budget stays full for 5 s, or is full when a notification is forwarded to the app.
     case share
     /// The app is paused, or was removed from the configuration.
     case paused
     /// Apple refuses the app's credential, for all topics or for the notification's topic.
     case credential
-    /// No usable connection can be made for the app.
+    /// The app's host cannot be reached or does not answer, or the app's credential cannot be loaded.
     case unreachable
     /// APNs repeatedly refuses to process the notification.
     case unprocessed

@@ -1,8 +1,7 @@
 import PushRecords
 
 /// The queue of each device, used with `ordering: device`. One notification of a device is sent at a time, and the next
-/// one is sent after the previous one was concluded or moved to a retry tier. The queues determine only the order of
-/// sends.
+/// one after the previous one has left the queue. The queues determine only the order of sends.
 ///
 /// A queue is a list linked through the notifications (`DeviceLink`). The queue's head stores the tail and the length.
 struct DeviceQueues: ~Copyable {
@@ -97,7 +96,7 @@ struct DeviceQueues: ~Copyable {
     }
 
     /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when
-    /// waiting notifications are deferred, or a partition is given up or gets a lower send horizon.
+    /// waiting notifications are deferred, have to wait for the send horizon, or are dropped.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {

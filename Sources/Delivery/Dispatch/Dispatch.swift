@@ -159,7 +159,7 @@ struct Dispatch: ~Copyable {
         apps[Int(store[slot].app)].ready.insert(slot, group: group, first: first, in: &store)
     }
 
-    /// Queues a notification for a resend, before the notifications that were never sent. A notification that APNs
+    /// Queues a notification for a resend, before the others of its app and topic group. A notification that APNs
     /// refused to process is queued last instead, because its next refusal may close the connection, and APNs should
     /// answer the others first.
     mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {

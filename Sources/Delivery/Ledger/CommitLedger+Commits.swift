@@ -37,8 +37,8 @@ extension CommitLedger {
         self[partition].flight == flight && nowNs >= self[partition].commits.untilNs && self[partition].wantsCommit
     }
 
-    /// Handles the reply to this group's commit. The next commit waits for as long as this reply took, up to
-    /// `widestPauseNs`.
+    /// Handles the reply to this group's commit. After a shared commit, the next commit that is not urgent waits for as
+    /// long as this reply took, up to `widestPauseNs`.
     ///
     /// - Returns: The partitions whose send horizon may have changed.
     mutating func finishCommit(
@@ -54,8 +54,8 @@ extension CommitLedger {
             commits[flight].nextNs = max(
                 commits[flight].nextNs, journal.now.ns + min(replyNs, Self.widestPauseNs))
         }
-        // If the metadata of one entry is too large, a broker refuses all entries. Metadata that is at most half as
-        // long as the longest does not count as the cause.
+        // If the metadata of one entry is too large, librdkafka reports the error for all entries. Metadata that is at
+        // most half as long as the longest does not count as the cause.
         let longest = entries.reduce(0) { max($0, $1.metadata.count) }
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {

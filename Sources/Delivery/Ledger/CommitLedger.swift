@@ -4,7 +4,7 @@ import PushRecords
 ///
 /// The ledger makes no decisions about notifications. The machine acts on the values that the ledger returns.
 struct CommitLedger: ~Copyable {
-    /// The maximum pause between the reply to a commit and the next commit of the group.
+    /// The maximum time by which a slow reply to a commit delays the group's next commit.
     static let widestPauseNs: Int64 = 1_000_000_000
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
@@ -93,7 +93,7 @@ struct CommitLedger: ~Copyable {
     ///
     /// - Parameters:
     ///   - committed: The committed offset, if one is known.
-    ///   - lastCommit: The group's current commit, or `nil` if the partition must not be resumed from that commit.
+    ///   - lastCommit: The group's current commit, if the partition may be resumed from that commit.
     mutating func begin(
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
         map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
@@ -113,15 +113,14 @@ struct CommitLedger: ~Copyable {
         self[partition].phase = .suspended
         self[partition].releaseNs = nowNs + settings.suspendedLimitNs
         self[partition].horizon.withdraw()
-        // The group coordinator may have stored the commit in flight, although its reply will not arrive.
+        // The group coordinator may have stored the commit in flight, although its reply may never arrive.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
     }
 
     /// Resumes a suspended partition with a new id.
     ///
-    /// - Parameter mark: The partition's committed offset and metadata, which this worker must have committed before
-    ///   the suspension.
+    /// - Parameter mark: The group's current commit of the partition, as returned by `Partition.mark`.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
         let id = nextID(at: partition)
         self[partition].id = id
@@ -168,7 +167,7 @@ struct CommitLedger: ~Copyable {
         slots.filter { self[$0].phase == .suspended && nowNs >= self[$0].releaseNs }.map { self[$0].id }
     }
 
-    /// Returns whether the partition of a notification is assigned and not being given up.
+    /// Returns whether the partition of a notification is neither released nor being given up.
     func isSending(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         find(store[recordOf: slot].partition).map { !self[$0].isLeaving } ?? false
     }

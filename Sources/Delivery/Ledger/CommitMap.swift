@@ -29,7 +29,7 @@ package struct CommitMap: Equatable {
         }
     }
 
-    /// The send horizon: records at or above it cannot have been sent. 0 if no record can have been sent.
+    /// The send horizon: records at or above it cannot have been sent. 0 if no uncommitted record can have been sent.
     package var horizon: Int64
     /// The ranges of settled offsets, in ascending order and disjoint.
     package var settled: [Range<Int64>]

@@ -12,8 +12,8 @@ struct InFlightCommit {
     /// Whether the commit in flight, or the latest one, is a separate commit of one partition.
     private(set) var isAlone = false
 
-    /// - Parameter intervalNs: The time until the next commit, or `nil` for a separate commit of one partition, which
-    ///   does not delay the next commit.
+    /// - Parameter intervalNs: The minimum time until the next commit, or `nil` for a separate commit of one partition,
+    ///   which does not delay the next commit.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         entries.removeAll(keepingCapacity: true)
         isInFlight = true
@@ -24,7 +24,7 @@ struct InFlightCommit {
 }
 
 /// The offset and metadata hash of a commit. A worker compares them with the group's commit at a later assignment, to
-/// recognize its own commit.
+/// recognize whether another worker has committed since.
 struct LastCommit: Equatable {
     /// The maximum number of unconfirmed commits that are stored for a partition.
     static let unconfirmedLimit = 64
@@ -47,8 +47,8 @@ struct LastCommit: Equatable {
 struct CommitBackoff {
     static let firstPauseNs: Int64 = 100_000_000
     static let longestPauseNs: Int64 = 10_000_000_000
-    /// The maximum pause after a refusal by the group or its coordinator. It is shorter than the lease, so a short
-    /// outage does not stop sending.
+    /// The maximum pause after a refusal by the group or its coordinator. With the default session timeout it is
+    /// shorter than the lease, so a short outage does not stop sending.
     static let groupPauseNs: Int64 = 1_000_000_000
     /// The maximum pause while the partition is given up, because the drain has a time limit.
     static let leavingPauseNs: Int64 = 1_000_000_000

@@ -113,7 +113,7 @@ extension Partition {
             if entries.count > Self.entriesPerOpen * openCount + Self.slack { compact(moved) }
         }
 
-        /// Merges adjacent settled entries, from the last to the first. At most two entries per open record remain, so
+        /// Merges adjacent settled entries, from the last to the first. About two entries per open record remain, so
         /// the amortized cost per record is constant.
         private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
             var kept = entries.tail
@@ -191,7 +191,7 @@ extension Partition {
         /// Returns the send horizon of the partition's last commit: one past the highest record that may have a send
         /// in doubt, or 0 if there is none.
         ///
-        /// - Parameter isInDoubt: Whether a received record that is not settled has a send in doubt.
+        /// - Parameter isInDoubt: Whether a received record that is not settled may have a send in doubt.
         package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {
             let next = max(highestReceived + 1, committable ?? 0)
             if let end = inherited.doubtEnd(from: next) { return end }

@@ -101,7 +101,7 @@ package struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Returns the commit of this assignment with this offset and metadata, or `nil` if another worker wrote it.
+    /// Returns the known commit with this offset and metadata, or `nil` if another worker has committed since.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.matches(offset, metadata) }
@@ -121,8 +121,8 @@ package struct Partition: ~Copyable {
     /// A lower bound of the next offset to be read.
     var nextOffset: Int64 { max(offsets.highestReceived + 1, offsets.committable ?? 0) }
 
-    /// Returns an upper bound of the number of open notifications above the horizon, if `offset` is received next. Each
-    /// offset from the horizon on counts as open, although some of their records may be settled.
+    /// Returns an upper bound of the number of open notifications above the horizon, if `offset` is received next. All
+    /// offsets from the horizon on count as open, even if their records are settled.
     func openAboveHorizon(at offset: Int64) -> Int {
         // Without fan-outs, each offset at or above the horizon has at most one open notification.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
@@ -225,8 +225,8 @@ package struct Partition: ~Copyable {
         behindHorizon.append(slot, in: &store)
     }
 
-    /// Sorts the notifications that wait for the horizon by record. Some of them may have been below the horizon
-    /// before, and were appended again because the lease ended before they were sent.
+    /// Sorts the notifications that wait for the horizon by record. The list may be unsorted, because some of them were
+    /// below an earlier horizon, and were appended when the lease ended or the horizon fell.
     mutating func sortBehindHorizon(in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
         var isSorted = true
@@ -278,7 +278,7 @@ extension Partition {
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
-        // If the topic does not exist, or the group may not read it, no successor needs the commit.
+        // If the topic does not exist, or the group may not read it, no successor can use the commit.
         if isImpossible, isLeaving { phase = .left }
     }
 
@@ -313,8 +313,7 @@ extension Partition {
         /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
         package var isStale = false { didSet { refresh() } }
         private let minimum: Int64
-        /// The highest offset of a record that was handed to a transport, or that was the first to wait for the
-        /// horizon.
+        /// The highest offset of a record that was handed to a transport, was deferred, or had to wait for the horizon.
         private var front: Int64 = -1
         private var startAtCommit: Int64?
         /// The number of offsets handed out per commit. It decreases slowly.
@@ -336,7 +335,7 @@ extension Partition {
         @inline(__always)
         package mutating func received(count: Int32) { countTimes16 += Int64(count) - (countTimes16 + 15) / 16 }
 
-        /// Notes that the record at `offset` (up to `OffsetLimit.highest`) is handed out, or waits for the horizon.
+        /// Notes that the horizon must be above the record at `offset` (up to `OffsetLimit.highest`).
         @inline(__always)
         package mutating func advance(to offset: Int64) { if offset > front { front = offset } }
 

@@ -14,8 +14,8 @@ package enum ReadingStart: Equatable, Sendable {
     /// - Parameters:
     ///   - committed: The group's committed offset, or `nil` if there is none.
     ///   - logStart: The log start offset of the partition's leader, or `nil` or a negative number if unknown.
-    ///   - logEnd: The leader's last stable offset, where a `read_committed` consumer stops. If the committed offset is
-    ///     higher, pass the high watermark, because a transaction may be open. `nil` or negative if unknown.
+    ///   - logEnd: The leader's last stable offset, where a `read_committed` consumer stops, or `nil` or negative if
+    ///     unknown. If the committed offset is higher, pass the high watermark or `nil`: a transaction may be open.
     package init(committed: Int64?, logStart: Int64?, logEnd: Int64?) {
         guard let committed else {
             self = .nothingCommitted

@@ -52,8 +52,8 @@ package struct RetryTiers: Sendable {
     /// Returns the tier of a notification that is due in `ms` milliseconds: the longest one whose delay is at most `ms`
     /// plus the shortest tier's delay.
     ///
-    /// A topic is read in order. A notification that is due before its tier's delay ends is therefore read late, by at
-    /// most the shortest delay. In return, a notification that is due in slightly less than a tier's delay skips the
+    /// A topic is read in order. A notification that is due before its tier's delay ends may therefore be read late, by
+    /// at most the shortest delay. In return, a notification that is due in slightly less than a tier's delay skips the
     /// shorter tiers. If the tier is not writable, the next shorter one is used, or else a longer one, which delays the
     /// notification.
     package func tier(dueInMs ms: Int64) -> Int {

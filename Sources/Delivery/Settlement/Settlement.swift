@@ -148,8 +148,8 @@ struct Settlement: ~Copyable {
                 productions[.unregistered].append(id)
                 continue
             }
-            // Other entries in the production queues have the old generation, so they become invalid. No caller has the
-            // new id yet.
+            // The notification's other entries in the production queues have the old generation, so they become
+            // invalid. No caller has the new id yet.
             store[slot].generation &+= 1
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0

@@ -100,8 +100,8 @@ package struct VerdictTable: Sendable {
             VerdictRow(.reject)
         case .topicDisallowed:
             // Apple accepts a new bundle id only on new connections. The transport therefore replaces its connections
-            // before it reports the completion, unless it has just replaced them. If the answer repeats, the credential
-            // does not belong to this bundle id.
+            // before it reports the completion, unless the connection or the last replacement is recent. If the answer
+            // repeats, the credential probably does not belong to this bundle id.
             VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)

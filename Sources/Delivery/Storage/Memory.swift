@@ -196,7 +196,7 @@ struct RingBuffer<Element>: ~Copyable {
 }
 
 /// Memory blocks for the bytes of records. Blocks of up to 8 KB have size classes in steps of 64 bytes, each with a
-/// free list. Larger blocks use malloc. The total size of the free lists is limited.
+/// free list. Larger blocks are not reused. The total size of the free lists is limited.
 struct BlockStore: ~Copyable {
     private static let step = 64
     private static let classCount = 128

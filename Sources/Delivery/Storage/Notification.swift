@@ -40,7 +40,7 @@ struct Notification {
         case result(Outcome)
         /// A retry record with its due time (wall clock). `isAttempt` tells whether the retry uses up an attempt.
         case retry(dueMs: Int64, isAttempt: Bool)
-        /// A dead letter, because the record is unreadable. The publisher owns the dead letter's bytes.
+        /// A dead letter (`DeadLetterReason`). The publisher owns the dead letter's bytes.
         case deadLetter
     }
 
@@ -75,8 +75,8 @@ struct Notification {
         /// The number of sends that APNs may have processed. Like `inDoubt`, it includes those of previous workers.
         var sends: Int32 = 0
         var inDoubt: Int32 = 0
-        /// The number of this worker's resends after an answer or a send in doubt. The counts below do not include
-        /// sends of previous workers either.
+        /// The number of this worker's resends that count towards `resendMax`. The counts below do not include sends of
+        /// previous workers either.
         var resends: UInt8 = 0
         /// The number of consecutive sends that APNs did not process, or that were on a connection that went silent.
         var returns: UInt8 = 0
@@ -143,7 +143,7 @@ struct Notification {
     /// When the notification began to wait in its app's queue (monotonic). A resend that joins the head of the queue
     /// keeps this time.
     var sinceNs: Int64 = 0
-    /// When the notification was last sent (wall clock), or 0 if it was never sent.
+    /// When this worker last sent the notification (wall clock), or 0 if it has not sent the notification.
     var sentAtMs: Int64 = 0
     var tries = Tries()
     var answer = Answer()
@@ -269,7 +269,7 @@ extension Record {
         var request: RequestPlace
         /// The timestamp of the original request record.
         var firstMs: Int64
-        /// The number of sends by previous workers, and how many of these are in doubt.
+        /// The number of earlier sends according to the retry record, and how many of these are in doubt.
         var sends: Int32
         var inDoubt: Int32
         /// Whether a previous owner of the partition may have sent the record's notifications. Each notification with a

@@ -106,16 +106,15 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Counts bytes that a notification uses, or will produce, in addition to its record's block and its token's block:
-    /// the repeated part of its result, the payload of its retry record, a dead letter's key and value, or texts of its
-    /// answer. The bytes are released with the notification, because the producer retains them until the
-    /// acknowledgement.
+    /// the repeated part of its result, the payload of its retry record, the bytes of a dead letter, or texts of its
+    /// answer. They are released with the notification, because the producer retains them until the acknowledgement.
     ///
     /// The memory in use is therefore bounded by the sum of these parts:
     /// - `maxOpenBytes`,
     /// - one record of each partition, which may be read while the use is just below that limit,
     /// - a fixed size per notification (its slot, and `RecordLimits.result` at most).
     ///
-    /// Each byte read is counted in its record's block. Each token of a list also counts its copy
+    /// Each retained byte of a record is counted in the record's block. Each token of a list also counts its copy
     /// (`BlockStore.rounded`) and the repeated part of its result, and a retry record counts the payload again.
     mutating func takeBytes(_ count: Int, for slot: NotificationSlot) {
         let taken = min(count, Int(Int32.max - notifications[slot].countedBytes))

@@ -56,7 +56,7 @@ struct EventLog {
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,
-                "topic was recreated, reading the partition from its beginning",
+                "topic was recreated or its log truncated, reading records again",
                 ["committed": .count(committed), "start": text(of: start), "end": text(of: end)])
         case .overtaken(let id, let committed, let start):
             log(
