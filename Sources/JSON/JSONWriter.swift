@@ -9,7 +9,7 @@
 
     package init(capacity: Int = 256) { out = ByteWriter(capacity: capacity) }
 
-    /// The written bytes, valid until the next call.
+    /// The written bytes, valid until the next mutating call.
     package var bytes: UnsafeRawBufferPointer { unsafe out.bytes }
 
     package var text: String { unsafe String(decoding: out.bytes, as: UTF8.self) }

@@ -203,8 +203,8 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens and channel ids of the received requests.
     package var tokens = 0
-    /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
-    /// be written.
+    /// Requests that were not recorded: in memory, because the limit of recorded notifications was reached, or in the
+    /// file, because it could not be written.
     package var overflow = 0
     /// The number of distinct provider tokens with each RFC violation that APNs tolerates, by the violation's name.
     package var leniencies: [String: Int] = [:]

@@ -90,7 +90,7 @@ extension String {
 
 /// Arithmetic on timestamps in records, in milliseconds since the epoch. Kafka accepts any 64-bit number as a
 /// timestamp. Pass each timestamp through `checked` once, so that sums and differences of two times cannot overflow.
-/// For durations that may have any value, use the saturating functions of this type.
+/// For durations that can have any value, use the saturating functions of this type.
 package enum RecordTime {
     /// The value of an unknown time. A record without a timestamp has the timestamp -1, or 0 from old clients. Such a
     /// record never exceeds a maximum age.

@@ -75,8 +75,8 @@ enum HeaderName: UInt8, CaseIterable {
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header. These are the headers that the worker sends to APNs,
-    /// without `apns-channel-id`.
+    /// Whether an envelope's `headers` can contain the header. These are the headers that the worker sends to APNs,
+    /// except `apns-channel-id`.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
     /// Whether the header's value is a number, which an envelope may write as a JSON number.

@@ -1,7 +1,6 @@
-/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that the
-/// broker rejected.
+/// A record of `apns.dead-letters`: a request that leads to no result, or an output record that the broker rejected.
 ///
-/// Key, value and headers are those of the original record, so that you can correct the record and produce it again.
+/// Key, value and headers come from the original record, so that you can correct the record and produce it again.
 ///
 /// ```swift
 /// let letter = try DeadLetter(key: message.key, value: message.value, headers: message.headers)
@@ -46,7 +45,7 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
-    /// Creates a dead letter from a Kafka record. Throws if a required `push-dlq-…` header is missing or invalid.
+    /// Creates a dead letter from a Kafka record. Throws if a `push-dlq-…` header is missing or invalid.
     public init(
         key: [UInt8]?, value: [UInt8]?, headers: some Sequence<HeaderField>
     ) throws(RecordError) {

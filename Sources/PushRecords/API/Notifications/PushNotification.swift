@@ -8,8 +8,8 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// The payload determines the push type. Mistakes that Apple rejects for a push type do not compile: a background
-/// notification with priority 10, a collapse id for a notification that is not shown, a broadcast that starts a Live
+/// The payload determines the push type. Many mistakes that Apple rejects do not compile, such as a background
+/// notification with priority 10, a collapse id for a notification that is not shown, or a broadcast that starts a Live
 /// Activity. `init(json:pushType:topic:)` accepts any JSON.
 ///
 /// Creating a record validates everything else by the worker's rules, except what depends on the worker's configuration
@@ -79,8 +79,8 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns this notification with its payload encoded as JSON.
     ///
-    /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws if the
-    /// payload is invalid.
+    /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws the
+    /// errors of the payload's `json()`.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)

@@ -81,7 +81,7 @@ public struct LiveActivityStart: PushPayload {
 }
 
 extension JSONWriter {
-    /// Writes a member of `aps`. Throws if the value is not an object.
+    /// Writes an object as a member of `aps`. Throws if the value is not an object, or is invalid.
     mutating func object(_ name: String, _ value: PayloadValue) throws(RequestError) {
         guard value.isObject else { throw RequestError(.badRequestPayload, "\(name) must be an object") }
         self.name(name)
