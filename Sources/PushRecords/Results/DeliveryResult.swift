@@ -191,8 +191,8 @@ extension PushEnvironment {
 public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted the notification (status 200).
     case accepted
-    /// The device token is no longer valid (status 410). If APNs returned the time since which it is invalid, the worker
-    /// also writes a record to `apns.unregistered`.
+    /// The device token is no longer valid (status 410). The worker also writes a record to `apns.unregistered`, unless
+    /// a 410 has no timestamp.
     case unregistered
     /// APNs rejected the notification. Do not send it again unchanged.
     case rejected

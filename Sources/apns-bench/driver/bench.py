@@ -18,7 +18,7 @@ Measurements (--measure):
   latency    time from the record's timestamp to the send, and from the send to the answer, at 1,000 a second
   streams    the rate with 50 ms of server latency, on 1 to 8 connections
   network    the rate with 50 ms of network latency, on 1 to 8 connections
-  start      time to the first send and the first result, for a new worker and after kill -9
+  start      time to a new worker's first send and first result, and to the first result after kill -9
 
 `apns-bench guard` counts instructions. `apns-bench part NAME` runs one part.
 CPU is the user and system time of the whole process from start to end, as reported by wait4(2). It includes the group
