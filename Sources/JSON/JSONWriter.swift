@@ -115,7 +115,6 @@
         if let integer { value(integer) } else { null() }
     }
 
-    /// Writes a member whose value is an integer, or `null` if `integer` is `nil`.
     package mutating func member(_ name: String, _ integer: Int?) { member(name, integer.map { Int64($0) }) }
 
     /// Writes a member whose value is an object, with the contents that `members` writes.
