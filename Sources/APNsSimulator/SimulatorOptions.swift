@@ -30,8 +30,8 @@ package struct SimulatorOptions: Sendable {
     /// Whether the simulator checks the provider token in `authorization`.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The bundle ids that provider tokens may use. A topic must be one of these ids, with or without a push type's
-    /// suffix. An empty list allows all topics.
+    /// The bundle ids that requests with provider tokens can use. A topic must be one of these ids, with or without a
+    /// push type's suffix. An empty list allows all topics.
     package var bundleIDs: [String] = []
     /// Whether the push type must match the suffix of the topic.
     package var checksTopicSuffixes = true

@@ -1,7 +1,6 @@
 import CYAML
 
-/// Builds a document's tree from libyaml's events. It continues after most errors, so that one pass finds as many as
-/// possible.
+/// Builds a document's tree from libyaml's events. It continues after most errors, to find several in one pass.
 @safe struct DocumentParser {
     /// Thrown to stop reading the document, after the reason was added to `problems`.
     private struct Stop: Error {}

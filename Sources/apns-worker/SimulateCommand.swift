@@ -105,7 +105,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Allow this many concurrent streams on a connection (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1). Additional streams are reset with REFUSED_STREAM."
+            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1)."
         ),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,

@@ -5,7 +5,8 @@ package import PushRecords
 
 /// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
-/// The event loop holds the lock for well under a microsecond per request. A dump holds it for one chunk at a time.
+/// Without a file, the event loop holds the lock for less than a microsecond per request. A dump holds it for one chunk
+/// at a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 

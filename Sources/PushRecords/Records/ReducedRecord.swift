@@ -1,7 +1,7 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are
-/// created from the rejected record alone, because the worker may no longer have the record's notification in memory.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects. They are created from the
+/// rejected record alone, because the worker may no longer have the record's notification in memory.
 package enum ReducedRecord {
     /// The reason why a broker rejects a record.
     package enum Refusal: Hashable {

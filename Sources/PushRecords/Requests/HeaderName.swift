@@ -79,7 +79,7 @@ enum HeaderName: UInt8, CaseIterable {
     /// except `apns-channel-id`.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
-    /// Whether the header's value is a number, which an envelope may write as a JSON number.
+    /// Whether the header's value is a number, which an envelope can contain as a JSON number.
     var isNumber: Bool { self == .priority || self == .expiration }
 
     /// Apple's reason for an invalid value of the header, or `.none` if Apple has no such reason.

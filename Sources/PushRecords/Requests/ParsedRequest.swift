@@ -7,7 +7,7 @@ import JSON
 /// token list, every text has a maximum size (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// None, because the record is a dead letter.
+        /// No target, because the record is a dead letter.
         case none
         /// One device, in `token`.
         case device

@@ -9,8 +9,7 @@
 /// }
 /// ```
 ///
-/// The worker can publish the result of a notification more than once, for example after a crash. Use `request` to
-/// deduplicate.
+/// The result of a notification can be published again, for example after a crash. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
     /// The identity of a notification: the topic, partition and offset of its request record, and its index in the
     /// record's list of tokens.

@@ -2,9 +2,9 @@
 
 One run measures everything against the same servers. A bare nghttp2 and OpenSSL loop in C posts the same requests (the
 send floor), and a bare librdkafka loop consumes the same records and produces the same results (the Kafka floor). Then
-apns-worker does the work of both loops. The run fails unless each request has exactly one accepted result. Requires
-nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use one, or KAFKA_HOME (a
-folder with Kafka's libs) to start one.
+apns-worker does the work of both loops. The run fails unless each request has exactly one accepted result (at least one
+after kill -9). Requires nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use
+one, or KAFKA_HOME (a folder with Kafka's libs) to start one.
 
 Measurements (--measure):
   floors     a bare nghttp2 + OpenSSL loop, a bare librdkafka loop

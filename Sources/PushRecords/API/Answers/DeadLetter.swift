@@ -34,10 +34,10 @@ public struct DeadLetter: Hashable, Sendable {
     /// The original record's timestamp in milliseconds since 1970 (UTC). For an output record, it is the time of the
     /// dead letter.
     public var timestampMs: Int64
-    /// The original size of the value in bytes. Set only if the broker rejected the complete dead letter as too large.
+    /// The original size of the value in bytes. Set only if the broker rejected the complete dead letter.
     public var truncatedBytes: Int?
-    /// The original size of the key in bytes. Set only if the broker rejected the complete dead letter as too large and
-    /// the key was truncated.
+    /// The original size of the key in bytes. Set only if the broker rejected the complete dead letter and the key was
+    /// truncated.
     public var truncatedKeyBytes: Int?
 
     /// The text `topic/partition/offset`, which names the original record or, for an output record, the request.

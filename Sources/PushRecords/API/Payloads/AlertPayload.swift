@@ -68,7 +68,7 @@ public struct AlertPayload: CollapsiblePayload {
     public var threadID: String?
     /// The id of the app's window to bring forward (`target-content-id`).
     public var targetContentID: String?
-    /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
+    /// Whether a notification service extension can change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
     /// Whether the notification also wakes the app in the background (`content-available`). To wake the app without an

@@ -40,7 +40,7 @@ public struct LiveActivityStart: PushPayload {
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// The relevance, which can be any finite number (`relevance-score`). The Dynamic Island shows the activity with
     /// the highest score.
     public var relevanceScore: Double?
 
@@ -119,7 +119,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// The relevance, which can be any finite number (`relevance-score`). The Dynamic Island shows the activity with
     /// the highest score.
     public var relevanceScore: Double?
     /// The alert, or `nil` to update without lighting up the device (`alert`).
