@@ -37,8 +37,8 @@ final class GatewayDialogue {
     private(set) var ending: Ending?
     private var acceptedCount = 0
     /// The identifier in the error answer: the identifier of the last notification before the end, whether accepted or
-    /// refused. It is 0 without a notification, after an invalid frame size, or if the last notification used command
-    /// 0, which has no identifiers.
+    /// refused. It is 0 without a notification, after a frame that is unknown or too large, or if the last notification
+    /// used command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {

@@ -90,7 +90,7 @@ package struct ReplayWriter: ~Copyable {
     }
 
     /// Calls `body` with the verdict on each request. A record with one target is copied. A notification of a fan-out
-    /// becomes a record in payload form, with the envelope record's headers and key (without a key, the device token).
+    /// becomes a record in payload form, with the envelope record's headers and its key, or else the token as the key.
     ///
     /// - Parameters:
     ///   - timestampMs: The record's timestamp.

@@ -191,7 +191,7 @@ public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted the notification (status 200).
     case accepted
     /// The device token is no longer valid (status 410). The worker also writes a record to `apns.unregistered`, unless
-    /// a 410 has no timestamp.
+    /// the 410 has no timestamp.
     case unregistered
     /// APNs rejected the notification. Do not send it again unchanged.
     case rejected

@@ -45,7 +45,8 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
-    /// Creates a dead letter from a Kafka record. Throws if a `push-dlq-…` header is missing or invalid.
+    /// Creates a dead letter from a Kafka record. Throws if a `push-dlq-…` header is invalid, or a required one is
+    /// missing.
     public init(
         key: [UInt8]?, value: [UInt8]?, headers: some Sequence<HeaderField>
     ) throws(RecordError) {

@@ -28,7 +28,7 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The earliest time to send the notification (`push-not-before`). `nil` or a past time means now.
     ///
     /// The limit is 4294967295 seconds since 1970. The time must also be within the worker's `delivery.max_ahead` (a
-    /// week by default) and before the time of an expiration `at`.
+    /// week by default), and before the `expiration` if that is a time.
     public var notBefore: UnixTime?
     /// The notification's id (`apns-id`), which stays the same when the worker resends the notification. If `nil`, the
     /// worker derives an id from the topic, partition, offset and index of the request. The id must be `nil` if the
@@ -146,7 +146,7 @@ public enum PushExpiration: Hashable, Sendable {
     /// Storage for as long as Apple chooses, at most 30 days. No `apns-expiration` is sent.
     case appleDefault
     /// One delivery attempt by APNs, without storing the notification. If APNs did not process a send, the worker
-    /// resends the notification until 30 seconds after the record's timestamp or its `notBefore`.
+    /// resends the notification until 30 seconds after the later of the record's timestamp and `notBefore`.
     case nowOrNever
     /// Storage until this time, 1 to 4294967295 seconds since 1970 (UTC).
     case at(secondsSinceEpoch: Int64)
