@@ -30,8 +30,8 @@ package struct SimulatorOptions: Sendable {
     /// Whether the simulator checks the provider token in `authorization`.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// The allowed bundle ids. A topic must be one of these ids, with or without a push type's suffix. An empty list
-    /// allows all topics.
+    /// The bundle ids that requests with provider tokens can use. A topic must be one of these ids, with or without a
+    /// push type's suffix. An empty list allows all topics.
     package var bundleIDs: [String] = []
     /// Whether the push type must match the suffix of the topic.
     package var checksTopicSuffixes = true
@@ -40,7 +40,7 @@ package struct SimulatorOptions: Sendable {
     /// The SETTINGS_MAX_CONCURRENT_STREAMS before the first valid provider token. The default is 1, which users of
     /// other clients have observed with Apple's servers.
     package var firstStreams: UInt32 = 1
-    /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token, or with a client certificate.
+    /// The SETTINGS_MAX_CONCURRENT_STREAMS after the first valid provider token, or on connections that need no token.
     package var streams: UInt32 = 1000
     package var latency = Latency.zero
     package var faults: [FaultRule] = []

@@ -1,5 +1,5 @@
 /// The 64-bit FNV-1a hash (Fowler, Noll and Vo; RFC 9923). Its values are the same on every machine and in every
-/// version, so they may be stored and sent. It does not resist deliberate collisions.
+/// version, so they can be stored and sent. It does not resist deliberate collisions.
 package struct FNV1a: Sendable {
     package var value: UInt64
 

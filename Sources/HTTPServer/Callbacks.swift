@@ -1,6 +1,6 @@
 import CMicrohttpd
 
-// The callbacks that libmicrohttpd calls, all on the server's own thread.
+// The callbacks of libmicrohttpd. They run on the server's thread, or in `MHD_stop_daemon` after that thread has ended.
 
 final class Pages: Sendable {
     let routes: [Route]
@@ -12,7 +12,7 @@ final class Pages: Sendable {
     }
 }
 
-/// The body of a request that has not arrived completely.
+/// The part of a request's body that has arrived.
 private final class PendingBody {
     /// The bytes received so far, or `nil` once the body has exceeded the limit.
     var bytes: [UInt8]? = []

@@ -12,8 +12,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 ///
 /// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, at most half of them
-/// from one address. Any thread may call `stop`. Before `init`, block the signals that other threads handle, because
-/// the server's thread inherits the signal mask.
+/// from one address. Any other thread can call `stop`. Before `init`, block the signals that other threads handle,
+/// because the server's thread inherits the signal mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
@@ -72,7 +72,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 private func serve(_ daemon: OpaquePointer, on loop: Loop) {
     let epoll = unsafe mhd_epoll(daemon)
     let alarm = Alarm(loop: loop) {}
-    // Registering fails only if memory runs out (epoll_ctl(2)).
+    // Registering fails only if the kernel runs out of memory or of epoll watches (epoll_ctl(2)).
     _ = try? loop.register(epoll, for: .readable) { _ in }
     nonisolated(unsafe) let daemon = unsafe daemon
     loop.onTurnEnd {

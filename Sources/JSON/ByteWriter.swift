@@ -1,6 +1,6 @@
-/// A reused byte buffer, which grows and never shrinks.
+/// A reusable byte buffer, whose capacity grows and never shrinks.
 ///
-/// Not thread-safe. `bytes` is valid until the next append or `removeAll`.
+/// Not thread-safe. `bytes` is valid until the next mutating call.
 ///
 /// The type is public only for performance: Swift 6.3 inlines `@inlinable public` functions into other modules but not
 /// `@inlinable package` ones, and each result record needs about forty appends.

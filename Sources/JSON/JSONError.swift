@@ -7,7 +7,7 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         /// Nested deeper than `JSONScanner.depthLimit`.
         case tooDeep
         case controlCharacter
-        /// An invalid escape after a backslash (RFC 8259).
+        /// An invalid escape in a string (RFC 8259, 7).
         case badEscape
         /// Invalid UTF-8 (RFC 3629), such as an overlong form, a surrogate or an incomplete sequence.
         case badUTF8

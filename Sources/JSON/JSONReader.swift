@@ -131,7 +131,7 @@
         return unsafe q
     }
 
-    /// Returns whether a byte can be part of a number, `true`, `false` or `null`.
+    /// Returns whether a byte of validated JSON, outside strings, belongs to a number, `true`, `false` or `null`.
     private static func isWord(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x61...0x7A, 0x45, 0x2B, 0x2D, 0x2E: true

@@ -1,7 +1,7 @@
 /// Iterates over lists of strings in validated JSON. Positions are offsets, so they are also valid in a copy of the
 /// list.
 package enum JSONStringList {
-    /// Returns how many strings the list has, or `nil` if it also has values of other types.
+    /// Returns how many strings the list has, or `nil` if it has values of other types.
     ///
     /// - Parameter list: An array that `JSONScanner` accepted, including brackets.
     package static func count(in list: UnsafeRawBufferPointer) -> Int? {

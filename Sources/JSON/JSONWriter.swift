@@ -9,7 +9,7 @@
 
     package init(capacity: Int = 256) { out = ByteWriter(capacity: capacity) }
 
-    /// The written bytes, valid until the next call.
+    /// The written bytes, valid until the next mutating call.
     package var bytes: UnsafeRawBufferPointer { unsafe out.bytes }
 
     package var text: String { unsafe String(decoding: out.bytes, as: UTF8.self) }
@@ -115,7 +115,6 @@
         if let integer { value(integer) } else { null() }
     }
 
-    /// Writes a member whose value is an integer, or `null` if `integer` is `nil`.
     package mutating func member(_ name: String, _ integer: Int?) { member(name, integer.map { Int64($0) }) }
 
     /// Writes a member whose value is an object, with the contents that `members` writes.

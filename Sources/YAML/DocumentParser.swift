@@ -1,7 +1,6 @@
 import CYAML
 
-/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all errors
-/// up to the first syntax error.
+/// Builds a document's tree from libyaml's events. It continues after most errors, to find several in one pass.
 @safe struct DocumentParser {
     /// Thrown to stop reading the document, after the reason was added to `problems`.
     private struct Stop: Error {}
@@ -24,7 +23,7 @@ import CYAML
     init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
-        // yaml_parser_initialize fails only if memory runs out (yaml.h: "1 if the function succeeded, 0 on error").
+        // yaml_parser_initialize returns 0 on error (yaml.h). Its only errors are failed allocations.
         precondition(unsafe yaml_parser_initialize(parser) == 1, "out of memory: libyaml could not allocate a parser")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)

@@ -31,7 +31,7 @@ package struct Node: Hashable, Sendable {
         self.mark = mark
     }
 
-    /// Whether the node is a plain scalar that YAML reads as null: empty, `~` or `null`.
+    /// Whether the node is a plain scalar that is empty, `~` or `null`. `Null` and `NULL` are text.
     package var isNull: Bool {
         guard case .scalar(let text, isPlain: true) = content else { return false }
         return text.isEmpty || text == "~" || text == "null"

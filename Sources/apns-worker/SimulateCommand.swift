@@ -42,14 +42,14 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         portOption(
             "control", \.controlPort,
-            "Serve the control endpoint on this port of the host of --listen (default 2198; 0 chooses any free port)."),
+            "Serve the control endpoint on this port of the --listen host (default 2198; 0 chooses any free port)."),
         portOption(
             "manage", \.managementPort,
-            "Manage broadcast channels on this port of the host of --listen, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
+            "Manage broadcast channels on this port of the --listen host, as api-manage-broadcast.push.apple.com does (default: any free port, which is printed)."
         ),
         portOption(
             "gateway", \.gatewayPort,
-            "Also serve Apple's retired binary gateway on this port of the host of --listen (0 chooses any free port and prints it)."
+            "Also serve Apple's retired binary gateway on this port of the --listen host (0 chooses any free port and prints it)."
         ),
         .init(
             "gateway-fault", value: "NAME",
@@ -64,7 +64,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "The longest payload that the gateway accepts (default 2048; Apple's limit was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort,
-            "Also serve Apple's retired feedback service on this port of the host of --listen (0 chooses any free port and prints it)."
+            "Also serve Apple's retired feedback service on this port of the --listen host (0 chooses any free port and prints it)."
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
@@ -105,7 +105,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Allow this many concurrent streams on a connection (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1). Additional streams are reset with REFUSED_STREAM."
+            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1)."
         ),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,

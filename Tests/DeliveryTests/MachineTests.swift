@@ -216,7 +216,7 @@ struct MachineTests {
         let expired = written.filter { $0.outcome == .expired }
         #expect(
             expired.map { "\($0.token): \($0.detail)" }.sorted() == [
-                "never: apns-expiration is 0, and the notification could not be sent immediately",
+                "never: apns-expiration is 0, and the notification would have needed a later send",
                 "old: the request is older than delivery.max_age", "past: apns-expiration has passed",
                 "soon: apns-expiration has passed",
             ])

@@ -27,7 +27,7 @@ extension EndToEnd {
 
             // No worker is running yet.
             let unheard = try scene.command("send --alert Hi --deadline 3s --token", token("00"))
-            unheard.expect(1, "no result of \(requests)/", "within 3 s; check that a worker is running")
+            unheard.expect(1, "no result for \(requests)/", "within 3 s; check that a worker is running")
             let worker = try scene.startWorker()
             try scene.command("send --alert Hi --title There --token", token("01"))
                 .expect(0, " accepted     200 \(token("01"))")

@@ -73,7 +73,7 @@ import Testing
             answer.lines.dropFirst(2) == [
                 "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)",
                 "not fine: app shop: the probe for com.example.unknown was answered with 400 TopicDisallowed: the credential "
-                    + "is not valid for com.example.unknown; check the key's team and the spelling of the bundle id",
+                    + "is not valid for com.example.unknown; check the credential's team and the spelling of the bundle id",
                 "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
             ])
         // One connection tests the handshake, and one sends the probes.

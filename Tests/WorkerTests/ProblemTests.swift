@@ -176,7 +176,7 @@ struct ProblemTests {
         #expect(expired(seconds: 10, 19, accepted: 0) == nil, "there are too few notifications")
         #expect(expired(seconds: 20, 50, accepted: 50) == nil)
         #expect(expired(seconds: 25, 51, accepted: 0) == nil, "the period is not over")
-        let text = "51 of the app's last 101 notifications expired before they could be sent"
+        let text = "51 of the app's last 101 notifications expired before APNs accepted them"
         #expect(expired(seconds: 30, 0, accepted: 50) == text)
         #expect(expired(seconds: 40, 0, accepted: 0) == text, "no notification has ended since")
         #expect(expired(seconds: 50, 0, accepted: 1) == nil)

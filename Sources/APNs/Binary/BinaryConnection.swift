@@ -296,8 +296,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: the gateway reads nothing, or accepts that token (then set "
-                    + "binary.fence: false)")
+                "no answer to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
+                    + "binary.fence: false")
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // If the transport keeps the connection, the idle time starts again.

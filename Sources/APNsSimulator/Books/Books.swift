@@ -5,7 +5,8 @@ package import PushRecords
 
 /// The requests that the simulator received, with their outcomes. Thread-safe.
 ///
-/// The event loop holds the lock for well under a microsecond per request. A dump holds it for one chunk at a time.
+/// Without a file, the event loop holds the lock for less than a microsecond per request. A dump holds it for one chunk
+/// at a time.
 package final class Books: Sendable {
     private let state: Guarded<State>
 
@@ -203,8 +204,8 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens and channel ids of the received requests.
     package var tokens = 0
-    /// Requests that were not recorded, because the limit of recorded notifications was reached or the file could not
-    /// be written.
+    /// Requests that were not recorded: in memory, because the limit of recorded notifications was reached, or in the
+    /// file, because it could not be written.
     package var overflow = 0
     /// The number of distinct provider tokens with each RFC violation that APNs tolerates, by the violation's name.
     package var leniencies: [String: Int] = [:]

@@ -79,7 +79,7 @@ enum Fault: Hashable, Sendable {
     case splitFrames
     /// The request is accepted. From now on the connection sends 1 to 7 bytes every 2 ms.
     case slowFrames
-    /// The request is accepted. From now on, answers to requests that arrive within 20 ms are sent in reverse order.
+    /// The request is accepted. From now on, requests that arrive in the same 20 ms are answered in reverse order.
     case outOfOrder
 
     /// The outcome that the simulator records for a request with this fault. It is `accepted` if Apple would have
@@ -95,7 +95,7 @@ enum Fault: Hashable, Sendable {
         }
     }
 
-    /// Whether the fault affects the whole connection rather than one request, so that a timer can trigger it.
+    /// Whether the fault affects the whole connection, so that it can be injected without a request.
     var isOfConnection: Bool {
         switch self {
         case .goAway(let kind): kind != .below

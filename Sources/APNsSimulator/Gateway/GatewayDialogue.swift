@@ -37,7 +37,8 @@ final class GatewayDialogue {
     private(set) var ending: Ending?
     private var acceptedCount = 0
     /// The identifier in the error answer: the identifier of the last notification before the end, whether accepted or
-    /// refused. It is 0 if there was no notification, or if the last one used command 0, which has no identifiers.
+    /// refused. It is 0 without a notification, after a frame that is unknown or too large, or if the last notification
+    /// used command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
@@ -59,7 +60,7 @@ final class GatewayDialogue {
         service.books.write { $0.note(.refused(.other), id: .none, token: .nothing, index: nil) }
     }
 
-    /// Ends the dialogue because the server shuts down.
+    /// Ends the dialogue as Apple's gateway did before maintenance: with status 10, if it has accepted a notification.
     func shutDown() {
         if ending == nil { ending = acceptedCount == 0 ? .close : .status(.shutdown) }
     }

@@ -22,12 +22,12 @@ struct Answer: Hashable, Sendable {
 }
 
 extension Answer {
-    /// Creates the answer that Apple's page lists for a reason.
+    /// Creates the answer that Apple's pages list for a reason.
     init(_ reason: ReasonCode) {
         self.init(status: Self.status(of: reason), reason: reason)
     }
 
-    /// Returns the status of a reason on Apple's page "Handling notification responses from APNs".
+    /// Returns the status that Apple's pages list for a reason.
     static func status(of reason: ReasonCode) -> UInt16 {
         switch reason {
         case .none: 200

@@ -16,8 +16,8 @@ struct CheckedRequest {
 ///
 /// The checks follow Apple's pages "Sending notification requests to APNs", "Handling notification responses from
 /// APNs", and for broadcasts "Sending broadcast push notification requests to APNs" and "Handling error responses from
-/// Apple Push Notification service". The checks share no code with the worker's validation, because a bug in shared
-/// code would go unnoticed.
+/// Apple Push Notification service". The checks do not use the worker's `RequestParser`, because a bug in shared code
+/// would go unnoticed.
 struct RequestCheck: Sendable {
     /// The allowed bundle ids without push type suffixes. An empty list allows all.
     var bundleIDs: [[UInt8]] = []

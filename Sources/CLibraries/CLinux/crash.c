@@ -27,7 +27,7 @@ struct page {
     char topics[CRASH_TOPIC_LIMIT][name_size];
 };
 
-// The shared page, or NULL in a process without a supervisor.
+// The shared page, or NULL in a process that is neither a supervisor nor its worker.
 static struct page *page;
 
 static int map(int descriptor) {

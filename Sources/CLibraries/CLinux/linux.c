@@ -50,7 +50,7 @@ int64_t linux_raise_descriptor_limit(void) {
 void linux_tune_malloc(int heaps) {
     mallopt(M_ARENA_MAX, heaps);
     mallopt(M_MXFAST, 0);
-    // The threshold is larger than a fetch response, whose buffer is allocated and freed frequently.
+    // The threshold is larger than most fetch responses, whose buffers are allocated and freed frequently.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
     // Twice the mmap threshold, as glibc itself chooses when it adjusts both thresholds dynamically.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);

@@ -20,7 +20,7 @@ static inline struct MHD_Daemon *mhd_start(
         MHD_OPTION_END);
 }
 
-/// Returns the descriptor that is readable when `MHD_run` has work.
+/// Returns the epoll descriptor, which is readable when a socket of the daemon is ready.
 static inline int mhd_epoll(struct MHD_Daemon *daemon)
 {
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;

@@ -246,7 +246,7 @@ struct Settlement: ~Copyable {
         guard outcome == .expired else { return .none }
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
         return store[bodyOf: record].headers.expiration == 0
-            ? Detail("apns-expiration is 0, and the notification could not be sent immediately")
+            ? Detail("apns-expiration is 0, and the notification would have needed a later send")
             : Detail("apns-expiration has passed")
     }
 

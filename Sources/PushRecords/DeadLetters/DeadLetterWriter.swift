@@ -10,13 +10,12 @@ package struct DeadLetterWriter: ~Copyable {
 
     package init() {}
 
-    /// Writes the headers of a record's dead letter. They are valid until the next call, and only while `original` is
-    /// valid.
+    /// Writes the headers of a record's dead letter. They are valid until the next call, and only while `original` and
+    /// the topic of `place` are valid.
     ///
     /// - Parameters:
     ///   - place: The topic, partition and offset of the record. The index is ignored.
-    ///   - truncatedBytes: The size of the value in bytes if the dead letter omits the value, because the broker
-    ///     rejected the complete dead letter.
+    ///   - truncatedBytes: The size of the original value in bytes, if the dead letter does not contain all of it.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
@@ -40,7 +39,7 @@ package struct DeadLetterWriter: ~Copyable {
     }
 }
 
-/// The reason why no notification can be read from a record.
+/// The reason why a record of a request or retry topic becomes a dead letter.
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The record's value is null.
     case tombstone
@@ -48,7 +47,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case notJSON
     /// A record in payload form has no device token or channel id, or an envelope's target is null or an empty list.
     case noDeviceToken
-    /// The record is an envelope from which no target can be read.
+    /// The record is an envelope with several targets, or with a target of the wrong type.
     case badEnvelope
     /// The envelope's list has more than `RequestParser.tokenLimit` tokens.
     case tooManyTokens

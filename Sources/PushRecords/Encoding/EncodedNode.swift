@@ -1,7 +1,7 @@
 import Bytes
 import JSON
 
-/// A JSON value under construction, to which an `Encodable` type adds members or elements. The type may request its
+/// A JSON value under construction, to which an `Encodable` type adds members or elements. The type can request its
 /// containers more than once and in any order.
 final class EncodedNode {
     private enum Shape {

@@ -1,8 +1,7 @@
 /// A borrowed header of a Kafka record.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// The header's value. If a Kafka header has no value, the buffer has no base address, and the worker treats the
-    /// header as absent.
+    /// The header's value. If the header has no value, the buffer has no base address.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
@@ -78,7 +77,7 @@ extension StaticString {
     }
 }
 
-/// A reused list of borrowed headers, which grows and never shrinks.
+/// A reusable list of borrowed headers, whose capacity grows and never shrinks.
 struct RecordHeaderList: ~Copyable {
     private var storage: UnsafeMutablePointer<RecordHeader>
     private var capacity: Int

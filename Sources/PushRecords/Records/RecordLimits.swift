@@ -23,9 +23,9 @@ package enum RecordLimits {
     /// names and values of these headers.
     package static let copiedHeaders = 32
     package static let copiedBytes = 1_024
-    /// The longest text of a reason. Apple's longest reason has 26 bytes.
+    /// The longest text of a reason. Apple's longest reason has 27 bytes.
     package static let reason = 64
-    /// The largest count in retry headers. The parser replaces larger counts by this one, so that additions cannot
+    /// The largest count in retry headers. The parser replaces larger counts with this one, so that additions cannot
     /// overflow.
     package static let count: Int32 = 1_000_000
     /// The longest name of a Kafka topic (Kafka's own limit), and the longest group id in a retry record.
@@ -51,7 +51,7 @@ package enum RecordLimits {
     package static let retryGrowth = 1_472
     /// The maximum number of bytes by which a dead letter is larger than the original record.
     package static let deadLetterGrowth = 1_024
-    /// The largest size of the reduced form of a record that a broker rejected as too large.
+    /// The largest size of the reduced form of a record that a broker rejected.
     package static let reduced = 1_024
     /// The maximum size of the key, and of the value, in a reduced dead letter. A longer key or value is truncated.
     package static let reducedBytes = 128
@@ -90,7 +90,7 @@ extension String {
 
 /// Arithmetic on timestamps in records, in milliseconds since the epoch. Kafka accepts any 64-bit number as a
 /// timestamp. Pass each timestamp through `checked` once, so that sums and differences of two times cannot overflow.
-/// For durations that may have any value, use the saturating functions of this type.
+/// For durations that can have any value, use the saturating functions of this type.
 package enum RecordTime {
     /// The value of an unknown time. A record without a timestamp has the timestamp -1, or 0 from old clients. Such a
     /// record never exceeds a maximum age.

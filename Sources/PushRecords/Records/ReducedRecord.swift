@@ -1,7 +1,7 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects as too large. They are
-/// created from the rejected record alone, because the worker may no longer have the record's notification in memory.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker rejects. They are created from the
+/// rejected record alone, because the worker may no longer have the record's notification in memory.
 package enum ReducedRecord {
     /// The reason why a broker rejects a record.
     package enum Refusal: Hashable {
@@ -13,7 +13,8 @@ package enum ReducedRecord {
     /// Returns the reduced form of a result, or `nil` if `refused` is not a result.
     ///
     /// The reduced form omits copied headers, the request's key and `apns_unique_id`. If it is still too large, it also
-    /// omits, in this order: topic and app, the target (which is also the record's key), the detail, the id.
+    /// omits, in this order: topic, app and environment; the target, which the record's key still contains; the detail;
+    /// the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, (try? DeliveryResult(json: value)) != nil else { return nil }
         return reduced(refused, detail: "the broker rejected the whole result as too large")
@@ -136,7 +137,7 @@ package enum ReducedRecord {
             ])
     }
 
-    /// The headers of a reduced dead letter, and their maximum sizes.
+    /// The headers that a reduced dead letter keeps, with the maximum sizes of their values.
     private static let deadLetterHeaders = [
         "push-dlq-reason": RecordLimits.reason, "push-dlq-detail": RecordLimits.reducedBytes,
         "push-dlq-topic": RecordLimits.kafkaTopic, "push-dlq-partition": 20, "push-dlq-offset": 20,

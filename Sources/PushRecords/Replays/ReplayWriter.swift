@@ -30,8 +30,8 @@ package struct ReplayRequest: Hashable, Sendable {
 package enum ReplayVerdict {
     /// The record to produce. It is valid until the closure that received it returns.
     case record(EncodedRecord)
-    /// The record at the request's offset is a different one, because the topic was recreated. The text names the
-    /// difference.
+    /// The record at the request's offset is a different one, usually because the topic was recreated. The text names
+    /// the difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
@@ -90,7 +90,7 @@ package struct ReplayWriter: ~Copyable {
     }
 
     /// Calls `body` with the verdict on each request. A record with one target is copied. A notification of a fan-out
-    /// becomes a record in payload form, with the envelope record's key and headers.
+    /// becomes a record in payload form, with the envelope record's headers and its key, or else the token as the key.
     ///
     /// - Parameters:
     ///   - timestampMs: The record's timestamp.

@@ -75,11 +75,11 @@ enum HeaderName: UInt8, CaseIterable {
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope's `headers` may contain the header. These are the headers that the worker sends to APNs,
-    /// without `apns-channel-id`.
+    /// Whether an envelope's `headers` can contain the header. These are the headers that the worker sends to APNs,
+    /// except `apns-channel-id`.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
-    /// Whether the header's value is a number, which an envelope may write as a JSON number.
+    /// Whether the header's value is a number, which an envelope can contain as a JSON number.
     var isNumber: Bool { self == .priority || self == .expiration }
 
     /// Apple's reason for an invalid value of the header, or `.none` if Apple has no such reason.

@@ -12,7 +12,7 @@ struct NearestName {
 
     /// Makes a known name the suggestion if it is closer than the current suggestion. Ignores the case of letters.
     ///
-    /// The edit distance may be at most a third (rounded up) of the candidate's length without its first `prefix`
+    /// The edit distance must be at most a third (rounded up) of the candidate's length without its first `prefix`
     /// bytes. A distance of 1 is always allowed.
     mutating func consider(_ candidate: StaticString, prefix: Int = 0, comparesPrefix: Bool = true) {
         guard name.count <= Self.longest else { return }

@@ -4,10 +4,10 @@ import JSON
 ///
 /// A parsed request is plain data whose ranges are borrowed from the record or from the parser's scratch memory. The
 /// ranges are valid until the record is released or the parser parses another record. Except for the payload and the
-/// token list, every text is within its limit (`RecordLimits`), even in an invalid request.
+/// token list, every text has a maximum size (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// The record has no readable target and is therefore a dead letter.
+        /// No target, because the record is a dead letter.
         case none
         /// One device, in `token`.
         case device
@@ -60,7 +60,7 @@ package struct ParsedRequest {
     /// The headers to copy to results: `traceparent`, `tracestate`, `push-replay-of`, and those of
     /// `results.copy_headers`. Headers beyond `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
     package let copiedHeaders: UnsafeBufferPointer<RecordHeader>
-    /// The retry headers. Set if and only if the record is a valid record of a retry topic.
+    /// The retry headers of a record of a retry topic, or `nil` for a request or a dead letter.
     package var retry: RetryFields?
 
     init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) { self.copiedHeaders = copiedHeaders }
@@ -78,8 +78,8 @@ extension ParsedRequest {
     /// The APNs headers of a notification. The parser creates them. The worker sends them to APNs, and writes them to
     /// retry records.
     ///
-    /// The texts are borrowed from the request record. In the value that `copied` returns, they are borrowed from the
-    /// memory block of the stored record.
+    /// The texts are borrowed from the record or the parser's scratch memory. In the value that `copied` returns, they
+    /// are borrowed from the memory block of the stored record.
     package struct Headers {
         /// The `apns-topic`, or empty for the app's default. For a broadcast, it is the bundle id in the path of the
         /// request to APNs.

@@ -243,8 +243,8 @@ extension RequestParser {
         mutating func removeTexts() { used = 0 }
 
         /// Returns the decoded text of a JSON string whose contents are `inside`. Returns `inside` itself if it has no
-        /// escapes, or if the decoded text does not fit into the scratch memory. A string that does not fit is longer
-        /// than any valid field.
+        /// escapes, or if the decoded text does not fit into the scratch memory. In that case, the string or an earlier
+        /// one is longer than any valid field.
         mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
             let string = JSONText(checked: inside)
             guard string.hasEscapes else { return inside }

@@ -9,7 +9,7 @@
 /// }
 /// ```
 ///
-/// After a crash, the worker may publish the result of a notification more than once. Use `request` to deduplicate.
+/// The result of a notification can be published again, for example after a crash. Use `request` to deduplicate.
 public struct DeliveryResult: Hashable, Sendable {
     /// The identity of a notification: the topic, partition and offset of its request record, and its index in the
     /// record's list of tokens.
@@ -19,7 +19,7 @@ public struct DeliveryResult: Hashable, Sendable {
         public var offset: Int64
         /// The index in the record's list of tokens. 0 if the record has a single target.
         public var index: Int32
-        /// The record's key, unless it is the device token.
+        /// The record's key, or `nil` if there is none, or if the key is the device token or channel id.
         public var key: String?
 
         public init(topic: String, partition: Int32, offset: Int64, index: Int32, key: String? = nil) {
@@ -190,7 +190,8 @@ extension PushEnvironment {
 public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted the notification (status 200).
     case accepted
-    /// The device token is no longer valid (status 410). The worker also writes a record to `apns.unregistered`.
+    /// The device token is no longer valid (status 410). The worker also writes a record to `apns.unregistered`, unless
+    /// the 410 has no timestamp.
     case unregistered
     /// APNs rejected the notification. Do not send it again unchanged.
     case rejected

@@ -39,7 +39,7 @@ package struct RetryOrder {
 /// writer reuses its buffers and is not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
-    /// The id of the consumer group whose workers read the retry records.
+    /// The id of the consumer group whose workers send the notifications again.
     private var group = ByteWriter(capacity: RecordLimits.kafkaTopic)
     private var text = HeaderText()
     private var headers = RecordHeaderList()
@@ -118,7 +118,7 @@ package struct RetryFields {
 
 extension RetryFields {
     /// Returns `nil` if `push-retry-request`, `push-retry-attempt`, `push-retry-due-ms` or `push-retry-first-ms` is
-    /// missing, a number is invalid, or the index is not below `RequestParser.tokenLimit`.
+    /// missing, a value is invalid, or the index is not below `RequestParser.tokenLimit`.
     init?(_ fields: borrowing RequestParser.ValueTable<HeaderName>) {
         func count(_ name: HeaderName, or absent: Int32? = nil) -> Int32? {
             guard let value = fields[name] else { return absent }

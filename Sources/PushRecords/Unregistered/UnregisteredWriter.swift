@@ -10,8 +10,8 @@ package struct UnregisteredWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the record for the token of an unregistered notification, without headers. The record is valid until the
-    /// next `write`. The record's `observed_at_ms` is the ending's `settledAtMs`.
+    /// Writes the record for the dead token of a notification, without headers. The record is valid until the next
+    /// `write`. The record's `observed_at_ms` is the ending's `settledAtMs`.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":\"")

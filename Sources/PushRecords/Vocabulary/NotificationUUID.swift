@@ -29,7 +29,6 @@ extension NotificationUUID: CustomStringConvertible {
         self = id
     }
 
-    /// Creates an id from `8-4-4-4-12` hex digits in either case, or returns `nil` for any other text.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)

@@ -18,7 +18,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
     case mdm
     /// Notifies a Push to Talk app, for example of a new speaker.
     case pushtotalk
-    /// Announces an incoming call. Its payload may have up to 5,120 bytes.
+    /// Announces an incoming call. Its payload can have up to 5,120 bytes.
     case voip
     /// Reloads the app's widgets.
     case widgets

@@ -97,7 +97,7 @@ struct MetricsText {
 
     private mutating func writeWorker() {
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
-        one("degraded", "Health: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
+        one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
         family("problems", "Problems by subject. The empty subject counts problems not listed in /status.")
         let counts = Dictionary(grouping: snapshot.problems, by: \.subject).mapValues(\.count)
@@ -133,7 +133,7 @@ struct MetricsText {
 
     private mutating func writeSending() {
         perApp("sends_total", "Requests passed to connections, including resends.", \.counters.handed)
-        perApp("resends_total", "Requests that were resent immediately.", \.counters.resends)
+        perApp("resends_total", "Requests resent from memory, not from a retry topic.", \.counters.resends)
         perApp(
             "sent_on_total", "Notifications resent to the other environment after the answer BadDeviceToken.",
             \.counters.sentToOtherEnvironment)
@@ -173,7 +173,7 @@ struct MetricsText {
             "concurrency_limit",
             "Limit of requests in flight: up to 9/8 of streams_allowed, less if APNs is overloaded or the environment guard slows the app."
         ) { Double($0.status?.concurrency ?? 0) }
-        perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
+        perApp("waiting", "Notifications ready to send and not yet in flight.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {
             let counts = $0.app.standing.connections
             return [("dialing", counts.dialing), ("open", counts.open), ("draining", counts.draining)]
@@ -259,7 +259,7 @@ struct MetricsText {
             "notifications_settled_total",
             "Notifications whose result, retry record or dead letter Kafka acknowledged.",
             counters.notificationsSettled)
-        one("dead_letters_total", "Records from which no notification could be read.", counters.deadLetters)
+        one("dead_letters_total", "Request and retry records that became dead letters.", counters.deadLetters)
         one(
             "duplicates_skipped_total", "Records and notifications that a previous owner's commit marks as settled.",
             counters.duplicatesSkipped)
@@ -279,7 +279,7 @@ struct MetricsText {
         one("unacknowledged_records", "Records produced and not yet acknowledged by Kafka.", snapshot.unacknowledged)
         one("refused_records", "Records that Kafka refused and that wait to be produced again.", snapshot.refused)
         perTopic(
-            "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
+            "too_large_records_total", "Records too large for a topic; the worker produced another record instead.",
             snapshot.tooLarge)
         perTopic(
             "rejected_records_total",

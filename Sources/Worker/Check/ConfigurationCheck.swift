@@ -198,8 +198,8 @@ package struct ConfigurationCheck {
             case 8: "status 8: the gateway rejected a token of zeros, as it should"
             case nil where isFine: "no answer within 5 s to a token of zeros, as expected with binary.fence: false"
             case nil:
-                "no answer within 5 s to a token of zeros: the gateway reads nothing, or accepts such a token (if so, set "
-                    + "binary.fence: false)"
+                "no answer within 5 s to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
+                    + "binary.fence: false"
             case let other?: "status \(other) for a token of zeros instead of 8: check binary.format and the host"
             }
         return report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")

@@ -118,7 +118,7 @@ extension ChannelManagement.Answer {
         let place = "\(app.manageHost):\(app.managePort)"
         return switch reason {
         case .missingChannelId:
-            "the server received no channel id; check for a proxy before \(place) that drops header fields"
+            "the server received no channel id; check for a proxy in front of \(place) that drops header fields"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
             "\(place) does not accept requests of this version of apns-worker; look for a newer version"

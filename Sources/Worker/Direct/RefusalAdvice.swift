@@ -77,7 +77,8 @@ package enum RefusalAdvice {
         case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
         case .expiredProviderToken:
             "APNs rejects provider tokens that are older than one hour: this machine's clock is probably slow"
-        case .missingProviderToken: "APNs did not receive the certificate; an app without a certificate needs a token"
+        case .missingProviderToken:
+            "APNs received neither a certificate nor a provider token; check for a proxy that ends TLS or drops headers"
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not valid for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
@@ -88,14 +89,14 @@ package enum RefusalAdvice {
             }
         case .badCertificateEnvironment: "the certificate is not valid for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
-            "the credential is not valid for \(topic); check the key's team and the spelling of the bundle id"
+            "the credential is not valid for \(topic); check the credential's team and the spelling of the bundle id"
         case .forbidden: "Apple refuses this provider; check the developer account"
         case .tooManyProviderTokenUpdates:
             "each run of a command creates a provider token, and Apple allows one in 20 minutes; wait for 20 minutes"
 
         case .tooManyRequests: "APNs received too many requests; try again in a minute"
         case .idleTimeout, .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
-            "APNs has an internal error; try again"
+            "APNs could not process the request; try again"
         case .none, .other: text(ofStatus: status, reason)
         }
     }
@@ -105,7 +106,7 @@ package enum RefusalAdvice {
         case 403: "APNs refuses the credential"
         case 410: "the token is dead: delete the token, unless it was registered again since then"
         case 429: "APNs received too many requests; try again in a minute"
-        case 500...: "APNs has an internal error; try again"
+        case 500...: "APNs could not process the request; try again"
         case _ where AnswerOrigin.isForeign(UInt16(clamping: status), reason):
             "APNs gives a reason with each refusal, so this answer is probably not from APNs; check the host "
                 + "and any proxy"

@@ -68,7 +68,7 @@ struct AppHealth {
                 problems.append(
                     Problem(
                         row.subject, .expired,
-                        "\(expired) of the app's last \(ended) notifications expired before they could be sent",
+                        "\(expired) of the app's last \(ended) notifications expired before APNs accepted them",
                         "compare this machine's clock with the producers' clocks and with the records' timestamps, and "
                             + "check the lag"))
             }

@@ -2,9 +2,9 @@
 
 One run measures everything against the same servers. A bare nghttp2 and OpenSSL loop in C posts the same requests (the
 send floor), and a bare librdkafka loop consumes the same records and produces the same results (the Kafka floor). Then
-apns-worker does the work of both loops. The run fails unless each request has exactly one accepted result. Requires
-nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use one, or KAFKA_HOME (a
-folder with Kafka's libs) to start one.
+apns-worker does the work of both loops. The run fails unless each request has exactly one accepted result (at least one
+after kill -9). Requires nghttpd, a Python with confluent_kafka, and a Kafka broker: set KAFKA_BOOTSTRAP_SERVERS to use
+one, or KAFKA_HOME (a folder with Kafka's libs) to start one.
 
 Measurements (--measure):
   floors     a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
@@ -18,7 +18,7 @@ Measurements (--measure):
   latency    time from the record's timestamp to the send, and from the send to the answer, at 1,000 a second
   streams    the rate with 50 ms of server latency, on 1 to 8 connections
   network    the rate with 50 ms of network latency, on 1 to 8 connections
-  start      time to the first send and the first result, for a new worker and after kill -9
+  start      time to a new worker's first send and first result, and to the first result after kill -9
 
 `apns-bench guard` counts instructions. `apns-bench part NAME` runs one part.
 CPU is the user and system time of the whole process from start to end, as reported by wait4(2). It includes the group

@@ -133,7 +133,7 @@ def toolchain():
 
 
 def differences(here, there):
-    # The version of OpenSSL is recorded but not compared, because no part calls OpenSSL.
+    # The version of OpenSSL is recorded but not compared, because no measured turn calls OpenSSL.
     return [f"{name} {here.get(name)} instead of {there.get(name)}" for name in sorted({*here, *there} - {"openssl"})
             if here.get(name) != there.get(name) or here.get(name) == "unknown"]
 

@@ -115,7 +115,7 @@ struct ReplayOptions {
         let things = source == .results ? "results" : "dead letters"
         return Set(order.selection.reasons).subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
-            return "no \(things) are known to have the reason \(printable(reason))\(meant)"
+            return "\(printable(reason)) is not a known reason of \(things)\(meant)"
         }
     }
 

@@ -53,7 +53,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
         }
     } while place == nil && !deadline.hasPassed
     complain(
-        "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
+        "apns-worker send: no result for \(request) within \(options.deadline.components.seconds) s; "
             + (place.map { "\($0.text); to see its result:" } ?? "check that a worker is running; to see a late result:")
             + " \(command)")
     for line in unread + workerProblems(configuration) { complain("apns-worker send: \(line)") }

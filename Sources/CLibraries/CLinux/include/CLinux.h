@@ -13,7 +13,7 @@ char *const *linux_environment(void);
 /// Returns the name of an `errno` value, such as "ECONNRESET", or NULL for an unknown number.
 const char *linux_error_name(int code);
 
-/// Returns the name of a signal, such as "SEGV", or NULL for a number that is not a signal.
+/// Returns the name of a signal, such as "SEGV", or NULL for a signal without a name.
 const char *linux_signal_name(int signal);
 
 /// Sets the calling thread's name as shown by `top -H`, truncated to 15 bytes.
@@ -23,9 +23,9 @@ void linux_name_thread(const char *name);
 /// is started.
 ///
 /// The number of arenas is limited to `heaps` (mallopt(3), M_ARENA_MAX), because each arena keeps the memory of its
-/// peak use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them whenever 64 KB are freed, which
-/// librdkafka does with each fetch. Blocks of up to 2 MiB come from the heap, because mapping and unmapping each fetch
-/// buffer costs more.
+/// peak use. Fastbins are disabled (M_MXFAST), because glibc consolidates all of them when a large block is freed, and
+/// librdkafka frees one with each fetch. Blocks of up to 2 MiB come from the heap, because mapping and unmapping each
+/// fetch buffer costs more.
 void linux_tune_malloc(int heaps);
 
 /// Raises the soft limit of open descriptors to the hard limit (setrlimit(2), RLIMIT_NOFILE), which needs no privilege.
@@ -36,8 +36,8 @@ int64_t linux_raise_descriptor_limit(void);
 void linux_read_regular_files_only(int only);
 
 /// Opens a file for reading with O_CLOEXEC. Returns -1 with errno on failure. Opening a pipe waits for a writer, and
-/// reading it waits for data. If the calling thread accepts regular files only, the result for other files is -2,
-/// without a wait. Symbolic links are followed. A network file system that does not answer can still block the call.
+/// reading it waits for data. If the calling thread accepts regular files only, other files that can be opened yield
+/// -2, without a wait. Symbolic links are followed. An unresponsive network file system can still block the call.
 int linux_open_to_read(const char *path);
 
 /// Calls memfd_create(2) with MFD_CLOEXEC. Swift's Glibc module lacks this function.

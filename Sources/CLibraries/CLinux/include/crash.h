@@ -36,7 +36,7 @@ static inline void crash_at(const struct crash_place *place) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/// Clears the position that `crash_at` stored, because the calling thread has processed the record.
+/// Clears the position that `crash_at` stored. Call it when the calling thread has processed the record.
 static inline void crash_nowhere(void) {
     struct crash_place *current = crash_current;
     if (current) current->topic = 0;

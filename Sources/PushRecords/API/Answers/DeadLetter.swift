@@ -1,7 +1,6 @@
-/// A record of `apns.dead-letters`: a request that contains no readable notification, or an output record that the
-/// broker rejected.
+/// A record of `apns.dead-letters`: a request that leads to no result, or an output record that the broker rejected.
 ///
-/// Key, value and headers are those of the original record, so that you can correct the record and produce it again.
+/// Key, value and headers come from the original record, so that you can correct the record and produce it again.
 ///
 /// ```swift
 /// let letter = try DeadLetter(key: message.key, value: message.value, headers: message.headers)
@@ -35,10 +34,10 @@ public struct DeadLetter: Hashable, Sendable {
     /// The original record's timestamp in milliseconds since 1970 (UTC). For an output record, it is the time of the
     /// dead letter.
     public var timestampMs: Int64
-    /// The original size of the value in bytes. Set only if the broker rejected the complete dead letter as too large.
+    /// The original size of the value in bytes. Set only if the broker rejected the complete dead letter.
     public var truncatedBytes: Int?
-    /// The original size of the key in bytes. Set only if the broker rejected the complete dead letter as too large and
-    /// the key was truncated.
+    /// The original size of the key in bytes. Set only if the broker rejected the complete dead letter and the key was
+    /// truncated.
     public var truncatedKeyBytes: Int?
 
     /// The text `topic/partition/offset`, which names the original record or, for an output record, the request.
@@ -46,7 +45,8 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
-    /// Creates a dead letter from a Kafka record. Throws if a required `push-dlq-…` header is missing or invalid.
+    /// Creates a dead letter from a Kafka record. Throws if a `push-dlq-…` header is invalid, or a required one is
+    /// missing.
     public init(
         key: [UInt8]?, value: [UInt8]?, headers: some Sequence<HeaderField>
     ) throws(RecordError) {

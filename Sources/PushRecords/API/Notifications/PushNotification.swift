@@ -8,8 +8,8 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// The payload determines the push type. Mistakes that Apple rejects for a push type do not compile: a background
-/// notification with priority 10, a collapse id for a notification that is not shown, a broadcast that starts a Live
+/// The payload determines the push type. Many mistakes that Apple rejects do not compile, such as a background
+/// notification with priority 10, a collapse id for a notification that is not shown, or a broadcast that starts a Live
 /// Activity. `init(json:pushType:topic:)` accepts any JSON.
 ///
 /// Creating a record validates everything else by the worker's rules, except what depends on the worker's configuration
@@ -28,7 +28,7 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// The earliest time to send the notification (`push-not-before`). `nil` or a past time means now.
     ///
     /// The limit is 4294967295 seconds since 1970. The time must also be within the worker's `delivery.max_ahead` (a
-    /// week by default) and before the `expiration`.
+    /// week by default), and before the `expiration` if that is a time.
     public var notBefore: UnixTime?
     /// The notification's id (`apns-id`), which stays the same when the worker resends the notification. If `nil`, the
     /// worker derives an id from the topic, partition, offset and index of the request. The id must be `nil` if the
@@ -79,8 +79,8 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns this notification with its payload encoded as JSON.
     ///
-    /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws if the
-    /// payload is invalid.
+    /// Use this method to encode a payload once for many records, or to mix payload types in one list. Throws the
+    /// errors of the payload's `json()`.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -146,7 +146,7 @@ public enum PushExpiration: Hashable, Sendable {
     /// Storage for as long as Apple chooses, at most 30 days. No `apns-expiration` is sent.
     case appleDefault
     /// One delivery attempt by APNs, without storing the notification. If APNs did not process a send, the worker
-    /// resends the notification until 30 seconds after the record's timestamp.
+    /// resends the notification until 30 seconds after the later of the record's timestamp and `notBefore`.
     case nowOrNever
     /// Storage until this time, 1 to 4294967295 seconds since 1970 (UTC).
     case at(secondsSinceEpoch: Int64)

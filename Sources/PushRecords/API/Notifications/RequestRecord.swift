@@ -4,7 +4,7 @@ import JSON
 public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
     /// The header's name. Kafka header names are case-sensitive.
     public var name: String
-    /// The header's value, which may be any bytes.
+    /// The header's value, which can be any bytes.
     public var value: [UInt8]
 
     /// Creates a header whose value is bytes.
@@ -40,7 +40,7 @@ public struct RequestRecord: Hashable, Sendable {
     public var key: [UInt8]?
     /// The record's value: the payload, or the envelope that contains it.
     public var value: [UInt8]
-    /// The record's headers, in order. You may append your own headers.
+    /// The record's headers, in order. You can append your own headers.
     public var headers: [HeaderField]
 
     /// Creates a record without validating it.

@@ -52,8 +52,8 @@ public struct AlertPayload: CollapsiblePayload {
     /// The label of the button in a website's alert in Safari (`action`). Source: "Configuring Safari Push
     /// Notifications".
     public var action: String?
-    /// The localized label of the alert's button, used before iOS 10 (`action-loc-key`). Source: "Payload Key
-    /// Reference", in the archived "Local and Remote Notification Programming Guide".
+    /// The key of the localized label of the alert's button, used before iOS 10 (`action-loc-key`). Source: "Payload
+    /// Key Reference", in the archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
     // MARK: Other members of aps; source: "Generating a remote notification", Tables 1 and 3
@@ -68,7 +68,7 @@ public struct AlertPayload: CollapsiblePayload {
     public var threadID: String?
     /// The id of the app's window to bring forward (`target-content-id`).
     public var targetContentID: String?
-    /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
+    /// Whether a notification service extension can change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
     /// Whether the notification also wakes the app in the background (`content-available`). To wake the app without an
@@ -105,7 +105,7 @@ public struct AlertPayload: CollapsiblePayload {
 extension AlertPayload {
     /// Returns the payload as JSON. Equal payloads have equal bytes.
     ///
-    /// Throws if a number, a name in `more` or `custom`, or encoded JSON is invalid. Does not check the size.
+    /// Throws if a value, or a name in `more` or `custom`, is invalid. Does not check the size.
     public func json() throws(RequestError) -> [UInt8] {
         try check()
         return try JSONWriter.payload(beside: custom) { json throws(RequestError) in
@@ -196,7 +196,7 @@ extension JSONWriter {
         if let text { member(name, text) }
     }
 
-    /// Writes the key of a localized text and its arguments as two members, or nothing if the text is `nil`.
+    /// Writes the key and any arguments of a localized text as members, or nothing if the text is `nil`.
     mutating func localized(_ key: String, _ arguments: String, _ text: LocalizedText?) {
         guard let text else { return }
         member(key, text.key)
@@ -207,7 +207,7 @@ extension JSONWriter {
 extension AlertPayload {
     /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// Removes whole characters. With `atWordEnd`, removes whole words, unless the body has only one word. Throws
+    /// Removes whole characters. With `atWordEnd`, removes whole words, unless even the first word does not fit. Throws
     /// `PayloadTooLarge` and changes nothing if the payload is too large even with an empty body. Also throws the
     /// errors of `json()`.
     @discardableResult

@@ -40,7 +40,7 @@ public struct LiveActivityStart: PushPayload {
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// The relevance, which can be any finite number (`relevance-score`). The Dynamic Island shows the activity with
     /// the highest score.
     public var relevanceScore: Double?
 
@@ -81,7 +81,7 @@ public struct LiveActivityStart: PushPayload {
 }
 
 extension JSONWriter {
-    /// Writes a member of `aps`. Throws if the value is not an object.
+    /// Writes an object as a member of `aps`. Throws if the value is not an object, or is invalid.
     mutating func object(_ name: String, _ value: PayloadValue) throws(RequestError) {
         guard value.isObject else { throw RequestError(.badRequestPayload, "\(name) must be an object") }
         self.name(name)
@@ -119,7 +119,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// The relevance, which may be any finite number (`relevance-score`). The Dynamic Island shows the activity with
+    /// The relevance, which can be any finite number (`relevance-score`). The Dynamic Island shows the activity with
     /// the highest score.
     public var relevanceScore: Double?
     /// The alert, or `nil` to update without lighting up the device (`alert`).

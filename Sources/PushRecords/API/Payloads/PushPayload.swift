@@ -127,9 +127,9 @@ extension PayloadValue {
     /// ```
     ///
     /// The result matches the default strategies of Foundation's `JSONEncoder`: a `Date` is the number of seconds since
-    /// 2001, `Data` is base64. Equal values have equal bytes, since members are ordered by name. Throws an error with
-    /// the path if a number is not finite or there are more than 64 levels of nesting. Also throws the errors of the
-    /// type's `encode(to:)`.
+    /// 2001, `Data` is base64. Members are ordered by name. Throws an error with the path if JSON cannot represent a
+    /// value, or if there are more than 64 levels of nesting. Errors of the type's `encode(to:)` become the detail of a
+    /// `RequestError`.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
@@ -168,8 +168,8 @@ extension RequestError {
     }
 }
 
-/// A payload of any push type that is encoded as JSON already. Other payload types enforce Apple's rules at compile
-/// time. For this type, the library checks the rules when a record is created.
+/// A payload of any push type that is encoded as JSON already. Other payload types enforce many of Apple's rules at
+/// compile time. For this type, the library checks the rules when a record is created.
 ///
 /// ```swift
 /// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))
