@@ -96,7 +96,7 @@ package final class Exchange {
 
     /// Closes the connection, and waits up to a second for the close. Call it once, at the end.
     package func close() {
-        // The completion of an open request arrives before `closed`, unless the close itself times out.
+        // After `closed`, the transport no longer uses the bytes of a request without an answer.
         transport.handle(.close)
         _ = own.wait(timeoutNs: 1_000_000_000) { isClosed ? true : nil }
     }

@@ -7,7 +7,7 @@ extension WorkerConfiguration {
         checkTimes(reading)
     }
 
-    /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member, and that
+    /// Checks that a drain ends within `max.poll.interval.ms`, after which the member leaves the group, and that
     /// the heartbeat interval is shorter than the session timeout.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)

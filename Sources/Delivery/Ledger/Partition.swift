@@ -307,8 +307,8 @@ extension Partition {
         /// The horizon of the last acknowledged commit, or the lower horizon of a commit in flight. `nil` if no commit
         /// was acknowledged.
         package private(set) var acknowledged: Int64?
-        /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while `isStale` is
-        /// set.
+        /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while that is
+        /// `nil` or `isStale` is set.
         package private(set) var allowed: Int64 = 0
         /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
         package var isStale = false { didSet { refresh() } }

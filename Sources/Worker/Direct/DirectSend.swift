@@ -100,7 +100,7 @@ private struct KeptRequest {
             parser.parse(key: key, value: Self.keep(record.value), headers: $0, role: .request)
         }
         guard parsed.target == .device, !parsed.isInvalid else {
-            throw DirectSend.Failure("the record is not a notification for one device: \(parsed.detail.text)")
+            throw DirectSend.Failure("the record is not a valid request for one device: \(parsed.detail.text)")
         }
     }
 

@@ -41,7 +41,7 @@ package enum RefusalAdvice {
                 + "registered again since then"
         case .expiredToken: "the token expired: delete the token, unless it was registered again since then"
         case .missingDeviceToken where app.binary != nil:
-            "a gateway of the binary protocol accepts notifications for one device, but no broadcasts"
+            "a gateway of the binary protocol accepts notifications for devices, but no broadcasts"
 
         case .badCollapseId: "an apns-collapse-id must have at most 64 bytes"
         case .badExpirationDate: "apns-expiration must be seconds since 1970, or 0"

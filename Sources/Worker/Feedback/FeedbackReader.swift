@@ -187,8 +187,8 @@ final class FeedbackReader {
                     "was_read_to_its_end": .boolean(read.hasEnded), "trouble": "\(trouble)",
                 ])
         }
-        // The doorbell stays alive until this object is freed, because librdkafka may still use it.
         retryAlarm = nil
+        // `doorbell` stays alive until this object is freed, because librdkafka may still use it.
         producer = nil
         return left.reduce(0) { $0 + $1.waiting }
     }

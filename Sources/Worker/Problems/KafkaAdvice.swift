@@ -69,9 +69,13 @@ enum Advice {
     static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
-        case .badCompression, .badMessage, .notImplemented:
-            "check which records the producer wrote to topic \(topic); to continue, delete the partition's records up to "
-                + "and including the unreadable batch (kafka-delete-records.sh)"
+        case .badCompression, .badMessage:
+            "a batch is damaged, or too large when decompressed: check the compression of the producers of topic "
+                + "\(topic); to skip the batch and lose its records, delete the partition's records up to and including "
+                + "it (kafka-delete-records.sh)"
+        case .notImplemented:
+            "this librdkafka does not support the compression of a batch: install a librdkafka that does, or change "
+                + "compression.type of the producers of topic \(topic)"
         case _ where code.isUnknownTopic: "create topic \(topic), or remove it from the configuration"
         default: self.group(group, code)
         }

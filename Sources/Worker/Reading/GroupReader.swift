@@ -62,7 +62,7 @@ final class GroupReader {
     private var nextToRead = 0
     var fatalError: KafkaError?
     /// The client's last error, whose cause may have ended.
-    private(set) var lastError: KafkaError?
+    var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
     init(

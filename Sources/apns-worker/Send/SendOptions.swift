@@ -127,7 +127,7 @@ struct SendOptions {
         guard let token else { throw UsageError("needs --token HEX") }
         let hasAlert = alert != nil || title != nil
         if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
-        if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
+        if payload != nil, hasAlert { throw UsageError("--payload cannot be combined with --alert or --title") }
         if isDirect, requests != nil { throw UsageError("--request-topic needs Kafka: leave out --direct") }
         if isDirect, notification.notBefore != nil { throw UsageError("--not-before needs Kafka: leave out --direct") }
         if !isDirect, keyLog != nil {

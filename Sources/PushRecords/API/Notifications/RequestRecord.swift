@@ -93,7 +93,7 @@ extension PushNotification {
     }
 
     /// Returns a record in envelope form, without a key, for up to `RequestRecord.deviceLimit` devices. Each device has
-    /// its own notification and result, whose `DeliveryResult.Request.index` is the token's index in `tokens`.
+    /// its own notification and result. `DeliveryResult.Request.index` is the token's position, counted from 0.
     ///
     /// Throws if the worker would reject the record.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {
