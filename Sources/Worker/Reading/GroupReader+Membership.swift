@@ -18,7 +18,7 @@ struct Revocation {
 extension GroupReader {
     private static let lookupPauseNs: Int64 = 500_000_000
     /// How long the reader waits until new partitions have leaders, which normally takes less than a second.
-    private static let newPartitionsNs: Int64 = 10_000_000_000
+    private static let newPartitionsNs: Int64 = 30_000_000_000
     private static let unreadablePauseNs: Int64 = 5_000_000_000
 
     /// Whether the member is leaving or has left its group.
