@@ -53,6 +53,28 @@ struct BinaryProofTests {
         #expect(world.noted("presumedUnread", "lostAtMost: 20"))
     }
 
+    /// The gateway discards what follows the frame that it rejects, also if its answer does not arrive completely.
+    @Test(arguments: [true, false])
+    func `From the first byte of an answer on, nothing is presumed accepted`(isCompleted: Bool) throws {
+        let world = try GatewayWorld.connected()
+        world.complete(0..<20)
+        world.send(20..<40)
+        let peer = world.gateway.peers[0]
+        world.run("the frames") { peer.frames.count == 40 }
+        peer.say([8, 7, 0])
+        world.runFor(seconds: 3)
+        #expect(world.completions.count == 20)
+        if isCompleted {
+            peer.say([0, 0] + [UInt8(truncatingIfNeeded: peer.frames[30].identifier)])
+            world.run("the answer") { world.completions.count == 40 }
+            #expect(world.completions[20..<30].allSatisfy { $0.status == 200 && !$0.isPresumed })
+        } else {
+            world.run("given up", seconds: 10) { world.completions.count == 40 }
+            #expect(world.completions[20...].allSatisfy { $0.kind == .inDoubt })
+            #expect(world.noted("presumedUnread", "lostAtMost: 20"))
+        }
+    }
+
     /// One path to the gateway is dead and the others work. The fences show this at once, and nothing on them is in
     /// doubt.
     @Test func `If the gateway does not read one connection, the others must prove that it reads them`() throws {

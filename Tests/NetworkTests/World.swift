@@ -59,7 +59,7 @@ final class World {
     }
 
     /// Runs the loop until the condition is true, or throws after `seconds`.
-    func run(seconds: Double = 20, until isDone: () -> Bool) throws {
+    func run(seconds: Double = 60, until isDone: () -> Bool) throws {
         let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
         while !isDone() {
             guard LoopTime.read().monotonicNs < deadlineNs else { throw TimedOut() }

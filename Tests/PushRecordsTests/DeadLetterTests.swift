@@ -28,6 +28,22 @@ import Testing
         #expect(write(.none, 2_000_000) == untouched + place + ["push-dlq-truncated=2000000"])
     }
 
+    /// librdkafka cannot read a record with more than 100,000 headers.
+    @Test func `A dead letter has no headers of a record whose headers leave no room for its own`() {
+        let topic = lend("apns.requests")
+        var writer = DeadLetterWriter()
+        for (count, expected) in [(99_990, 99_995), (99_991, 5)] {
+            let original = [RecordHeader](repeating: RecordHeader(name: topic, value: topic), count: count)
+            let written = original.withUnsafeBufferPointer { original in
+                writer.headers(
+                    original: original, place: RequestPlace(topic: topic, partition: 0, offset: 0, index: 0),
+                    timestampMs: 0, reason: .notJSON, detail: .none
+                ).count
+            }
+            #expect(written == expected)
+        }
+    }
+
     /// A dead letter that was produced again has two sets of headers.
     @Test func `A dead letter is read from its last push-dlq headers`() throws {
         let list = [

@@ -57,8 +57,8 @@ struct TopicCheckTests {
         ])
         #expect(
             lines == [
-                "the brokers did not create topic e (kafka.create_topics): no (POLICY_VIOLATION): check which policy of the "
-                    + "brokers rejects the topics, or create the topics yourself",
+                "the brokers did not create topic e (kafka.create_topics): no (POLICY_VIOLATION): set kafka.create_topics "
+                    + "to values that the brokers' create.topic.policy.class.name accepts",
                 "the brokers did not create topics a, b (kafka.create_topics): Only 1 broker(s) are registered "
                     + "(INVALID_REPLICATION_FACTOR): set kafka.create_topics.replication_factor to at most the number of "
                     + "brokers (for one broker: {partitions: 8, replication_factor: 1}), or start more brokers",

@@ -181,10 +181,15 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        guard !hasSpoken, let found = answers.read(bytes) else { return }
-        hasSpoken = true
+        guard !hasSpoken else { return }
         phase = .draining
         markDirty()
+        guard let found = answers.read(bytes) else {
+            // The gateway discards the frames after the one that the answer names, so none is presumed accepted now.
+            _ = session.demandProof()
+            return
+        }
+        hasSpoken = true
         switch found {
         case .answer(let answer): handle(answer)
         case .garbage(let byte):
@@ -296,8 +301,10 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if session.isProofOverdue {
             return giveUp(
                 .unproven,
-                "no answer to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
-                    + "binary.fence: false")
+                answers.hasBegun
+                    ? "the gateway sent only a part of its answer"
+                    : "no answer to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
+                        + "binary.fence: false")
         }
         if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // If the transport keeps the connection, the idle time starts again.

@@ -55,6 +55,9 @@ struct GatewayAnswerReader {
 
     private var bytes: [UInt8] = []
 
+    /// Whether the first bytes of an answer have arrived.
+    var hasBegun: Bool { !bytes.isEmpty }
+
     static let length = 6
     private static let command: UInt8 = 8
 

@@ -7,6 +7,9 @@ package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
     private var list = RecordHeaderList()
+    /// With more headers than this, the dead letter does not contain the original record's headers, because librdkafka
+    /// cannot read a record with more than 100,000 headers.
+    private static let copiedLimit = 99_990
 
     package init() {}
 
@@ -23,7 +26,7 @@ package struct DeadLetterWriter: ~Copyable {
         list.removeAll()
         text.removeAll()
         words.removeAll()
-        list.append(contentsOf: original)
+        if original.count <= Self.copiedLimit { list.append(contentsOf: original) }
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
             // The detail is escaped like a JSON string, so that the header's value is printable UTF-8.

@@ -47,7 +47,7 @@ struct ReadingProblems {
     mutating func noteForeignCommit(_ partition: TopicPartition, _ committed: Int64, _ now: DeliveryTime) {
         let problem = Problem(
             .group(group), .foreignCommit,
-            "another program committed offset \(committed) of \(partition) in the group, so later records are in doubt",
+            "another program committed offset \(committed) of \(partition) in the group: this may skip or repeat records",
             "if the offsets were not reset on purpose, find the other consumer with kafka-consumer-groups.sh --describe "
                 + "--members --group \(group), and give it another group id")
         entries[.group(group)] = (problem, now.ns + Problem.lossNs)
