@@ -134,6 +134,9 @@ struct ProblemTests {
         // A later loss is counted from zero.
         lost.note(one, offsets: 2, nowNs: 901 * Self.second)
         #expect(texts(901) == ["partition retry/0 2"])
+        lost.note(one, offsets: 3, byDeletion: true, nowNs: 902 * Self.second)
+        let text = lost.problems(nowNs: 903 * Self.second).first?.text
+        #expect(text == "up to 5 offsets were lost when topic retry was deleted or truncated")
     }
 
     @Test func `The article about operating lists each kind of problem`() throws {

@@ -55,6 +55,7 @@ extension WorkerSnapshot {
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
+                reader.remember(one.partition, status, logEnd: logEnd)
                 partitions.append(Partition(role: role, status: status, logEnd: logEnd))
             }
             let read = Set(reader.partitions.map(\.partition.topic))

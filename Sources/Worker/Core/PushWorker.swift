@@ -184,7 +184,7 @@ package final class PushWorker: @unchecked Sendable {
             onChange: { [unowned self, unowned retries = readers[1]] topics in
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
-            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
+            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.exist(topics, now) } })
         let condemned = board.newest.crashes.condemned
         for reader in readers {
             reader.context.condemned = condemned
@@ -249,9 +249,6 @@ package final class PushWorker: @unchecked Sendable {
         for event in end.events {
             health.apps.note(event)
             for reader in parts.readers { reader.note(event, now) }
-            if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
-                health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-            }
             eventLog.write(event) { parts.partition(of: $0)?.description ?? "unknown" }
         }
         if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }

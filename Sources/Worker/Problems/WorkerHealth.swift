@@ -8,7 +8,6 @@ struct WorkerHealth {
     private let logger: Logger
     private(set) var list = ProblemList()
     var apps = AppHealth()
-    var lostRecords = LostRecords()
     /// The time at which the worker began to consume (monotonic).
     var startedNs: Int64 = 0
     /// The time when the worker was last a member of each group (monotonic), by the group's name.
@@ -63,7 +62,7 @@ struct WorkerHealth {
         var named = Set(problems.map(\.subject))
         problems += others.filter { named.insert($0.subject).inserted }
         // Unlike other problems, a loss of records is also reported if its partition already has a problem.
-        return problems + lostRecords.problems(nowNs: now.ns)
+        return problems + parts.readers.flatMap { $0.lostRecords.problems(nowNs: now.ns) }
     }
 
     private mutating func groupProblem(

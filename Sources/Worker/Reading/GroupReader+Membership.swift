@@ -122,6 +122,8 @@ extension GroupReader {
                     logStart: start.isAtEnd ? start.logEnd : start.logStart,
                     logEnd: isNew ? start.logStart : start.logEnd)
             }
+            // Kafka deletes the committed offset of a group with members only with the topic.
+            if start.isRecreated || start.committed.offset == nil { noteLoss(of: partition, now) }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))
             if start.isRecreated {
@@ -198,6 +200,7 @@ extension GroupReader {
                     ["partition": "\(partition)", "offset": .count(position), "start": .count(logStart)])
             }
             if !recreated.contains(partition), position < logStart { continue }
+            noteLoss(of: partition, now)
             topicIDs[partition] = ids[partition.topic]
             partitions[index].queue.close()
             partitions[index] = beginAnew(partitions[index].queue, partitions[index].id, from: logStart, &machine, now)
@@ -321,6 +324,7 @@ extension GroupReader {
             // The known ids may be outdated: another member may have read a lost partition after its topic was
             // recreated.
             topicIDs = [:]
+            unsettled = [:]
             machine.suspend(ids)
         } else {
             machine.release(ids)

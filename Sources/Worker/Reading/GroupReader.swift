@@ -45,6 +45,10 @@ final class GroupReader {
     /// The topic ids of the assigned partitions, as far as librdkafka reports them. The reader compares them with the
     /// ids at the next assignment, because a topic may be recreated between two assignments.
     var topicIDs: [TopicPartition: TopicID] = [:]
+    /// The number of unsettled offsets of each partition before librdkafka forgot the log end of a deleted topic. The
+    /// number of a partition that was given up is kept until the reader knows whether the topic still exists.
+    var unsettled: [TopicPartition: Int64] = [:]
+    private(set) var lostRecords = LostRecords()
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
     /// The time of the next check of `suspects` (monotonic).
@@ -112,6 +116,11 @@ final class GroupReader {
         switch event {
         case .error(let error):
             if let topic = ReadingProblems.unavailableTopic(in: error.text) {
+                // A denied topic was not deleted. Its partitions are revoked, too.
+                for partition in unsettled.keys where partition.topic == topic {
+                    if error.code.isUnknownTopic { noteLoss(of: partition, now) }
+                    unsettled[partition] = nil
+                }
                 return problems.note(.topic(topic), error.code, isOfFetch: true, now)
             }
             lastError = error
@@ -131,8 +140,36 @@ final class GroupReader {
     // MARK: Problems
 
     func note(_ event: DeliveryEvent, _ now: DeliveryTime) {
-        guard case .foreignCommit(let id, let committed, _) = event, let partition = partition(of: id) else { return }
-        problems.noteForeignCommit(partition, committed, now)
+        if case .foreignCommit(let id, let committed, _) = event, let partition = partition(of: id) {
+            problems.noteForeignCommit(partition, committed, now)
+        } else if case .overtaken(let id, let committed, let start) = event, let partition = partition(of: id) {
+            lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
+        }
+    }
+
+    /// Updates `unsettled` from the status of an assigned partition. Without a committed offset, the partition is new.
+    func remember(_ partition: TopicPartition, _ status: PartitionStatus, logEnd: Int64?) {
+        guard status.committed != nil, !problems.unavailableTopics.contains(partition.topic) else { return }
+        if let logEnd, let watermark = status.watermark { unsettled[partition] = logEnd - watermark }
+    }
+
+    /// Reports the unsettled offsets of a partition as lost because its topic was deleted or its log truncated.
+    func noteLoss(of partition: TopicPartition, _ now: DeliveryTime) {
+        guard let offsets = unsettled.removeValue(forKey: partition), offsets > 0 else { return }
+        logger.error(
+            .kafka, "topic was deleted or truncated, unsettled records are lost", about: "\(partition)",
+            ["partition": "\(partition)", "lost_at_most": .count(offsets)])
+        lostRecords.note(partition, offsets: offsets, byDeletion: true, nowNs: now.ns)
+    }
+
+    /// Handles the names of all topics of the cluster, which are queried after each assignment.
+    func exist(_ all: Set<String>, _ now: DeliveryTime) {
+        problems.exist(all)
+        for partition in unsettled.keys where !isAssigned(partition) && lookup?.partitions.contains(partition) != true {
+            // Another member noticed the deletion first. A topic of a pattern may only be hidden by a denied permission.
+            if topics.contains(partition.topic), !all.contains(partition.topic) { noteLoss(of: partition, now) }
+            unsettled[partition] = nil
+        }
     }
 
     /// Returns the current problems of reading and committing, and of retry topics that another group uses. Drops
