@@ -93,7 +93,7 @@ enum Advice {
     }
 }
 
-/// The number of offsets of each partition that were deleted, possibly with the topic, before the worker settled them. A
+/// The number of offsets of each partition that were deleted, also with the topic, before the worker settled them. A
 /// partition's problem lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
 struct LostRecords {
     private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64, byDeletion: Bool)] = [:]

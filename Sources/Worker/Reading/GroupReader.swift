@@ -166,7 +166,7 @@ final class GroupReader {
     func exist(_ all: Set<String>, _ now: DeliveryTime) {
         problems.exist(all)
         for partition in unsettled.keys where !isAssigned(partition) && lookup?.partitions.contains(partition) != true {
-            // Another member noticed the deletion first. A topic of a pattern may only be hidden by a denied permission.
+            // Another member noticed the deletion first. A missing permission hides only topics of a pattern.
             if topics.contains(partition.topic), !all.contains(partition.topic) { noteLoss(of: partition, now) }
             unsettled[partition] = nil
         }
