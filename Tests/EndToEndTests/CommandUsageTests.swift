@@ -36,7 +36,7 @@ extension EndToEnd {
             64 | send -c x --key-id K -t 00 -a Hi | give either --config or the options
             64 | send -c x -t 00 | needs --alert TEXT or --payload JSON
             64 | send -c x -t 0g -a Hi | --token: a device token must have an even number of hex digits
-            64 | send -c x -t 00 -a Hi -p {} | either --payload, or --alert
+            64 | send -c x -t 00 -a Hi -p {} | --payload cannot be combined with --alert
             64 | send -c x -t 00 -a Hi --push-type voice | expected one of alert, 
             64 | send -c x -t 00 -a Hi --priority 7 | --priority: expected 10, 5 or 1
             64 | send -c x -t 00 -a Hi --expiration soon | expected a duration such as 1h

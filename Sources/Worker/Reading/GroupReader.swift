@@ -182,7 +182,10 @@ final class GroupReader {
             default: true
             }
         }
-        return committer.problems(now: now, of: partitions.map(\.partition)) + unread
+        // A subject's first problem is reported, and commits that fail matter more than foreign commits.
+        return unread.filter { $0.kind != .foreignCommit }
+            + committer.problems(now: now, of: partitions.map(\.partition))
+            + unread.filter { $0.kind == .foreignCommit }
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
