@@ -26,9 +26,9 @@ extension DeliveryMachine {
         ledger.shortenSuspensions(flight: role.group.rawValue, nowNs: now.ns)
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
-            // If the log ends at or below the last received offset, it was truncated, and new records reuse the offsets
-            // from the log's end on.
-            isCut = logEnd.map { $0 <= ledger[suspended].offsets.highestReceived } ?? false
+            // If the log ends below an offset that was received or settled, it was truncated, and new records reuse the
+            // offsets from the log's end on.
+            isCut = logEnd.map { $0 < ledger[suspended].offsets.mapEnd } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
                 let share = enterShare(role, topic: topic)
                 ledger[suspended].group = share.group

@@ -125,6 +125,18 @@ struct SuspendedTests {
         )
     }
 
+    @Test func `A suspended partition does not resume if its log ends below an offset that the map lists as settled`() {
+        for logEnd in [8, 7] as [Int64] {
+            let rig = Rig()
+            let lost = rig.assign(map: CommitMap(horizon: 0, settled: [7..<8]), logStart: 0, logEnd: 8)
+            let committed = Self.commit(rig)
+            rig.machine.suspend([lost])
+            let back = Self.assign(rig, committed, logEnd: logEnd)
+            #expect(rig.machine.takeEvents().contains(.resumed(back)) == (logEnd == 8))
+            #expect("\(rig.receive(back, 7, "d"))" == (logEnd == 8 ? "ignored" : "taken"))
+        }
+    }
+
     @Test func `A suspended partition is released soon after the group assigned nothing to this worker`() {
         let (rig, lost, _) = Self.lost()
         rig.machine.endAssignment(of: .retries)
