@@ -1,8 +1,8 @@
 /// Decides when to send a PING on a connection, and when the connection is dead.
 ///
-/// By default, a PING is sent 60 s after the last received byte. While a request is unanswered, a PING is sent 5 s
-/// after the last received byte or after the request, whichever is later. The connection is dead if nothing arrives
-/// within 10 s after a PING. Times are monotonic nanoseconds.
+/// By default, the connection sends a PING 60 s after the last received byte. While a request is unanswered, it sends
+/// the PING 5 s after the last received byte or after the request, whichever is later. The connection is dead if
+/// nothing arrives within 10 s after a PING. Times are monotonic nanoseconds.
 package struct Keepalive {
     package struct Limits: Sendable, Equatable {
         package var idleNs: Int64 = 60_000_000_000

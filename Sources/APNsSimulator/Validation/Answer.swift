@@ -2,7 +2,7 @@ import PushRecords
 
 /// An APNs answer to a request: a status, and a reason unless the status is 200.
 struct Answer: Hashable, Sendable {
-    /// What the body of an answer contains. An answer with status 200 has no body.
+    /// The content of an answer's body. An answer with status 200 has no body.
     enum Body: UInt8, Sendable {
         /// The body `{"reason": …}` with Apple's reason.
         case reason

@@ -51,7 +51,7 @@ struct Problem: Sendable, Equatable {
     var subject: Subject
     var kind: Kind
     var text: String
-    /// What the operator should do, in one line without a full stop.
+    /// The advice to the operator, in one line without a full stop.
     var advice: String
     /// The time at which `ProblemList` first received the problem (wall clock).
     var sinceMs: Int64 = 0

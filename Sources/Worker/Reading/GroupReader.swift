@@ -201,7 +201,7 @@ final class GroupReader {
     }
 
     /// The time limit for reading in one turn, which is checked after each partition. The limit bounds the delay caused
-    /// by records that are slow to read, for example with a hundred thousand headers.
+    /// by records that are slow to read, such as records with a hundred thousand headers.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as many records as `machine` has room for. Returns whether more records can be read immediately.
