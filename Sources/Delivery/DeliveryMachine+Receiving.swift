@@ -77,6 +77,11 @@ extension DeliveryMachine {
         let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
         if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
+        if let caughtUpNs = ledger[partition].caughtUpNs {
+            ledger[partition].caughtUpNs = nil
+            // The timestamp of a retry record comes from a worker or a broker.
+            if !isRetry { journal.producersClock.compare(timestampMs, caughtUpNs: caughtUpNs, now: now) }
+        }
         if let records = ledger[partition].unsetRecords {
             ledger[partition].unsetRecords = nil
             let ageMs = timestampMs == RecordTime.unknown ? nil : now.wallMs - timestampMs
@@ -130,10 +135,12 @@ extension DeliveryMachine {
         // An invalid request is not in doubt, because the previous owner rejected it too.
         let isInDoubt = !request.isInvalid && offset < ledger[partition].offsets.inheritedHorizon
         // A scheduled time beyond `delivery.max_ahead` is probably a mistake. For a retry record, the time was accepted
-        // when the original request was read.
+        // when the original request was read. If this machine's clock is behind, the request's timestamp is later.
+        let scheduledMs = Int64(request.notBefore) &* 1_000
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
-            && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
+            && (scheduledMs - max(now.wallMs, firstMs) > settlement.settings.maxAheadMs
+                || scheduledMs - now.wallMs > MachineSettings.longestAheadMs)
         var (app, firstApp): (Int32, Int32) = (-1, -1)
         var defaultTopic = UnsafeRawBufferPointer.nothing
         switch apps.findApp(request, of: ledger[partition].group) {
@@ -299,7 +306,7 @@ extension DeliveryMachine {
                 store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
             conclude(slot, .invalid)
         } else if store[bodyOf: record].isExpired {
-            conclude(slot, .expired)
+            if hasExpired(record) { conclude(slot, .expired) } else { deferToTier(slot, .clock) }
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)
         } else if store[bodyOf: record].isInDoubt, settlement.settings.inDoubt == .abandon {

@@ -154,11 +154,31 @@ extension DeliveryMachine {
             expiration == 0
                 ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
         {
-            conclude(slot, .expired)
-            return false
+            if hasExpired(record) {
+                conclude(slot, .expired)
+                return false
+            }
+            // A notification with expiration 0 must not wait, so it is sent.
+            if expiration > 0 {
+                moveDeferred(slot, Notification.Deferral(reason: .clock))
+                return false
+            }
         }
         ledger[partition].horizon.advance(to: store[record].offset)
         return true
+    }
+
+    /// Returns whether a notification that has expired by this machine's clock has also expired by the producers' clocks
+    /// (`ProducersClock`).
+    func hasExpired(_ record: RecordSlot) -> Bool {
+        let aheadMs = journal.producersClock.aheadMs(now)
+        guard aheadMs > 0 else { return true }
+        let now = DeliveryTime(ns: now.ns, wallMs: now.wallMs - aheadMs)
+        let maxAgeMs = settlement.settings.maxAgeMs
+        if maxAgeMs > 0, store.isLate(record, limitMs: maxAgeMs, now: now) { return true }
+        guard let expiration = store[bodyOf: record].headers.expiration else { return false }
+        return expiration == 0
+            ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {

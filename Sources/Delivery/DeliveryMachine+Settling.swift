@@ -118,7 +118,7 @@ extension DeliveryMachine {
         case .unwritable:
             let previousMs = store[bodyOf: store[slot].record].tierDelayMs
             return tiers.writable(max(lasting, tiers.tier(delayMs: 0, previousMs: previousMs)))
-        case .paused, .credential, .unreachable, .unprocessed, .span, .scheduled:
+        case .paused, .credential, .unreachable, .unprocessed, .span, .scheduled, .clock:
             return tiers.writable(lasting)
         }
     }

@@ -46,7 +46,7 @@ package struct MachineSettings: Sendable {
     /// How long the state of a suspended partition is retained.
     package var suspendedLimitNs: Int64 = 600_000_000_000
     /// The minimum number of notifications, on average, between the highest record sent and the send horizon.
-    package var horizonMargin: Int64 = 500
+    package var horizonMargin: Int64 = 100
     /// The maximum length of commit metadata in characters.
     package var metadataLimit = 4_000
     /// Whether `accepted` results that are not in doubt are counted but not published (`results.publish: failures`).

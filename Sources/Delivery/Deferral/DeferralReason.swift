@@ -18,6 +18,8 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     case span
     /// The notification's `push-not-before` is in the future. This is normal and is not logged.
     case scheduled
+    /// The notification has expired by this machine's clock, but not by the clocks of the producers.
+    case clock
 
     /// The value of the metrics' label `cause`.
     package var word: String { "\(self)" }
@@ -26,7 +28,7 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     /// ends it.
     var isSporadic: Bool {
         switch self {
-        case .device, .share, .unprocessed, .span, .scheduled: true
+        case .device, .share, .unprocessed, .span, .scheduled, .clock: true
         case .paused, .credential, .unreachable, .unwritable: false
         }
     }

@@ -69,6 +69,8 @@ package struct Partition: ~Copyable {
     var deadLetters = 0
     /// The partition's notifications that wait for a higher send horizon.
     var behindHorizon = Notification.List()
+    /// When the partition had been read to its end (monotonic), until the next record is received.
+    var caughtUpNs: Int64?
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
     var unsetRecords: Int64?
@@ -296,7 +298,7 @@ extension Partition {
     /// the worker uses it, so that the next owner knows after a crash which records may have been sent.
     ///
     /// The distance between the highest record handed out and the horizon is:
-    /// - usually the number of offsets handed out in about four commit intervals (`pace`),
+    /// - usually the number of offsets handed out in about three commit intervals (`pace`),
     /// - at least the number of records that contain `minimum` notifications, by the mean number per record,
     /// - at most `maximum` offsets, because a large gap between two records would otherwise look like a high rate.
     ///
@@ -325,7 +327,7 @@ extension Partition {
 
         package var margin: Int64 {
             let least = max(1, minimum * 16 / countTimes16)
-            return min(max(least, 4 * pace), max(least, Self.maximum))
+            return min(max(least, 3 * pace), max(least, Self.maximum))
         }
 
         @inline(__always)

@@ -255,7 +255,8 @@ package final class PushWorker: @unchecked Sendable {
         moveStopping(parts, now)
         if pages.isDue(now) {
             health.update(
-                shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps, others: files.faults(),
+                shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps,
+                others: files.faults() + [machine.clockAheadMs.map(Problem.init(clockAheadMs:))].compactMap(\.self),
                 eventLog, now)
             postSnapshot(now)
         }

@@ -4,7 +4,7 @@ internal import Observability
 /// A condition that requires the operator's attention, with advice. The worker's unaffected parts continue.
 struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
-        case kafka, configuration
+        case kafka, configuration, machine
         case broker(String), topic(String), partition(TopicPartition), group(String)
         case app(String)
         /// A topic for which Apple refuses the app's credential.
@@ -37,6 +37,7 @@ struct Problem: Sendable, Equatable {
         case expiring = "certificate_expiring"
         case slowed = "device_tokens_bad"
         case expired = "requests_expired"
+        case clock = "clock_wrong"
         case acceptedLost = "accepted_lost"
         case doubtful = "connections_in_doubt"
         case feedback = "feedback_failed"
@@ -69,6 +70,18 @@ struct Problem: Sendable, Equatable {
     init(_ subject: Subject, _ kind: Kind, _ code: KafkaCode, _ advice: String) {
         self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice)
     }
+
+    /// - Parameter clockAheadMs: By how much this machine's clock is ahead of the timestamps of new requests.
+    init(clockAheadMs: Int64) {
+        let minutes = abs(clockAheadMs) / 60_000
+        let difference = minutes < 180 ? "\(minutes) minutes" : "\(minutes / 60) hours"
+        let isAhead = clockAheadMs > 0
+        self.init(
+            .machine, .clock,
+            "this machine's clock is \(difference) \(isAhead ? "ahead of" : "behind") the timestamps of new requests: "
+                + (isAhead ? "requests that only this clock would expire are deferred" : "scheduled requests are late"),
+            "correct this machine's clock, or the clocks and timestamps of the producers")
+    }
 }
 
 extension Problem.Subject: CustomStringConvertible {
@@ -76,6 +89,7 @@ extension Problem.Subject: CustomStringConvertible {
         switch self {
         case .kafka: "kafka"
         case .configuration: "configuration"
+        case .machine: "machine"
         case .broker(let name): "broker \(name)"
         case .topic(let name): "topic \(name)"
         case .partition(let partition): "partition \(partition)"
