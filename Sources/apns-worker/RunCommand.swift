@@ -1,5 +1,6 @@
 import CLinux
 import Configuration
+import EventLoop
 import Glibc
 import Kafka
 import Observability
@@ -17,13 +18,19 @@ private struct RunOptions {
     }
 }
 
+/// Returns whether a path is a regular file. A pipe, such as `--config <(…)`, can be read only once.
+private func isRegularFile(_ path: String) -> Bool {
+    var status = stat()
+    return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+}
+
 func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
             "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. The worker commits a record's offset once Kafka has acknowledged every result, retry record or dead letter of the record.",
             "Example: apns-worker run --config worker.yaml",
-            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops the worker immediately. SIGHUP reloads apps, credentials, limits, pauses and log levels. If any of the new settings is invalid, all previous settings stay in use. A supervisor process restarts a crashed worker, unless you set crash: core.",
+            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops the worker immediately. The worker applies changes of the configuration file (apps, credentials, limits, pauses and log levels) within 10 s, or after SIGHUP immediately. If any of the new settings is invalid, all previous settings stay in use. A supervisor process restarts a crashed worker, unless you set crash: core.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
@@ -37,6 +44,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     // gain little, because the core, net and librdkafka threads free each other's memory.
     linux_tune_malloc(2)
     try options.configuration.app.requireEither(options.configuration.file)
+    let file = options.configuration.file.flatMap { isRegularFile($0) ? (path: $0, hash: FileWatch.hash($0)) : nil }
     let loaded = try options.read()
     let log = loaded.configuration.log
     let logger = Logger(levels: log.levels, format: log.format)
@@ -58,7 +66,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     }
     let worker = try PushWorker(loaded.configuration, logger: logger, crashes: crashes)
     do throws(StartFailure) {
-        let ending = try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: options.read)
+        let ending = try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: options.read, file: file)
         var code = ExitCode.fine
         if case .failed(let reason) = ending {
             complain("apns-worker run: \(reason)")

@@ -67,9 +67,9 @@ extension EndToEnd {
             try scene.reload(worker, saying: "app resumed app=news")
             try pages.await("/metrics", says: count("accepted", of: "news", 5))
 
-            // The app is removed, so its topic belongs to no app.
+            // The app is removed, so its topic belongs to no app. The worker reads the changed file without a signal.
             scene.configuration.apps = ""
-            try scene.reload(worker, saying: "app removed")
+            try scene.reload(worker, saying: "configuration reloaded apps=1 changed=apps", signals: false)
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 2))
             try scene.send(1)
@@ -132,10 +132,13 @@ extension EndToEnd {
 }
 
 extension Scene {
-    /// Writes the configuration to the worker's file, reloads it, and waits for words in the log.
-    func reload(_ worker: ChildProcess, saying words: String) throws {
+    /// Writes the configuration to the worker's file, and waits for words in the log. Without a signal, the worker notices
+    /// the change by itself.
+    func reload(_ worker: ChildProcess, saying words: String, signals: Bool = true) throws {
+        let before = worker.text.count
         try write(configuration.text, to: "worker.yaml")
-        try signalReload(worker, saying: words)
+        if signals { worker.signal(SIGHUP) }
+        try eventually("“\(words)” after the change", of: worker) { worker.text.dropFirst(before).contains(words) }
     }
 
     /// Sends SIGHUP, and waits for words in the log.

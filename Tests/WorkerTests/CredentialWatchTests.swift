@@ -11,7 +11,7 @@ import Testing
 extension PushWorker {
     /// Checks for changed files and waits until they are read.
     fileprivate func look() {
-        files.checkCredentials()
+        files.checkFiles()
         finishReading()
     }
 
@@ -226,7 +226,7 @@ extension PushWorker {
         // Changes of other files are loaded in the meantime.
         let identity = worker.apps[0].tokenIdentity
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        worker.files.checkCredentials()
+        worker.files.checkFiles()
         while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
         // Two reloads are requested while the read blocks: only the file's last content counts.

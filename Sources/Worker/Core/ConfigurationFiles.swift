@@ -3,20 +3,31 @@ internal import Delivery
 internal import EventLoop
 internal import Observability
 
-/// Rereads files while the worker runs: the configuration on SIGHUP, and an app's credential when its file changes.
+/// Rereads files while the worker runs: the configuration on SIGHUP or when its file changes, and an app's credential
+/// when its file changes.
 /// A separate thread reads the files, because the core thread must not wait for a file system. A file takes effect
 /// completely or not at all. Core thread.
 final class ConfigurationFiles {
     /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
+    /// The file of the configuration.
+    struct Source {
+        var path: String
+        /// The hash of the contents that were read last, computed before they were read.
+        var hash: UInt64?
+        var read: PushWorker.Rereading
+    }
+
     private unowned let worker: PushWorker
     private let loop: Loop
     private let logger: Logger
     private let configuration: FileReading
     private let credential: FileReading
-    private var credentialWatch: FileWatch?
-    /// The most recent reload that SIGHUP requested while another reload was in progress.
+    private var watched: FileWatch?
+    /// The file of the configuration, or `nil` if it was not read from a file.
+    var source: Source?
+    /// The most recent reload that was requested while another reload was in progress.
     private var nextReload: PushWorker.Rereading?
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
@@ -49,9 +60,10 @@ final class ConfigurationFiles {
     func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
+        let path = source?.path
         let hasBegun = configuration.begin({
-            Result { () throws(StartFailure) in try Self.read(reread, living) }
-        }) { [weak self] found in self?.take(found) }
+            (path.flatMap(FileWatch.hash), Result { () throws(StartFailure) in try Self.read(reread, living) })
+        }) { [weak self] (hash, found) in self?.take(found, hash) }
         guard !hasBegun else { return }
         guard configuration.isBusy else {
             return refuse(["no thread could be started to read the configuration; send SIGHUP again"])
@@ -77,8 +89,12 @@ final class ConfigurationFiles {
         return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
     }
 
-    private func take(_ found: Result<Reread, StartFailure>) {
+    private func take(_ found: Result<Reread, StartFailure>, _ hash: UInt64?) {
         guard !isStopped else { return }
+        if let path = source?.path {
+            source?.hash = hash
+            watched?.remember(path, hash: hash)
+        }
         if let again = nextReload {
             nextReload = nil
             return reload(again)
@@ -86,13 +102,19 @@ final class ConfigurationFiles {
         switch found {
         case .failure(let failure): refuse(failure.lines)
         case .success((let loaded, let changed)):
+            let keys = worker.configuration.changedKeys(loaded.configuration)
             worker.takeOver(loaded, changed)
             refusedReload = []
             refusedFiles = [:]
             watch()
             // Credential files may have changed without a change of their names in the configuration.
-            checkCredentials()
-            logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
+            checkFiles()
+            logger.notice(
+                .worker, "configuration reloaded",
+                [
+                    "apps": .count(loaded.configuration.apps.count),
+                    "changed": .text(keys.isEmpty ? "nothing" : keys.joined(separator: ",")),
+                ])
         }
     }
 
@@ -104,23 +126,26 @@ final class ConfigurationFiles {
         }
     }
 
-    // MARK: Credential files
+    // MARK: Watched files
 
-    /// Watches the apps' credential files, whose contents may change under the same path, as in a Kubernetes secret.
+    /// Watches the configuration and the apps' credential files, whose contents may change under the same path, as in a
+    /// Kubernetes ConfigMap or secret.
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
-        let paths = Set(files.joined())
-        credentialWatch = FileWatch(
-            worker.apps.hashes(of: Array(paths)), loop: loop, reading: credential, reportsMissing: true
+        let paths = worker.apps.hashes(of: Array(Set(files.joined())))
+        watched = FileWatch(
+            paths + (source.map { [($0.path, $0.hash)] } ?? []), loop: loop, reading: credential, reportsMissing: true
         ) { [weak self] changed in
+            guard let self, !isStopped else { return }
+            if let source, changed.contains(source.path) { reload(source.read) }
             let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
-            self?.appsToRead.formUnion(readers.map { AppIndex($0) })
-            self?.readNextApp()
+            appsToRead.formUnion(readers.map { AppIndex($0) })
+            readNextApp()
         }
     }
 
-    func checkCredentials() {
-        credentialWatch?.check()
+    func checkFiles() {
+        watched?.check()
         kafkaWatch?.check()
     }
 
@@ -172,7 +197,7 @@ final class ConfigurationFiles {
             worker.replace(index, with: loaded)
             worker.readFeedback()
             for (path, hash) in worker.apps.hashes(of: Array(loaded.fileHashes.keys)) {
-                credentialWatch?.remember(path, hash: hash)
+                watched?.remember(path, hash: hash)
             }
             logger.notice(.apns, "credential reloaded, replacing connections", ["app": "\(name)"])
         case .failure(let failure):
@@ -198,7 +223,7 @@ final class ConfigurationFiles {
                 Problem(
                     .configuration, .refused,
                     "the changed configuration was rejected, and the previous one stays in use: \(first)\(more)",
-                    "correct the configuration and send SIGHUP again"))
+                    "correct the configuration; the worker reads a changed file within 10 s"))
         }
         if !changedKafkaFiles.isEmpty {
             let names = changedKafkaFiles.sorted().joined(separator: ", ")
@@ -223,6 +248,12 @@ final class ConfigurationFiles {
 }
 
 extension WorkerConfiguration {
+    /// Returns the keys of all changed settings.
+    func changedKeys(_ other: WorkerConfiguration) -> [String] {
+        (apps == other.apps ? [] : ["apps"]) + (log == other.log ? [] : ["log"])
+            + keysThatNeedRestart(other).filter { !$0.hasPrefix("log") }
+    }
+
     /// Returns the keys of changed settings that take effect only after a restart.
     func keysThatNeedRestart(_ other: WorkerConfiguration) -> [String] {
         let sections: [(key: String, isSame: Bool)] = [

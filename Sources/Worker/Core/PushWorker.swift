@@ -96,12 +96,17 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs the worker on the calling thread until `stop` is called or an unrecoverable error occurs.
     ///
-    /// - Parameter isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
+    /// - Parameters:
+    ///   - isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
+    ///   - file: The file of the configuration, which `reread` reads, and the hash of its contents. `nil` if it was not
+    ///     read from a file.
     /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or if
     ///   `ClusterReadiness.attempt(timeoutMs:)` throws it.
     package func run(
-        handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
+        handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil,
+        file: (path: String, hash: UInt64?)? = nil
     ) throws(StartFailure) -> Ending {
+        if let file, let reread { files.source = .init(path: file.path, hash: file.hash, read: reread) }
         if handlesSignals {
             do {
                 _ = try Signals(
