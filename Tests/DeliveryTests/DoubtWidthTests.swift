@@ -6,7 +6,7 @@ import Testing
 struct DoubtWidthTests {
     /// The arguments are the numbers of tokens in consecutive records.
     @Test(arguments: [[1], [2_000], [20], [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]])
-    func `After a crash at most three times the resent notifications and one record are in doubt`(_ tokens: [Int]) throws
+    func `After a crash, at most three times the resent notifications and a record are in doubt`(_ tokens: [Int]) throws
     {
         let log = (0..<tokens.count * 12_000 / tokens.reduce(0, +)).map { record in
             (0..<tokens[record % tokens.count]).map { "r\(record).\($0)" }
