@@ -215,6 +215,8 @@ internal import Glibc
                 unsafe SSL_is_server(raw) == 1
                 ? "" : " (set tls.ca_file to a file with the authorities to trust instead of the system's)"
             return "the certificate of \(peer) is not trusted: \(why)\(advice)"
+        case X509_V_ERR_CERT_NOT_YET_VALID:
+            return "the certificate of \(peer) is not valid yet: check this machine's clock"
         default:
             return "the certificate of \(peer) is not trusted: \(why)"
         }

@@ -174,8 +174,8 @@ struct ScheduledTests {
         #expect(results.map(\.detail) == Array(repeating: "the request is older than delivery.max_age", count: 3))
         #expect(
             results.map(\.subject) == [
-                "request timestamps must be in milliseconds, not in seconds",
-                "request timestamps must be in milliseconds, not in seconds", "",
+                "the timestamp is 1970-01-21: seconds instead of milliseconds?",
+                "the timestamp is 1970-02-19: seconds instead of milliseconds?", "",
             ])
     }
 

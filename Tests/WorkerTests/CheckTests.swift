@@ -172,7 +172,7 @@ import Testing
             ),
             (
                 "the probe for com.example.app was answered with 403 InvalidProviderToken: key, key_id and team_id do "
-                    + "not belong together, or the key was revoked",
+                    + "not belong together, the key was revoked, or this machine's clock is fast",
                 {
                     $0.credential = .token(
                         TokenCredential(

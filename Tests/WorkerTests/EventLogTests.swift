@@ -40,4 +40,10 @@ import Testing
         // Drops the timestamp.
         #expect(sink.lines.map { String($0.drop { $0 != " " }.dropFirst()) } == [words])
     }
+
+    @Test func `One line reports all partitions that were assigned again`() {
+        let sink = MemorySink()
+        EventLog(logger: Logger(sink: sink), names: []).writeResumed((0..<16).map { "requests/\($0)" })
+        #expect(sink.lines.count == 1 && sink.lines[0].contains("count=16 partitions=requests/0,requests/1,"))
+    }
 }

@@ -29,6 +29,14 @@ struct ProblemTests {
         #expect(Advice.connecting(KafkaError(.transport, text)).cause == "the port answers with \(name)")
     }
 
+    @Test(arguments: [
+        (660_000, "this machine's clock is 11 minutes ahead of the timestamps of new requests: "),
+        (-864_000_000, "this machine's clock is 240 hours behind the timestamps of new requests: "),
+    ])
+    func `A wrong clock is described by its difference`(aheadMs: Int64, text: String) {
+        #expect(Problem(clockAheadMs: aheadMs).text.hasPrefix(text))
+    }
+
     private static let second: Int64 = 1_000_000_000
 
     private func update(

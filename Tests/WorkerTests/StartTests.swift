@@ -248,4 +248,8 @@ struct StartTests {
         #expect(settings.maxAttempts == 2)
         #expect(settings.tierDelaysMs == [30_000, 900_000, 7_200_000])
     }
+
+    @Test func `A stop with the default settings ends within Kubernetes' grace period of 30 s`() {
+        #expect(DrainSettings().shutdown.nanoseconds + Shutdown.mostAfterDrainNs <= 30_000_000_000)
+    }
 }

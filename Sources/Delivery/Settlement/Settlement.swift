@@ -178,19 +178,28 @@ struct Settlement: ~Copyable {
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
-        // If a producer sets a timestamp in seconds instead of milliseconds, it is a time in January or February 1970.
-        if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
-            ending.detail.subject = StaticString("request timestamps must be in milliseconds, not in seconds").lentBytes
-        }
-        guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
+        var mistake = outcome == .expired ? Self.mistake(in: content.requestedAtMs) : ""
+        guard answer.reason == .other || !texts.isEmpty || !mistake.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
         return uniqueID.withUTF8 { uniqueID in
             ending.uniqueID = UnsafeRawBufferPointer(uniqueID)
-            return withReasonText(slot, in: store) {
-                ending.reasonText = $0
-                return body(content, ending)
+            return mistake.withUTF8 { mistake in
+                if !mistake.isEmpty { ending.detail.subject = UnsafeRawBufferPointer(mistake) }
+                return withReasonText(slot, in: store) {
+                    ending.reasonText = $0
+                    return body(content, ending)
+                }
             }
         }
+    }
+
+    /// Returns a note about a timestamp in seconds instead of milliseconds, which is a time in January or February 1970.
+    private static func mistake(in timestampMs: Int64) -> String {
+        guard 0...Int64(UInt32.max) ~= timestampMs else { return "" }
+        let day = Int(timestampMs / 86_400_000)
+        let (month, date) = day < 31 ? (1, day + 1) : (2, day - 30)
+        let text = "1970-0\(month)-\(date < 10 ? "0" : "")\(date)"
+        return "the timestamp is \(text): seconds instead of milliseconds?"
     }
 
     /// Lends the text of a reason without a `ReasonCode`: Apple's reason, or `HTTP <status>`.

@@ -27,6 +27,12 @@ struct EventLog {
         }
     }
 
+    func writeResumed(_ partitions: [String]) {
+        logger.notice(
+            .delivery, "lost partitions assigned again, continuing at their previous positions",
+            ["count": .sum(partitions.count), "partitions": .text(partitions.sorted().joined(separator: ","))])
+    }
+
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
@@ -70,8 +76,8 @@ struct EventLog {
                     : "commits refused, retrying", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
             log(.info, .kafka, id, "commits accepted again")
-        case .resumed(let id):
-            log(.notice, .delivery, id, "lost partition assigned again, continuing at its previous position")
+        // `writeResumed` writes one line for all partitions of a turn.
+        case .resumed: break
         case .mapCut(let id):
             log(.info, .delivery, id, "commit metadata truncated; a crash now would repeat more notifications")
         case .metadataRefused(let id, let characters):

@@ -251,11 +251,18 @@ package final class PushWorker: @unchecked Sendable {
         let end = deliveryTurn.run(
             &machine, requests: parts, transports: parts.transports, records: parts.publisher,
             offsets: parts, now: now)
+        func name(of partition: PartitionID) -> String { parts.partition(of: partition)?.description ?? "unknown" }
+        var resumed: [String] = []
         for event in end.events {
             health.apps.note(event)
             for reader in parts.readers { reader.note(event, now) }
-            eventLog.write(event) { parts.partition(of: $0)?.description ?? "unknown" }
+            if case .resumed(let id) = event {
+                resumed.append(name(of: id))
+            } else {
+                eventLog.write(event, partitionName: name(of:))
+            }
         }
+        if !resumed.isEmpty { eventLog.writeResumed(resumed) }
         if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
@@ -315,7 +322,7 @@ package final class PushWorker: @unchecked Sendable {
         feedback?.stop()
         parts?.transports.stop()
         parts = nil
-        let haveClientsEnded = ClientReaper.wait(milliseconds: 4_000)
+        let haveClientsEnded = ClientReaper.wait(milliseconds: Shutdown.clientsNs / 1_000_000)
         feedback = nil
         doorbell = nil
         hasEndedWhole = haveClientsEnded && !isBusy

@@ -74,7 +74,8 @@ package enum RefusalAdvice {
             "broadcast is not enabled for \(topic); at developer.apple.com, turn on Broadcast Capability in the "
                 + "Push Notifications settings of the app's identifier"
 
-        case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
+        case .invalidProviderToken:
+            "key, key_id and team_id do not belong together, the key was revoked, or this machine's clock is fast"
         case .expiredProviderToken:
             "APNs rejects provider tokens that are older than one hour: this machine's clock is probably slow"
         case .missingProviderToken:
