@@ -288,6 +288,27 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
+        /// The tombstone is written with the command of the article on personal data. Kafka compacts each partition
+        /// separately.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `A tombstone has the partition of its dead token, and tail skips it`() throws {
+            let scene = try Scene("erased")
+            let topic = scene.configuration.unregistered
+            let dead = (0..<8).map { token("fa174101" + hex($0, digits: 2)) }
+            let worker = try scene.startWorker()
+            try scene.send(to: dead)
+            try scene.await(topic, holds: 8, of: worker)
+            try scene.stop(worker)
+            let written = Set(try scene.records(of: topic, "%p %k"))
+            try scene.kcat(
+                dead.map { "\($0):" }, to: topic, options: ["-K:", "-Z", "-X", "partitioner=murmur2_random"])
+            #expect(try scene.records(of: topic, "%S").count { $0 == "-1" } == 8)
+            #expect(Set(try scene.records(of: topic, "%p %k")) == written && written.count == 8)
+            try scene.kcat([#"{"device_token":"aa","observed_at_ms":1}"#], to: topic, options: [])
+            let shown = try scene.command("tail unregistered --from beginning --count 9").expect(0)
+            #expect(try shown.objects().count == 9)
+        }
+
         /// Added partitions and a recreated topic are read from their beginning.
         @Test(.needs(.worker, .broker, .kcat))
         func `Tail follows a topic that changes`() throws {

@@ -1,3 +1,4 @@
+import Delivery
 import Foundation
 import TestSupport
 import Testing
@@ -158,6 +159,40 @@ extension EndToEnd {
             #expect(worker.text.contains("committed=50 records=100"), "\(worker.text)")
             try worker.waitFor("kind=group_shared")
             #expect(try scene.resultObjects().count { ($0["in_doubt"] as? Int) == 1 } == 100)
+            try scene.stop(worker)
+        }
+
+        /// MirrorMaker commits a worker's metadata of another cluster with a translated offset. The worker ignores the
+        /// metadata if its offset was another one. Otherwise the reset of the article on disaster recovery removes it.
+        @Test(.needsJavaClient, .needs(.worker, .broker, .kcat), arguments: [30, 20] as [Int64])
+        func `After offsets were translated from another cluster, all records above them are sent in doubt`(
+            original: Int64
+        ) throws {
+            let scene = try Scene("translated", partitions: 1)
+            scene.configuration.group += ".new"
+            try scene.send(to: deviceTokens(60))
+            var map = CommitMapWriter()
+            map.start(base: original, limit: 1_000)
+            map.settled(40..<50)
+            map.finish(horizon: 50)
+            try scene.commit(offset: 20, metadata: map.text)
+            if original == 20 {
+                let command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+                try Scene.run(
+                    Tool.javaClient.path(),
+                    [
+                        "-cp", "\(KafkaBroker.home ?? "")/libs/*", command, "--bootstrap-server", scene.servers,
+                        "--group", scene.configuration.group, "--reset-offsets", "--to-current", "--all-topics",
+                        "--execute",
+                    ]
+                ).expect(0, "NEW-OFFSET")
+            }
+            let worker = try scene.startAssignedWorker()
+            try scene.awaitResults(40, of: worker)
+            try scene.send(to: deviceTokens(1, "ff"))
+            try scene.settleRequests(worker)
+            #expect(worker.text.contains("committed=20 records=40"), "\(worker.text)")
+            #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == Array(repeating: 1, count: 40) + [0])
             try scene.stop(worker)
         }
 
