@@ -168,8 +168,8 @@ extension DeliveryMachine {
         return true
     }
 
-    /// Returns whether a notification that has expired by this machine's clock has also expired by the producers' clocks
-    /// (`ProducersClock`).
+    /// Returns whether a notification that has expired by this machine's clock has also expired by the producers'
+    /// clocks (`ProducersClock`).
     func hasExpired(_ record: RecordSlot) -> Bool {
         let aheadMs = journal.producersClock.aheadMs(now)
         guard aheadMs > 0 else { return true }

@@ -61,8 +61,8 @@ extension DeliveryMachine {
             oldestOpenMs: oldest.map { store[$0].timestampMs }, isDraining: ledger[partition].isLeaving)
     }
 
-    /// By how much this machine's clock is ahead of the timestamps of requests that were just produced (negative if it is
-    /// behind), according to at least three requests. `nil` if the clocks agree, or too few requests were compared.
+    /// By how much this machine's clock is ahead of the timestamps of requests that were just produced (negative if it
+    /// is behind), according to at least three requests. `nil` if the clocks agree, or too few requests were compared.
     package var clockAheadMs: Int64? {
         let aheadMs = journal.producersClock.aheadMs(now)
         return aheadMs != 0 && journal.producersClock.count >= 3 ? aheadMs : nil

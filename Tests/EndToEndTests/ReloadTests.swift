@@ -132,8 +132,8 @@ extension EndToEnd {
 }
 
 extension Scene {
-    /// Writes the configuration to the worker's file, and waits for words in the log. Without a signal, the worker notices
-    /// the change by itself.
+    /// Writes the configuration to the worker's file, and waits for words in the log. Without a signal, the worker
+    /// notices the change by itself.
     func reload(_ worker: ChildProcess, saying words: String, signals: Bool = true) throws {
         let before = worker.text.count
         try write(configuration.text, to: "worker.yaml")

@@ -193,7 +193,8 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// Returns a note about a timestamp in seconds instead of milliseconds, which is a time in January or February 1970.
+    /// Returns a note about a timestamp in seconds instead of milliseconds, which is a time in early 1970, or an empty
+    /// text.
     private static func mistake(in timestampMs: Int64) -> String {
         guard 0...Int64(UInt32.max) ~= timestampMs else { return "" }
         let day = Int(timestampMs / 86_400_000)
