@@ -58,7 +58,7 @@ struct AdminPagesTests {
                 #"{"kind":"kafka_unreachable","subject":"kafka","text":"no broker is connected","#
                     + #""advice":"look at <it>","since_ms":60000}"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
-        #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
+        #expect(page("/metrics", snapshot).1.contains(#"_problems{kind="kafka_unreachable",subject="kafka"} 1"#))
         let text = page("/", snapshot).1
         for words in [
             "<b>kafka</b>: no broker is connected", "What to do: look at &lt;it&gt;.", ">1 problem</strong>",

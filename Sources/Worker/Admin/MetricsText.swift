@@ -99,12 +99,16 @@ struct MetricsText {
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
         one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
-        family("problems", "Problems by subject. The empty subject counts problems not listed in /status.")
-        let counts = Dictionary(grouping: snapshot.problems, by: \.subject).mapValues(\.count)
-        for (subject, count) in counts.map({ ("\($0)", $1) }).sorted(by: <) {
-            out.sample(["subject": subject], count)
+        family(
+            "problems",
+            "Problems by kind and subject. The sample with both labels empty counts problems not listed in /status.")
+        let problems = snapshot.problems.map { [$0.kind.rawValue, "\($0.subject)"] }
+        for (labels, count) in Dictionary(problems.map { ($0, 1) }, uniquingKeysWith: +)
+            .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
+        {
+            out.sample(["kind": labels[0], "subject": labels[1]], count)
         }
-        if snapshot.problemsLeftOut > 0 { out.sample(["subject": ""], snapshot.problemsLeftOut) }
+        if snapshot.problemsLeftOut > 0 { out.sample(["kind": "", "subject": ""], snapshot.problemsLeftOut) }
     }
 
     private mutating func writeNotifications() {
