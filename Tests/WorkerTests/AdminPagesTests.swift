@@ -128,6 +128,16 @@ struct AdminPagesTests {
         ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }
     }
 
+    @Test func `The start counts as a successful reload`() {
+        var snapshot = snapshot(.running)
+        func isShown(_ line: String) -> Bool {
+            page("/metrics", snapshot).1.contains("\napns_worker_config_last_reload_success\(line)\n")
+        }
+        #expect(isShown("ful 1") && isShown("_timestamp_seconds 1"))
+        (snapshot.reloadedMs, snapshot.isReloadRefused) = (5_000, true)
+        #expect(isShown("ful 0") && isShown("_timestamp_seconds 5"))
+    }
+
     /// Prometheus rejects a page with a duplicate sample.
     @Test func `An app that was removed and added again has one set of metrics`() {
         var snapshot = snapshot(.running)

@@ -99,6 +99,13 @@ struct MetricsText {
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
         one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
+        one(
+            "config_last_reload_successful", "Reload: 0 if the last reload of the configuration was rejected, else 1.",
+            snapshot.isReloadRefused ? 0 : 1)
+        family(
+            "config_last_reload_success_timestamp_seconds",
+            "Last successful reload of the configuration, or the start if there was none, in Unix time.")
+        out.sample(Double(snapshot.reloadedMs ?? snapshot.startedMs) / 1_000)
         family(
             "problems",
             "Problems by kind and subject. The sample with both labels empty counts problems not listed in /status.")

@@ -25,6 +25,12 @@ struct StatusPages {
 
     func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
+    /// Notes the end of a reload of the configuration.
+    mutating func reloaded(isRefused: Bool, now: DeliveryTime) {
+        snapshot.isReloadRefused = isRefused
+        if !isRefused { snapshot.reloadedMs = now.wallMs }
+    }
+
     /// - Parameter parts: The worker's parts, or `nil` before they are started.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,

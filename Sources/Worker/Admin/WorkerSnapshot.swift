@@ -50,6 +50,9 @@ struct WorkerSnapshot: Sendable {
     var phase = Phase.starting
     var groupID: String
     var startedMs: Int64
+    /// The time of the last successful reload (wall clock), or `nil` if there was none since the start.
+    var reloadedMs: Int64?
+    var isReloadRefused = false
     var takenMs: Int64
     /// The time at which the snapshot was taken (monotonic). An old time means that the core thread is stuck.
     var takenNs: Int64 = 0
