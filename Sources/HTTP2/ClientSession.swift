@@ -7,6 +7,9 @@ internal import CNghttp2
 /// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
+    /// The version of the loaded nghttp2.
+    package static var libraryVersion: String { unsafe String(cString: nghttp2_version(0).pointee.version_str) }
+
     /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
     /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {

@@ -96,6 +96,8 @@ struct MetricsText {
     // MARK: Families
 
     private mutating func writeWorker() {
+        family("build_info", "Versions of the worker, its libraries and Swift's standard library. Always 1.")
+        out.sample(BuildInfo.labels, 1)
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
         one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
