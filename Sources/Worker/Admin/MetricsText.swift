@@ -260,6 +260,12 @@ struct MetricsText {
         perPartition("committed_offset", "Last committed offset that Kafka acknowledged.") {
             $0.status.committed.map(Double.init)
         }
+        perRole("rebalances_total", "Assignments by the consumer group, including empty and unchanged ones.") {
+            snapshot.memberships[$0]?.rebalances
+        }
+        perRole("partitions_lost_total", "Partitions lost before they were drained, such as after a session timeout.") {
+            snapshot.memberships[$0]?.partitionsLost
+        }
     }
 
     private mutating func writeKafka() {

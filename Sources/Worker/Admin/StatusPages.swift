@@ -58,6 +58,7 @@ extension WorkerSnapshot {
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
         for (reader, role) in zip(parts.readers, Role.allCases) {
+            memberships[role] = Membership(rebalances: reader.rebalances, partitionsLost: reader.partitionsLost)
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)

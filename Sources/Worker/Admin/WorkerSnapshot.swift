@@ -45,6 +45,12 @@ struct WorkerSnapshot: Sendable {
 
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
+    /// The rebalances of a consumer group since the start, as seen by this worker.
+    struct Membership: Sendable {
+        var rebalances: Int
+        var partitionsLost: Int
+    }
+
     typealias TopicCounts = [(topic: String, records: Int)]
 
     var phase = Phase.starting
@@ -69,6 +75,8 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
+    /// The worker's members of its groups. Empty before the worker creates its Kafka clients.
+    var memberships: [Role: Membership] = [:]
     var unacknowledged = 0
     var refused = 0
     var tooLarge: TopicCounts = []
