@@ -1,6 +1,7 @@
 internal import Configuration
 internal import Delivery
 internal import Glibc
+internal import HTTP2
 internal import Observability
 internal import PushRecords
 
@@ -22,6 +23,7 @@ struct MetricsText {
         writeWorker()
         writeNotifications()
         writeSending()
+        writePeerErrors()
         writeHealth()
         writeLatencies()
         writePartitions()
@@ -190,6 +192,16 @@ struct MetricsText {
         perApp("connections", "Connections to APNs, by state.", by: "state") {
             let counts = $0.app.standing.connections
             return [("dialing", counts.dialing), ("open", counts.open), ("draining", counts.draining)]
+        }
+    }
+
+    private mutating func writePeerErrors() {
+        func counts(_ errors: [Int]) -> [(String, Int)] { zip(ErrorCode.labels, errors).filter { $1 > 0 } }
+        perApp("goaways_total", "GOAWAY frames from the app's host, by HTTP/2 error code.", by: "code") {
+            counts($0.app.standing.peerErrors.goAways)
+        }
+        perApp("stream_resets_total", "RST_STREAM frames from the app's host, by HTTP/2 error code.", by: "code") {
+            counts($0.app.standing.peerErrors.resets)
         }
     }
 
