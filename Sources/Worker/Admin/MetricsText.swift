@@ -28,6 +28,7 @@ struct MetricsText {
         writeLatencies()
         writePartitions()
         writeKafka()
+        writeClients()
         writeProcess(process)
     }
 
@@ -316,6 +317,23 @@ struct MetricsText {
             "rejected_records_total",
             "Records that Kafka refused while it accepted others; the worker produced another record instead.",
             snapshot.rejected)
+    }
+
+    private mutating func writeClients() {
+        family(
+            "broker_round_trip_seconds",
+            "Average time from a request to the broker's response in the last 4 s; of a fetch, including the wait for records."
+        )
+        for (client, health) in snapshot.clients {
+            for (broker, microseconds) in health.roundTripsUs.sorted(by: { $0.key < $1.key }) {
+                out.sample(["client": client, "broker": broker], Double(microseconds) / 1_000_000)
+            }
+        }
+        let queue = snapshot.clients.first { $0.name == "producer" }?.health.queue
+        family("producer_queue_records", "Records in librdkafka's producer queue or in a request, up to 4 s ago.")
+        if let queue { out.sample(Int(queue.records)) }
+        family("producer_queue_bytes", "Bytes of the records in librdkafka's producer queue or in a request.")
+        if let queue { out.sample(Int(queue.bytes)) }
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {

@@ -57,6 +57,7 @@ extension WorkerSnapshot {
         (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
+        clients = zip(Role.allCases.map(\.rawValue) + ["producer"], parts.brokerHealth).map { ($0, $1) }
         for (reader, role) in zip(parts.readers, Role.allCases) {
             memberships[role] = Membership(rebalances: reader.rebalances, partitionsLost: reader.partitionsLost)
             for one in reader.partitions {

@@ -77,6 +77,8 @@ struct WorkerSnapshot: Sendable {
     var crashes = CrashHistory()
     /// The worker's members of its groups. Empty before the worker creates its Kafka clients.
     var memberships: [Role: Membership] = [:]
+    /// The statistics of the Kafka clients, by name: those of `Role`, and `producer`.
+    var clients: [(name: String, health: BrokerHealth)] = []
     var unacknowledged = 0
     var refused = 0
     var tooLarge: TopicCounts = []
