@@ -340,8 +340,14 @@ struct MetricsText {
         one("log_lines_lost_total", "Log lines dropped because standard error was blocked.", process.logLinesLost)
         out.family("process_cpu_seconds_total", .counter, "User and system CPU time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
-        out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
-        out.sample(process.residentBytes)
+        for (name, help, figure) in [
+            ("process_resident_memory_bytes", "Resident memory in bytes.", process.residentBytes),
+            ("process_open_fds", "Open file descriptors.", process.openDescriptors),
+            ("process_max_fds", "Limit of open file descriptors (RLIMIT_NOFILE).", process.descriptorLimit),
+        ] as [(String, StaticString, Int?)] {
+            out.family(name, .gauge, help)
+            if let figure { out.sample(figure) }
+        }
         out.family("process_start_time_seconds", .gauge, "Start of the worker, in Unix time.")
         out.sample(Double(snapshot.startedMs) / 1_000)
     }
@@ -366,8 +372,11 @@ extension PrometheusText {
 
 struct ProcessFigures: Sendable {
     var cpuSeconds = 0.0
-    /// The process's resident memory in bytes, or 0 if /proc cannot be read.
-    var residentBytes = 0
+    /// The process's resident memory in bytes, or `nil` if /proc cannot be read.
+    var residentBytes: Int?
+    /// The number of open file descriptors, or `nil` if /proc cannot be read.
+    var openDescriptors: Int?
+    var descriptorLimit: Int?
     var logLinesLost = 0
 
     static func read() -> ProcessFigures {
@@ -376,14 +385,30 @@ struct ProcessFigures: Sendable {
         let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
         return ProcessFigures(
-            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(),
+            openDescriptors: openDescriptors(), descriptorLimit: descriptorLimit(), logLinesLost: Logger.linesLost)
     }
 
     /// Returns the process's resident memory in bytes. The second number of /proc/self/statm is in pages (proc(5)).
-    private static func residentBytes() -> Int {
-        guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
+    private static func residentBytes() -> Int? {
+        guard let bytes = try? readFile("/proc/self/statm") else { return nil }
         let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
-        guard words.count > 1, let pages = Int(words[1]) else { return 0 }
+        guard words.count > 1, let pages = Int(words[1]) else { return nil }
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+    }
+
+    private static func openDescriptors() -> Int? {
+        guard let folder = opendir("/proc/self/fd") else { return nil }
+        defer { closedir(folder) }
+        // The folder also lists `.`, `..` and the descriptor with which it is read.
+        var count = -3
+        while readdir(folder) != nil { count += 1 }
+        return count
+    }
+
+    private static func descriptorLimit() -> Int? {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
+        return Int(clamping: limit.rlim_cur)
     }
 }
