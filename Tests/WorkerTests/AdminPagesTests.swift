@@ -22,10 +22,13 @@ struct AdminPagesTests {
         return snapshot
     }
 
-    private func page(_ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2) -> (Int, String) {
+    private func page(
+        _ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2, accept: String = ""
+    ) -> (Int, String) {
         var snapshot = snapshot
         snapshot.takenNs = turnedNs
-        let response = AdminPages.routes(StatusBoard(snapshot)).answer(HTTPRequest(method: .get, path: path))
+        let request = HTTPRequest(method: .get, path: path, accept: accept)
+        let response = AdminPages.routes(StatusBoard(snapshot)).answer(request)
         guard case .bytes(let bytes) = response.body else { return (response.status, "") }
         return (response.status, String(decoding: bytes, as: UTF8.self))
     }
@@ -136,6 +139,11 @@ struct AdminPagesTests {
         #expect(isShown("ful 1") && isShown("_timestamp_seconds 1"))
         (snapshot.reloadedMs, snapshot.isReloadRefused) = (5_000, true)
         #expect(isShown("ful 0") && isShown("_timestamp_seconds 5"))
+    }
+
+    @Test func `The metrics page is in OpenMetrics if the client accepts it`() {
+        let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+        #expect(page("/metrics", snapshot(.running), accept: accept).1.hasSuffix("\n# EOF\n"))
     }
 
     /// Prometheus rejects a page with a duplicate sample.

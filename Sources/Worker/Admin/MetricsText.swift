@@ -5,8 +5,8 @@ internal import HTTP2
 internal import Observability
 internal import PushRecords
 
-/// The page `/metrics`: a snapshot of the worker in Prometheus' text format. Metric names follow Prometheus'
-/// conventions: base units, and `_total` for counters.
+/// The page `/metrics`: a snapshot of the worker in Prometheus' text format or in OpenMetrics. Metric names follow
+/// Prometheus' conventions: base units, and `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
@@ -14,8 +14,9 @@ struct MetricsText {
 
     var text: String { out.text }
 
-    init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
+    init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures, _ format: PrometheusText.Format = .prometheus) {
         self.snapshot = snapshot
+        out = PrometheusText(format)
         // The format forbids duplicate samples. If an app was removed and added again, the snapshot has two entries for
         // it, and only the newer one is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }

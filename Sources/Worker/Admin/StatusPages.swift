@@ -104,10 +104,11 @@ enum AdminPages {
                     ? .text("alive\n") : .text("the core thread has been stuck for more than 10 s\n", status: 503)
             },
             Route(.get, "/readyz") { _ in readiness(board.newest) },
-            Route(.get, "/metrics") { _ in
-                HTTPResponse(
-                    contentType: PrometheusText.contentType,
-                    body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
+            Route(.get, "/metrics") { request in
+                let isOpenMetrics = request.accept.contains("application/openmetrics-text")
+                let format: PrometheusText.Format = isOpenMetrics ? .openMetrics : .prometheus
+                return .text(
+                    MetricsText(board.newest, ProcessFigures.read(), format).text, contentType: format.contentType)
             },
             Route(.get, "/status") { _ in .json(StatusDocument(board.newest).text) },
         ]
