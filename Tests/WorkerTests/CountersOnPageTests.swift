@@ -40,6 +40,7 @@ struct CountersOnPageTests {
             app.retries = several(tiers)
             app.heldByCause = several(DeferralReason.allCases.count)
             app.answerTimes = time()
+            app.settleTimes = time()
             return app
         }
 
@@ -58,7 +59,6 @@ struct CountersOnPageTests {
             counters.mapsCut = one()
             counters.circuitsOpened = one()
             counters.guardsTripped = one()
-            counters.settleTimes = time()
             counters.offsetsCommitted = Int64(one())
             return counters
         }

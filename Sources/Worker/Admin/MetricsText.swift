@@ -10,7 +10,9 @@ internal import PushRecords
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
-    private var out = PrometheusText()
+    /// The apps, and a row without a name for notifications without an app.
+    private let all: [AppRow]
+    private var out: PrometheusText
 
     var text: String { out.text }
 
@@ -21,6 +23,8 @@ struct MetricsText {
         // it, and only the newer one is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
+        let none = WorkerSnapshot.App(name: "", environment: .production)
+        all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         writeWorker()
         writeNotifications()
         writeSending()
@@ -125,8 +129,6 @@ struct MetricsText {
     }
 
     private mutating func writeNotifications() {
-        let none = WorkerSnapshot.App(name: "", environment: .production)
-        let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total",
             "Notifications by outcome, counted before Kafka's acknowledgement. The app is empty if no app matched.",
@@ -237,9 +239,9 @@ struct MetricsText {
     private mutating func writeLatencies() {
         family(
             "record_to_settled_seconds",
-            "Seconds from a request's timestamp, or a later push-not-before, until Kafka acknowledged its outcome.",
+            "Seconds from a request's timestamp, or a later push-not-before, until Kafka acknowledged its outcome. The app is empty if no app matched.",
             .histogram)
-        out.histogram([:], snapshot.counters.settleTimes)
+        for app in all { out.histogram(["app": app.app.name], app.counters.settleTimes) }
         family(
             "request_to_response_seconds", "Seconds from passing a request to a connection until APNs answers.",
             .histogram)
