@@ -97,7 +97,7 @@ let package = Package(
             "Worker",
             [
                 "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
-                "TLS", "HTTPServer", "JSON", "CLinux",
+                "TLS", "HTTP2", "HTTPServer", "JSON", "CLinux",
             ], tests: ["TestSupport", "APNsSimulator"]) + [
             .executableTarget(
                 name: "apns-worker",

@@ -28,6 +28,9 @@ package struct DeliveryCounters: Sendable {
         package var heldByCause = [Int](repeating: 0, count: DeferralReason.allCases.count)
         /// The times from handing a send to the transport until its answer.
         package var answerTimes = LatencyCounts()
+        /// The times from the original request's timestamp, or from its scheduled time if that is later, to the
+        /// settlement, by the wall clock.
+        package var settleTimes = LatencyCounts()
 
         package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
 
@@ -53,9 +56,6 @@ package struct DeliveryCounters: Sendable {
     package var mapsCut = 0
     package var circuitsOpened = 0
     package var guardsTripped = 0
-    /// The times from the original request's timestamp, or from its scheduled time if that is later, to the settlement,
-    /// by the wall clock.
-    package var settleTimes = LatencyCounts()
     /// Offsets committed, counted when the commit is acknowledged.
     package var offsetsCommitted: Int64 = 0
 

@@ -239,7 +239,8 @@ extension DeliveryMachine {
         journal.counters.notificationsSettled &+= 1
         let startMs = store[record].startMs
         if startMs != RecordTime.unknown {
-            journal.counters.settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
+            let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
+            journal.counters.apps[app].settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
         }
         free(slot)
         guard let partition = ledger.find(store[record].partition) else { return }

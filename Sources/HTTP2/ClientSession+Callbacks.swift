@@ -134,8 +134,12 @@ private func frameReceived(_ session: OpaquePointer?, _ frame: Frame?, _ user: U
         unsafe state.pointee.isClosing = true
         unsafe state.pointee.goAwayData = unsafe Array(
             UnsafeBufferPointer(start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024)))
-        unsafe state.pointee.append(
-            .goAway(lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code)))
+        let code = unsafe ErrorCode(rawValue: goAway.error_code)
+        unsafe state.pointee.countError { $0.goAways[code.label] += 1 }
+        unsafe state.pointee.append(.goAway(lastStreamID: goAway.last_stream_id, code: code))
+    case NGHTTP2_RST_STREAM.rawValue:
+        let code = unsafe ErrorCode(rawValue: frame!.pointee.rst_stream.error_code)
+        unsafe state.pointee.countError { $0.resets[code.label] += 1 }
     case NGHTTP2_PING.rawValue where head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0:
         unsafe state.pointee.append(.pong)
     default: break

@@ -7,6 +7,9 @@ internal import CNghttp2
 /// `receive`, call `nextEvent` until it returns `nil`, and send the output.
 @safe
 package final class ClientSession {
+    /// The version of the loaded nghttp2.
+    package static var libraryVersion: String { unsafe String(cString: nghttp2_version(0).pointee.version_str) }
+
     /// An event on a client session's connection. `nextEvent` returns events in the order in which they occurred.
     /// `user` is the value passed to `submit`.
     package enum Event: BitwiseCopyable, Sendable, Equatable {
@@ -238,6 +241,9 @@ package final class ClientSession {
         return unsafe state.pointee.frameHeads
     }
 
+    /// Returns the counts of the error codes that the peer has sent since the last call, or `nil` if there are none.
+    package func takePeerErrors() -> PeerErrors? { unsafe state.pointee.peerErrors.take() }
+
     /// Returns a stored header of the response that `nextEvent` returned last, or an empty buffer if the response lacks
     /// it.
     package func responseHeader(_ index: Int) -> UnsafeRawBufferPointer {
@@ -346,6 +352,8 @@ extension ClientSession {
         var goAwayData: [UInt8] = []
         var errorText: String?
         var frameHeads: [FrameHead] = []
+        /// The error codes that the peer sent and `takePeerErrors` has not returned yet, or `nil` if there are none.
+        var peerErrors: PeerErrors?
 
         /// The stream of the last lookup, cached because consecutive callbacks usually concern the same stream.
         var foundStream: Int32 = 0
@@ -406,6 +414,12 @@ extension ClientSession {
             unsafe frameHeads.append(
                 FrameHead(
                     isSent: isSent, type: head.type, flags: head.flags, stream: head.stream_id, length: head.length))
+        }
+
+        mutating func countError(_ count: (inout PeerErrors) -> Void) {
+            var errors = unsafe peerErrors.take() ?? PeerErrors()
+            count(&errors)
+            unsafe peerErrors = errors
         }
 
         mutating func append(_ event: Event) { unsafe sink.append((event, nil)) }

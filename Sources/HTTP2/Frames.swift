@@ -52,6 +52,20 @@ package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable,
     package var description: String {
         rawValue <= 13 ? unsafe String(cString: nghttp2_http2_strerror(rawValue)) : "error \(rawValue)"
     }
+
+    /// The RFC's names of the codes 0 to 13, followed by `other` for all further codes.
+    package static let labels = (0...13).map { ErrorCode(rawValue: $0).description } + ["other"]
+
+    /// The index of this code's name in `labels`.
+    var label: Int { min(Int(rawValue), Self.labels.count - 1) }
+}
+
+/// The numbers of GOAWAY and RST_STREAM frames that a peer sent, by error code in the order of `ErrorCode.labels`.
+package struct PeerErrors: Sendable, Equatable {
+    package var goAways = [Int](repeating: 0, count: ErrorCode.labels.count)
+    package var resets = [Int](repeating: 0, count: ErrorCode.labels.count)
+
+    package init() {}
 }
 
 /// A fatal error of nghttp2, such as lack of memory or a protocol violation after which it sends no GOAWAY.

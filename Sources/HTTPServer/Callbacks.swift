@@ -70,7 +70,11 @@ extension Pages {
         unsafe withUnsafeMutablePointer(to: &parameters) { list in
             _ = unsafe MHD_get_connection_values(connection, .GET_ARGUMENT_KIND, gatherParameter, list)
         }
-        return routes.answer(HTTPRequest(method: known, path: url, parameters: parameters, body: body))
+        let accept = unsafe MHD_lookup_connection_value(connection, .HEADER_KIND, "Accept")
+        return routes.answer(
+            HTTPRequest(
+                method: known, path: url, parameters: parameters,
+                accept: unsafe accept.map { unsafe String(cString: $0) } ?? "", body: body))
     }
 }
 

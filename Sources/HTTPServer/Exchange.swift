@@ -9,6 +9,8 @@ package struct HTTPRequest: Sendable {
     package var path: String
     /// The query's parameters in order, percent-decoded. A parameter without `=` has an empty value.
     package var parameters: [(name: String, value: String)] = []
+    /// The value of the header `Accept`, or empty.
+    package var accept = ""
     package var body: [UInt8] = []
 
     package func parameter(_ name: String) -> String? {

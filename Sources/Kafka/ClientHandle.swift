@@ -152,6 +152,9 @@ package enum KafkaLibrary {
     /// The version in the format of `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
+    /// The version as text, such as `2.0.2`.
+    package static var versionText: String { unsafe String(cString: rd_kafka_version_str()) }
+
     /// Whether the library can fetch OAUTHBEARER tokens. A build without OIDC rejects the property
     /// `sasl.oauthbearer.method`.
     static var hasOIDC: Bool {

@@ -1,20 +1,38 @@
-/// Metrics in Prometheus's text exposition format, version 0.0.4.
+/// Metrics in Prometheus's text exposition format or in OpenMetrics.
 package struct PrometheusText: Sendable {
+    package enum Format: Sendable {
+        /// Version 0.0.4 of Prometheus's format.
+        case prometheus
+        /// OpenMetrics 1.0.
+        case openMetrics
+
+        package var contentType: String {
+            switch self {
+            case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+            case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
+        }
+    }
+
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
     package typealias Labels = KeyValuePairs<StaticString, String>
 
-    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
-
-    package private(set) var text = ""
+    private let format: Format
+    private var lines = ""
     private var name = ""
 
-    package init() {}
+    package init(_ format: Format = .prometheus) { self.format = format }
+
+    package var text: String { format == .openMetrics ? lines + "# EOF\n" : lines }
 
     /// Starts a metric family. `help` is one line.
     package mutating func family(_ name: String, _ kind: Kind, _ help: StaticString) {
         self.name = name
-        text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
+        // In OpenMetrics, the name of a counter's family lacks the suffix of its samples.
+        let isSuffixed = format == .openMetrics && kind == .counter && name.hasSuffix("_total")
+        let family = isSuffixed ? String(name.dropLast("_total".count)) : name
+        lines += "# HELP \(family) \(help)\n# TYPE \(family) \(kind.rawValue)\n"
     }
 
     package mutating func sample(_ labels: Labels, _ value: Int) { write(labels, "\(value)") }
@@ -47,7 +65,7 @@ package struct PrometheusText: Sendable {
     private mutating func write(_ labels: Labels, suffix: String = "", bound: String? = nil, _ value: String) {
         var pairs = labels.map { "\($0)=\"\(Self.escaped($1))\"" }
         if let bound { pairs.append("le=\"\(bound)\"") }
-        text += name + suffix + (pairs.isEmpty ? "" : "{\(pairs.joined(separator: ","))}") + " \(value)\n"
+        lines += name + suffix + (pairs.isEmpty ? "" : "{\(pairs.joined(separator: ","))}") + " \(value)\n"
     }
 
     private static let escapes: [Unicode.Scalar: String] = ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"]

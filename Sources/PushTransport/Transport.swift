@@ -248,6 +248,9 @@ package enum TransportNote: Sendable, Equatable {
     /// The peer announced that it will close the connection, with a GOAWAY or, in the binary protocol, with status 0 or
     /// 10. `unprocessed` is the number of requests that the peer did not process.
     case peerCloses(address: String, reason: String, unprocessed: Int)
+    /// The numbers of GOAWAY and RST_STREAM frames that the peer sent since the previous note, by HTTP/2 error code
+    /// from 0 to 13. The last number is for all other codes.
+    case peerErrors(goAways: [Int], resets: [Int])
     /// Binary protocol: a response shows that up to `lostAtMost` notifications were not delivered, although their
     /// results report `accepted`.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)

@@ -4,6 +4,9 @@ internal import Glibc
 /// A TLS connection without a socket: the caller passes received ciphertext in, and writes the ciphertext that comes
 /// out. Not thread-safe.
 @safe package final class Session {
+    /// The version of the loaded OpenSSL.
+    package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
+
     private let raw: OpaquePointer
     /// The client or server context, retained because OpenSSL's callbacks use its members.
     private let context: AnyObject

@@ -31,7 +31,7 @@ struct Command: Sendable {
             let names = all.map(\.name).joined(separator: ", ")
             complain("apns-worker: needs a command, one of \(names) (see apns-worker --help)")
             return .wrongUsage
-        case "--version", "-V", "version": say("apns-worker \(version)\n")
+        case "--version", "-V", "version": say("apns-worker \(BuildInfo.version)\n")
         case "--help", "-h", "help":
             guard arguments.count > 1 else {
                 say(help)

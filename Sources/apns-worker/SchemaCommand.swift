@@ -1,5 +1,6 @@
 import Configuration
 import PushRecords
+import Worker
 
 private let schemaTable = OptionTable<Void>(
     command: "apns-worker schema", usage: ["", "NAME"],
@@ -24,7 +25,7 @@ func printSchema(_ arguments: [String]) throws -> ExitCode {
         return .fine
     }
     if name == "asyncapi" {
-        say(AsyncAPIDocument.text(version: version))
+        say(AsyncAPIDocument.text(version: BuildInfo.version))
     } else if let schema = RecordSchema(rawValue: name) {
         say(schema.text)
     } else {

@@ -214,6 +214,7 @@ import Testing
         #expect((0..<5).map { world.completionOf[$0]?.kind == .answered } == [true, true, false, false, false])
         #expect((2..<5).allSatisfy { world.completionOf[$0]?.kind == .notProcessed })
         #expect(world.noted("peerCloses", "GOAWAY NO_ERROR Shutdown", "unprocessed: 3"))
+        #expect(world.notes.contains { if case .peerErrors(let goAways, _) = $0 { goAways[0] > 0 } else { false } })
         world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
         world.run("old connection closed") { world.server.peers[0].isClosed }
         world.complete(10..<12, status: 200)

@@ -118,7 +118,7 @@ struct AgainRefusedTests {
         rig.wait(ms: 1)
         #expect(rig.giveBack("a").send() == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
-        #expect(rig.machine.counters.settleTimes.count == (ms == nil ? 1 : 0))
+        #expect(rig.machine.counters.apps[0].settleTimes.count == (ms == nil ? 1 : 0))
         #expect(rig.isEmpty)
     }
 

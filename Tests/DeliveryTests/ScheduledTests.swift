@@ -250,13 +250,13 @@ struct ScheduledTests {
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
         rig.settle()
-        expect(rig.machine.counters.settleTimes.count, is: 0)
+        expect(rig.machine.counters.apps[0].settleTimes.count, is: 0)
         rig.offer(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
         rig.finish("a")
-        expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)
+        expect(rig.machine.counters.apps[0].settleTimes.sumMs, is: 5_000)
         rig.offer(partition, 2, "a", headers: rig.retryHeaders(firstMs: firstMs))
         rig.finish("a")
-        expect(rig.machine.counters.settleTimes.sumMs, is: 5_000 + Self.hourMs)
+        expect(rig.machine.counters.apps[0].settleTimes.sumMs, is: 5_000 + Self.hourMs)
     }
 
     @Test func `If no tier can be written, a scheduled notification waits for the first one`() {

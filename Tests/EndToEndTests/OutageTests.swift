@@ -112,7 +112,7 @@ extension Pages {
         }
         try self.await("/metrics") {
             $0.1.contains("\napns_worker_degraded 1\n")
-                && $0.1.contains("\napns_worker_problems{subject=\"\(subject)\"} ")
+                && $0.1.contains(",subject=\"\(subject)\"} ")
         }
         let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains(subject) }
         #expect((1...4).contains(said.count), "logged \(said.count) times:\n\(worker.text.suffix(4_000))")

@@ -36,6 +36,7 @@ extension EndToEnd {
             // A configuration with one error changes nothing.
             scene.configuration.apps = news(scene, ", pausd: true")
             try scene.reload(worker, saying: "unknown key; did you mean paused?")
+            try pages.await("/metrics", says: "\napns_worker_config_last_reload_successful 0\n")
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 1))
 

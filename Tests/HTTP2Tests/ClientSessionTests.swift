@@ -113,6 +113,7 @@ import Testing
         #expect(String(decoding: peers.client.goAwayData, as: UTF8.self) == #"{"reason":"x"}"#)
         let refused = peers.clientEvents()
         #expect(refused.count == 2)
+        #expect(peers.client.takePeerErrors()?.goAways.first == 2 && peers.client.takePeerErrors() == nil)
         #expect(refused.contains(.ended(user: 2, code: .refusedStream, status: 0)))
         #expect(refused.contains(.ended(user: 3, code: .refusedStream, status: 0)))
         #expect(try peers.respond(1, "200"))

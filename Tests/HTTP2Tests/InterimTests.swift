@@ -50,11 +50,12 @@ import Testing
     /// The error code decides whether the request is in doubt or refused.
     @Test(
         arguments: [nil, "100", "103", "199"],
-        [ErrorCode.internalError, .refusedStream, .cancel, .noError, ErrorCode(rawValue: 11)])
+        [ErrorCode.internalError, .refusedStream, .cancel, .noError, ErrorCode(rawValue: 11), ErrorCode(rawValue: 400)])
     func `A stream that is reset before the final status has no response`(status: String?, code: ErrorCode) throws {
         let interim = status.map { Self.headers($0, isEnd: false) } ?? []
         let client = try Self.client(receiving: interim + Self.reset(code))
         #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)] && client.openStreams == 0)
+        #expect(client.takePeerErrors()?.resets.firstIndex(of: 1) == min(Int(code.rawValue), 14))
     }
 
     @Test(

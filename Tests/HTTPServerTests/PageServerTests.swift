@@ -46,6 +46,7 @@ struct PageServerTests {
                 Route(.post, "/echo") { request in
                     .text("got \(request.body.count): " + String(decoding: request.body, as: UTF8.self))
                 },
+                Route(.get, "/accept") { .text("\($0.accept)\n") },
                 Route(.get, "/lines") { _ in PageServerTests.lines(100_000, failing: false) },
                 Route(.get, "/broken") { _ in PageServerTests.lines(100_000, failing: true) },
             ], bodyLimit: 1000)
@@ -53,7 +54,8 @@ struct PageServerTests {
 
     @Test(arguments: [
         ("/", "GET", 200, "home\n"), ("/echo?b=1%202&a=x&flag&a=%26", "GET", 200, "b=1 2;a=x;flag=;a=&;"),
-        ("/nowhere", "GET", 404, "no such page: /nowhere\n"), ("/", "POST", 405, "/ accepts only GET\n"),
+        ("/accept", "GET", 200, "*/*\n"), ("/nowhere", "GET", 404, "no such page: /nowhere\n"),
+        ("/", "POST", 405, "/ accepts only GET\n"),
         ("/echo", "DELETE", 405, "/echo accepts only GET, POST\n"), ("/x", "PUT", 404, "no such page: /x\n"),
     ])
     func `Path and method select a route, and parameters are decoded in their order`(

@@ -23,6 +23,13 @@ struct PrometheusTextTests {
                 """)
     }
 
+    @Test func `OpenMetrics names a counter's family without its suffix, and marks the end`() {
+        var text = PrometheusText(.openMetrics)
+        text.family("sends_total", .counter, "Requests sent.")
+        text.sample(12)
+        #expect(text.text == "# HELP sends Requests sent.\n# TYPE sends counter\nsends_total 12\n# EOF\n")
+    }
+
     @Test func `Labels are escaped`() {
         var text = PrometheusText()
         text.family("a", .gauge, "A.")

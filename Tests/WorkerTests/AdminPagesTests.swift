@@ -22,10 +22,13 @@ struct AdminPagesTests {
         return snapshot
     }
 
-    private func page(_ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2) -> (Int, String) {
+    private func page(
+        _ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2, accept: String = ""
+    ) -> (Int, String) {
         var snapshot = snapshot
         snapshot.takenNs = turnedNs
-        let response = AdminPages.routes(StatusBoard(snapshot)).answer(HTTPRequest(method: .get, path: path))
+        let request = HTTPRequest(method: .get, path: path, accept: accept)
+        let response = AdminPages.routes(StatusBoard(snapshot)).answer(request)
         guard case .bytes(let bytes) = response.body else { return (response.status, "") }
         return (response.status, String(decoding: bytes, as: UTF8.self))
     }
@@ -58,7 +61,7 @@ struct AdminPagesTests {
                 #"{"kind":"kafka_unreachable","subject":"kafka","text":"no broker is connected","#
                     + #""advice":"look at <it>","since_ms":60000}"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
-        #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
+        #expect(page("/metrics", snapshot).1.contains(#"_problems{kind="kafka_unreachable",subject="kafka"} 1"#))
         let text = page("/", snapshot).1
         for words in [
             "<b>kafka</b>: no broker is connected", "What to do: look at &lt;it&gt;.", ">1 problem</strong>",
@@ -126,6 +129,21 @@ struct AdminPagesTests {
             #"apns_worker_concurrency_limit{app="shop"} 900"#,
             #"apns_worker_partition_open_records{topic="apns.requests",partition="3"} 4"#,
         ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }
+    }
+
+    @Test func `The start counts as a successful reload`() {
+        var snapshot = snapshot(.running)
+        func isShown(_ line: String) -> Bool {
+            page("/metrics", snapshot).1.contains("\napns_worker_config_last_reload_success\(line)\n")
+        }
+        #expect(isShown("ful 1") && isShown("_timestamp_seconds 1"))
+        (snapshot.reloadedMs, snapshot.isReloadRefused) = (5_000, true)
+        #expect(isShown("ful 0") && isShown("_timestamp_seconds 5"))
+    }
+
+    @Test func `The metrics page is in OpenMetrics if the client accepts it`() {
+        let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+        #expect(page("/metrics", snapshot(.running), accept: accept).1.hasSuffix("\n# EOF\n"))
     }
 
     /// Prometheus rejects a page with a duplicate sample.

@@ -2,6 +2,7 @@ import Configuration
 import Delivery
 import EventLoop
 import Foundation
+import HTTP2
 import PushRecords
 import TLS
 import Testing
@@ -67,11 +68,15 @@ import Testing
         #expect(scene.transports[0].unreachable == failure)
     }
 
-    @Test func `The age of a provider token counts from its iat`() throws {
+    @Test func `The age of a provider token counts from its iat, and the host's error codes are added up`() throws {
         let scene = try Scene()
+        let errors = TransportEvent.note(app: AppIndex(0), .peerErrors(goAways: [1, 2], resets: [0, 3]))
+        scene.say([errors, errors])
         scene.say([.note(app: AppIndex(0), .providerTokenRenewed(keyID: "KEYKEYKEY1", issuedMs: 77_000))])
         scene.run("the token") { scene.transports[0].tokenIssuedMs != nil }
         #expect(scene.transports[0].tokenIssuedMs == 77_000)
+        #expect(scene.transports[0].peerErrors.goAways.prefix(3) == [2, 4, 0])
+        #expect(scene.transports[0].peerErrors.resets.prefix(3) == [0, 6, 0])
     }
 
     @Test func `An app can be added, changed and removed, and each transport closes once`() throws {

@@ -6,17 +6,20 @@ import Testing
 struct BrokerHealthTests {
     @Test func `The states of brokers and group are read from librdkafka's statistics`() {
         let text = #"""
-            {"name":"a","brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP","waitresp_cnt":2,
-            "rxidle":5200999,"connects":3,"toppars":{"a-0":{"topic":"a"}}},"c":{"name":"GroupCoordinator",
-            "source":"logical","state":"UPDATE","rxidle":-1},"i":{"name":":0/internal","source":"internal","state":"UP"}},
+            {"name":"a","msg_cnt":7,"msg_size":900,"brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP",
+            "waitresp_cnt":2,"rxidle":5200999,"connects":3,"rtt":{"min":9,"avg":1500,"cnt":4},
+            "toppars":{"a-0":{"topic":"a"}}},"c":{"name":"GroupCoordinator","source":"logical","state":"UPDATE",
+            "rxidle":-1,"rtt":{"avg":0,"cnt":0}},"i":{"name":":0/internal","source":"internal","state":"UP"}},
             "topics":{"a":[1]},"cgrp":{"state":"up","stateage":7,"join_state":"wait-join"}}
             """#
         let statistics = ClientStatistics(text)
         #expect(
             statistics?.brokers == [
-                ClientStatistics.Broker(name: "h:1/1", isConnected: true, inFlight: 2, silentMs: 5_200, attempts: 3),
+                ClientStatistics.Broker(
+                    name: "h:1/1", isConnected: true, inFlight: 2, silentMs: 5_200, attempts: 3, roundTripUs: 1_500),
                 ClientStatistics.Broker(name: "GroupCoordinator", isCoordinator: true, isConnected: true),
             ])
+        #expect(statistics?.queue == ClientStatistics.Queue(records: 7, bytes: 900))
         #expect(statistics?.hasCoordinator == true && statistics?.isSteady == false)
     }
 

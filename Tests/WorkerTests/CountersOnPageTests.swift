@@ -1,10 +1,13 @@
+import Foundation
+import HTTP2
 import PushRecords
+import TestSupport
 import Testing
 
 @testable import Delivery
 @testable import Worker
 
-/// Compares the counters in memory with the page /metrics.
+/// Compares the page /metrics with the counters in memory and with the article about metrics.
 struct CountersOnPageTests {
     /// Fills counters, each with a different number.
     private struct Numbers {
@@ -40,6 +43,7 @@ struct CountersOnPageTests {
             app.retries = several(tiers)
             app.heldByCause = several(DeferralReason.allCases.count)
             app.answerTimes = time()
+            app.settleTimes = time()
             return app
         }
 
@@ -58,7 +62,6 @@ struct CountersOnPageTests {
             counters.mapsCut = one()
             counters.circuitsOpened = one()
             counters.guardsTripped = one()
-            counters.settleTimes = time()
             counters.offsetsCommitted = Int64(one())
             return counters
         }
@@ -70,9 +73,33 @@ struct CountersOnPageTests {
             app.standing.connections.draining = one()
             app.standing.connections.streams = one()
             app.standing.window = AppTransports.WindowFaults(tooShort: one(), lostAtMost: one())
+            app.standing.peerErrors.goAways = several(ErrorCode.labels.count)
+            app.standing.peerErrors.resets = several(ErrorCode.labels.count)
+            app.standing.tokenIssuedMs = 1
+            app.certificateEndsMs = 1
             app.feedback = FeedbackStanding(tokens: one(), reads: several(FeedbackStanding.Outcome.allCases.count))
             return app
         }
+    }
+
+    /// A snapshot whose page has a sample of each metric.
+    private func snapshot() -> WorkerSnapshot {
+        var all = Numbers(next: 1_000_000)
+        var snapshot = WorkerSnapshot(
+            groupID: "workers", startedMs: 0, takenMs: 0, apps: [all.snapshotApp()], tiers: ["30s", "15m"],
+            counters: all.counters(tiers: 2), gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: []))
+        snapshot.problems = [Problem(.kafka, .kafkaUnreachable, "", "")]
+        snapshot.unknownLags = []
+        let status = PartitionStatus(
+            topic: "apns.requests", partition: 3, watermark: 9, committed: 8, highestReceived: 9, span: 1,
+            openRecords: 1, openNotifications: 1, oldestOpenMs: 0, isDraining: false)
+        snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 10)]
+        snapshot.memberships[.requests] = WorkerSnapshot.Membership(rebalances: all.one(), partitionsLost: all.one())
+        var health = BrokerHealth()
+        health.take(#"{"brokers":{"b":{"name":"b","rtt":{"avg":9,"cnt":1}}},"msg_cnt":3,"msg_size":400}"#)
+        snapshot.clients = [("producer", health)]
+        (snapshot.tooLarge, snapshot.rejected) = ([("apns.results", 1)], [("apns.results", 1)])
+        return snapshot
     }
 
     /// The numbers of each property, by its name. Latency counts are represented by their sum.
@@ -91,14 +118,12 @@ struct CountersOnPageTests {
     }
 
     @Test func `The metrics page contains every counter`() throws {
-        var all = Numbers(next: 1_000_000)
-        let app = all.snapshotApp()
-        let counters = all.counters(tiers: 2)
-        let snapshot = WorkerSnapshot(
-            groupID: "workers", startedMs: 0, takenMs: 0, apps: [app], tiers: ["30s", "15m"], counters: counters,
-            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: []))
+        let snapshot = snapshot()
+        let (app, counters) = (snapshot.apps[0], snapshot.counters)
         var wanted = numbers(of: counters, but: ["apps"]) + numbers(of: counters.apps[0])
         wanted += numbers(of: app.standing.connections)
+        wanted += numbers(of: app.standing.peerErrors)
+        wanted += numbers(of: try #require(snapshot.memberships[.requests]))
         // Times and states are not counters. The problems on /status show them.
         wanted += numbers(of: app.standing.window, but: ["lastNs"])
         wanted += numbers(of: try #require(app.feedback), but: ["failure", "waiting", "waitingSinceNs"])
@@ -113,5 +138,31 @@ struct CountersOnPageTests {
                 #expect(isThere, "\(name) (\(number)) is not on the metrics page")
             }
         }
+    }
+
+    @Test func `Each metric in the article about metrics is on the page, with its labels`() throws {
+        let file = URL(filePath: #filePath).appending(path: "../../../Sources/Worker/Worker.docc/Metrics.md")
+        let rows = try String(contentsOf: file.standardized, encoding: .utf8).matches(of: /\n\| (`.+?) \|/)
+        let names = rows.flatMap { $0.1.matches(of: /`([a-z_]+)(?:\{([a-z_,]+)\})?`/) }
+        #expect(names.count > 50)
+        let lines = MetricsText(snapshot(), .read()).text.split(separator: "\n").filter { !$0.hasPrefix("#") }
+        for name in names {
+            let full = name.1.hasPrefix("process_") ? "\(name.1)" : "apns_worker_\(name.1)"
+            let line = lines.first { line in
+                ["\(full) ", "\(full){", "\(full)_sum"].contains { line.hasPrefix($0) }
+            }
+            let labels = line?.matches(of: /([a-z_]+)="/).map(\.1).joined(separator: ",")
+            #expect(labels != nil && (name.2 == nil || name.2! == labels!), "\(name.0): \(line ?? "no sample")")
+        }
+    }
+
+    private static let promtool = ProcessInfo.processInfo.environment["PROMTOOL"] ?? "/usr/bin/promtool"
+
+    @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: promtool), "no \(promtool) (Debian: prometheus)"))
+    func `promtool accepts the metrics page`() throws {
+        let check = try ChildProcess(Self.promtool, ["check", "metrics"])
+        check.write(MetricsText(snapshot(), .read()).text)
+        check.closeInput()
+        #expect(try check.wait() == .exited(0), "\(check.text)")
     }
 }

@@ -307,6 +307,7 @@ import Testing
             scene.log.lines.contains { $0.contains("warning kafka: partitions lost") && $0.contains("count=1") },
             "\(scene.log.lines)")
         #expect(!scene.log.lines.contains { $0.contains("given up") }, "\(scene.log.lines)")
+        #expect(scene.reader.partitionsLost == 1 && scene.reader.rebalances >= 2)
     }
 
     @Test func `A group without offsets commits the start of its partitions at once`() throws {

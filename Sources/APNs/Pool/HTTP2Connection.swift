@@ -238,6 +238,9 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         markDirty()
         attempt { () throws(HTTP2Error) in try session.receive(bytes) }
         drainEvents(session)
+        if let errors = session.takePeerErrors() {
+            outbox.note(.peerErrors(goAways: errors.goAways, resets: errors.resets))
+        }
         if answers.readEnded(answers: window.answers, nowNs: nowNs) { transport.wentOn(self) }
     }
 

@@ -199,7 +199,7 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// The time from which `DeliveryCounters.settleTimes` counts (`RecordTime.start`). Unknown if the record is
+    /// The time from which `DeliveryCounters.App.settleTimes` counts (`RecordTime.start`). Unknown if the record is
     /// scheduled for later, because this worker then only moves it to a retry topic.
     var startMs: Int64 = 0
     /// When the record was received (monotonic).

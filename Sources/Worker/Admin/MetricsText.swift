@@ -1,31 +1,39 @@
 internal import Configuration
 internal import Delivery
 internal import Glibc
+internal import HTTP2
 internal import Observability
 internal import PushRecords
 
-/// The page `/metrics`: a snapshot of the worker in Prometheus' text format. Metric names follow Prometheus'
-/// conventions: base units, and `_total` for counters.
+/// The page `/metrics`: a snapshot of the worker in Prometheus' text format or in OpenMetrics. Metric names follow
+/// Prometheus' conventions: base units, and `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
     private let apps: [AppRow]
-    private var out = PrometheusText()
+    /// The apps, and a row without a name for notifications without an app.
+    private let all: [AppRow]
+    private var out: PrometheusText
 
     var text: String { out.text }
 
-    init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
+    init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures, _ format: PrometheusText.Format = .prometheus) {
         self.snapshot = snapshot
+        out = PrometheusText(format)
         // The format forbids duplicate samples. If an app was removed and added again, the snapshot has two entries for
         // it, and only the newer one is written.
         let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
         apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
+        let none = WorkerSnapshot.App(name: "", environment: .production)
+        all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         writeWorker()
         writeNotifications()
         writeSending()
+        writePeerErrors()
         writeHealth()
         writeLatencies()
         writePartitions()
         writeKafka()
+        writeClients()
         writeProcess(process)
     }
 
@@ -96,20 +104,31 @@ struct MetricsText {
     // MARK: Families
 
     private mutating func writeWorker() {
+        family("build_info", "Versions of the worker, its libraries and Swift's standard library. Always 1.")
+        out.sample(BuildInfo.labels, 1)
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
         one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
-        family("problems", "Problems by subject. The empty subject counts problems not listed in /status.")
-        let counts = Dictionary(grouping: snapshot.problems, by: \.subject).mapValues(\.count)
-        for (subject, count) in counts.map({ ("\($0)", $1) }).sorted(by: <) {
-            out.sample(["subject": subject], count)
+        one(
+            "config_last_reload_successful", "Reload: 0 if the last reload of the configuration was rejected, else 1.",
+            snapshot.isReloadRefused ? 0 : 1)
+        family(
+            "config_last_reload_success_timestamp_seconds",
+            "Last successful reload of the configuration, or the start if there was none, in Unix time.")
+        out.sample(Double(snapshot.reloadedMs ?? snapshot.startedMs) / 1_000)
+        family(
+            "problems",
+            "Problems by kind and subject. The sample with both labels empty counts problems not listed in /status.")
+        let problems = snapshot.problems.map { [$0.kind.rawValue, "\($0.subject)"] }
+        for (labels, count) in Dictionary(problems.map { ($0, 1) }, uniquingKeysWith: +)
+            .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
+        {
+            out.sample(["kind": labels[0], "subject": labels[1]], count)
         }
-        if snapshot.problemsLeftOut > 0 { out.sample(["subject": ""], snapshot.problemsLeftOut) }
+        if snapshot.problemsLeftOut > 0 { out.sample(["kind": "", "subject": ""], snapshot.problemsLeftOut) }
     }
 
     private mutating func writeNotifications() {
-        let none = WorkerSnapshot.App(name: "", environment: .production)
-        let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total",
             "Notifications by outcome, counted before Kafka's acknowledgement. The app is empty if no app matched.",
@@ -180,6 +199,16 @@ struct MetricsText {
         }
     }
 
+    private mutating func writePeerErrors() {
+        func counts(_ errors: [Int]) -> [(String, Int)] { zip(ErrorCode.labels, errors).filter { $1 > 0 } }
+        perApp("goaways_total", "GOAWAY frames from the app's host, by HTTP/2 error code.", by: "code") {
+            counts($0.app.standing.peerErrors.goAways)
+        }
+        perApp("stream_resets_total", "RST_STREAM frames from the app's host, by HTTP/2 error code.", by: "code") {
+            counts($0.app.standing.peerErrors.resets)
+        }
+    }
+
     private mutating func writeHealth() {
         flagPerApp("credential_refused", "Credential: 1 while Apple refuses it for at least one topic, else 0.") {
             $0.isCredentialRefused
@@ -210,9 +239,9 @@ struct MetricsText {
     private mutating func writeLatencies() {
         family(
             "record_to_settled_seconds",
-            "Seconds from a request's timestamp, or a later push-not-before, until Kafka acknowledged its outcome.",
+            "Seconds from a request's timestamp, or a later push-not-before, until Kafka acknowledged its outcome. The app is empty if no app matched.",
             .histogram)
-        out.histogram([:], snapshot.counters.settleTimes)
+        for app in all { out.histogram(["app": app.app.name], app.counters.settleTimes) }
         family(
             "request_to_response_seconds", "Seconds from passing a request to a connection until APNs answers.",
             .histogram)
@@ -246,6 +275,12 @@ struct MetricsText {
         }
         perPartition("committed_offset", "Last committed offset that Kafka acknowledged.") {
             $0.status.committed.map(Double.init)
+        }
+        perRole("rebalances_total", "Assignments by the consumer group, including empty and unchanged ones.") {
+            snapshot.memberships[$0]?.rebalances
+        }
+        perRole("partitions_lost_total", "Partitions lost before they were drained, such as after a session timeout.") {
+            snapshot.memberships[$0]?.partitionsLost
         }
     }
 
@@ -287,12 +322,35 @@ struct MetricsText {
             snapshot.rejected)
     }
 
+    private mutating func writeClients() {
+        family(
+            "broker_round_trip_seconds",
+            "Average time from a request to the broker's response in the last 4 s; of a fetch, including the wait for records."
+        )
+        for (client, health) in snapshot.clients {
+            for (broker, microseconds) in health.roundTripsUs.sorted(by: { $0.key < $1.key }) {
+                out.sample(["client": client, "broker": broker], Double(microseconds) / 1_000_000)
+            }
+        }
+        let queue = snapshot.clients.first { $0.name == "producer" }?.health.queue
+        family("producer_queue_records", "Records in librdkafka's producer queue or in a request, up to 4 s ago.")
+        if let queue { out.sample(Int(queue.records)) }
+        family("producer_queue_bytes", "Bytes of the records in librdkafka's producer queue or in a request.")
+        if let queue { out.sample(Int(queue.bytes)) }
+    }
+
     private mutating func writeProcess(_ process: ProcessFigures) {
         one("log_lines_lost_total", "Log lines dropped because standard error was blocked.", process.logLinesLost)
         out.family("process_cpu_seconds_total", .counter, "User and system CPU time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
-        out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
-        out.sample(process.residentBytes)
+        for (name, help, figure) in [
+            ("process_resident_memory_bytes", "Resident memory in bytes.", process.residentBytes),
+            ("process_open_fds", "Open file descriptors.", process.openDescriptors),
+            ("process_max_fds", "Limit of open file descriptors (RLIMIT_NOFILE).", process.descriptorLimit),
+        ] as [(String, StaticString, Int?)] {
+            out.family(name, .gauge, help)
+            if let figure { out.sample(figure) }
+        }
         out.family("process_start_time_seconds", .gauge, "Start of the worker, in Unix time.")
         out.sample(Double(snapshot.startedMs) / 1_000)
     }
@@ -317,8 +375,11 @@ extension PrometheusText {
 
 struct ProcessFigures: Sendable {
     var cpuSeconds = 0.0
-    /// The process's resident memory in bytes, or 0 if /proc cannot be read.
-    var residentBytes = 0
+    /// The process's resident memory in bytes, or `nil` if /proc cannot be read.
+    var residentBytes: Int?
+    /// The number of open file descriptors, or `nil` if /proc cannot be read.
+    var openDescriptors: Int?
+    var descriptorLimit: Int?
     var logLinesLost = 0
 
     static func read() -> ProcessFigures {
@@ -327,14 +388,30 @@ struct ProcessFigures: Sendable {
         let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
         return ProcessFigures(
-            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(),
+            openDescriptors: openDescriptors(), descriptorLimit: descriptorLimit(), logLinesLost: Logger.linesLost)
     }
 
     /// Returns the process's resident memory in bytes. The second number of /proc/self/statm is in pages (proc(5)).
-    private static func residentBytes() -> Int {
-        guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
+    private static func residentBytes() -> Int? {
+        guard let bytes = try? readFile("/proc/self/statm") else { return nil }
         let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
-        guard words.count > 1, let pages = Int(words[1]) else { return 0 }
+        guard words.count > 1, let pages = Int(words[1]) else { return nil }
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+    }
+
+    private static func openDescriptors() -> Int? {
+        guard let folder = opendir("/proc/self/fd") else { return nil }
+        defer { closedir(folder) }
+        // The folder also lists `.`, `..` and the descriptor with which it is read.
+        var count = -3
+        while readdir(folder) != nil { count += 1 }
+        return count
+    }
+
+    private static func descriptorLimit() -> Int? {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
+        return Int(clamping: limit.rlim_cur)
     }
 }

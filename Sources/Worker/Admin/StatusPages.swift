@@ -25,6 +25,12 @@ struct StatusPages {
 
     func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
+    /// Notes the end of a reload of the configuration.
+    mutating func reloaded(isRefused: Bool, now: DeliveryTime) {
+        snapshot.isReloadRefused = isRefused
+        if !isRefused { snapshot.reloadedMs = now.wallMs }
+    }
+
     /// - Parameter parts: The worker's parts, or `nil` before they are started.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
@@ -51,7 +57,9 @@ extension WorkerSnapshot {
         (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
+        clients = zip(Role.allCases.map(\.rawValue) + ["producer"], parts.brokerHealth).map { ($0, $1) }
         for (reader, role) in zip(parts.readers, Role.allCases) {
+            memberships[role] = Membership(rebalances: reader.rebalances, partitionsLost: reader.partitionsLost)
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
@@ -96,10 +104,11 @@ enum AdminPages {
                     ? .text("alive\n") : .text("the core thread has been stuck for more than 10 s\n", status: 503)
             },
             Route(.get, "/readyz") { _ in readiness(board.newest) },
-            Route(.get, "/metrics") { _ in
-                HTTPResponse(
-                    contentType: PrometheusText.contentType,
-                    body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
+            Route(.get, "/metrics") { request in
+                let isOpenMetrics = request.accept.contains("application/openmetrics-text")
+                let format: PrometheusText.Format = isOpenMetrics ? .openMetrics : .prometheus
+                return .text(
+                    MetricsText(board.newest, ProcessFigures.read(), format).text, contentType: format.contentType)
             },
             Route(.get, "/status") { _ in .json(StatusDocument(board.newest).text) },
         ]

@@ -45,11 +45,20 @@ struct WorkerSnapshot: Sendable {
 
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
+    /// The rebalances of a consumer group since the start, as seen by this worker.
+    struct Membership: Sendable {
+        var rebalances: Int
+        var partitionsLost: Int
+    }
+
     typealias TopicCounts = [(topic: String, records: Int)]
 
     var phase = Phase.starting
     var groupID: String
     var startedMs: Int64
+    /// The time of the last successful reload (wall clock), or `nil` if there was none since the start.
+    var reloadedMs: Int64?
+    var isReloadRefused = false
     var takenMs: Int64
     /// The time at which the snapshot was taken (monotonic). An old time means that the core thread is stuck.
     var takenNs: Int64 = 0
@@ -66,6 +75,10 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
+    /// The worker's members of its groups. Empty before the worker creates its Kafka clients.
+    var memberships: [Role: Membership] = [:]
+    /// The statistics of the Kafka clients, by name: those of `Role`, and `producer`.
+    var clients: [(name: String, health: BrokerHealth)] = []
     var unacknowledged = 0
     var refused = 0
     var tooLarge: TopicCounts = []

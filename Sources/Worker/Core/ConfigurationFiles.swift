@@ -105,6 +105,7 @@ final class ConfigurationFiles {
             let keys = worker.configuration.changedKeys(loaded.configuration)
             worker.takeOver(loaded, changed)
             refusedReload = []
+            worker.pages.reloaded(isRefused: false, now: worker.now)
             refusedFiles = [:]
             watch()
             // Credential files may have changed without a change of their names in the configuration.
@@ -120,6 +121,7 @@ final class ConfigurationFiles {
 
     private func refuse(_ lines: [String]) {
         refusedReload = lines
+        worker.pages.reloaded(isRefused: true, now: worker.now)
         for line in lines {
             logger.error(
                 .worker, "configuration rejected, keeping the previous one", about: line, ["text": .text(line)])

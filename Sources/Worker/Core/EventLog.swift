@@ -159,6 +159,7 @@ struct EventLog {
             log(
                 .info, "server is closing the connection", about: "",
                 ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
+        case .peerErrors: break
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
                 .error, "error arrived after its resend window closed; later notifications are lost", about: "",

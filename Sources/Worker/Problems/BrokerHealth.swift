@@ -23,6 +23,11 @@ struct BrokerHealth: Equatable {
     private(set) var isCoordinatorSilent = false
     /// Whether the group member is neither joining nor leaving, so that its assignment is the current one.
     private(set) var isMemberSteady = false
+    /// The average round-trip time of each broker that answered since the last report, in microseconds, by name.
+    /// Excludes the coordinator's separate connection.
+    private(set) var roundTripsUs: [String: Int64] = [:]
+    /// The client's queued and unanswered records, or `nil` before the first report.
+    private(set) var queue: ClientStatistics.Queue?
     private var missedCoordinator = false
     /// The number of connection attempts to each broker, by name, as of the last report in which it was connected.
     private var attempts: [String: Int64] = [:]
@@ -57,6 +62,11 @@ struct BrokerHealth: Equatable {
             silence(of: broker).map { (broker.name, $0) }
         }
         silences = Dictionary(silent) { $1 }
+        let answered = brokers.filter { !$0.isCoordinator }.compactMap { broker in
+            broker.roundTripUs.map { (broker.name, $0) }
+        }
+        roundTripsUs = Dictionary(answered) { $1 }
+        queue = statistics.queue
         // The coordinator is briefly unknown while it moves, or until a new cluster has created its offsets topic.
         isCoordinatorSilent =
             waiting.contains(where: \.isCoordinator) || !statistics.hasCoordinator && missedCoordinator

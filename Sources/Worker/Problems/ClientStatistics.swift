@@ -1,6 +1,6 @@
 internal import JSON
 
-/// The parts of one Kafka client's statistics that show whether its brokers answer (librdkafka's manual, "Statistics").
+/// The parts of one Kafka client's statistics that show how its brokers answer (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
     /// The interval of the statistics. A silent broker is usually detected in the second report, within ten seconds.
     static let intervalMs = 4_000
@@ -18,9 +18,19 @@ struct ClientStatistics: Equatable {
         /// The time since the client sent anything on the connection.
         var unsentMs = Int64.max
         var attempts: Int64 = 0
+        /// The average time from a request to its response since the last report, in microseconds, or `nil` if there
+        /// was no response.
+        var roundTripUs: Int64?
+    }
+
+    /// The records in the client's queues and in requests to brokers.
+    struct Queue: Equatable {
+        var records: Int64
+        var bytes: Int64
     }
 
     var brokers: [Broker]?
+    var queue: Queue?
     /// Whether the coordinator of the consumer's group is known. For producers, `hasCoordinator` and `isSteady` are
     /// true.
     var hasCoordinator = true
@@ -42,9 +52,12 @@ extension ClientStatistics {
     }
 
     private mutating func read(_ reader: inout JSONReader) throws(JSONError) {
+        var (records, bytes): (Int64?, Int64?) = (nil, nil)
         try reader.enterObject()
         while let name = reader.nextMember() {
             switch name.string {
+            case "msg_cnt": records = try reader.integer()
+            case "msg_size": bytes = try reader.integer()
             case "brokers":
                 var brokers: [Broker] = []
                 try reader.enterObject()
@@ -64,6 +77,7 @@ extension ClientStatistics {
             default: _ = reader.skip()
             }
         }
+        if let records, let bytes { queue = Queue(records: records, bytes: bytes) }
     }
 }
 
@@ -85,10 +99,25 @@ extension ClientStatistics.Broker {
                 let microseconds = try reader.integer()
                 if microseconds >= 0 { unsentMs = microseconds / 1_000 }
             case "connects": attempts = try reader.integer()
+            case "rtt": roundTripUs = try Self.average(reading: &reader)
             default: _ = reader.skip()
             }
         }
         isCoordinator = source == "logical"
         if source == "internal" { return nil }
+    }
+
+    /// Returns the average of a window of measurements, or `nil` if the window is empty.
+    private static func average(reading reader: inout JSONReader) throws(JSONError) -> Int64? {
+        var (average, count): (Int64, Int64) = (0, 0)
+        try reader.enterObject()
+        while let member = reader.nextMember() {
+            switch member.string {
+            case "avg": average = try reader.integer()
+            case "cnt": count = try reader.integer()
+            default: _ = reader.skip()
+            }
+        }
+        return count > 0 ? average : nil
     }
 }

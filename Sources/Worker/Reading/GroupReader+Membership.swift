@@ -68,6 +68,7 @@ extension GroupReader {
     /// Accepts an assignment. The reader reads the partitions once their offsets are known (`moveAssignment`).
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
+        rebalances += 1
         lastError = nil
         // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign partitions before
         // `unassign` is called. librdkafka then neither fetches the new partitions nor rejoins, so the worker has to be
@@ -321,6 +322,7 @@ extension GroupReader {
         _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
     ) {
         if isLost {
+            partitionsLost += ids.count
             // The known ids may be outdated: another member may have read a lost partition after its topic was
             // recreated.
             topicIDs = [:]

@@ -49,6 +49,10 @@ final class GroupReader {
     /// number of a partition that was given up is kept until the reader knows whether the topic still exists.
     var unsettled: [TopicPartition: Int64] = [:]
     private(set) var lostRecords = LostRecords()
+    /// The number of assignments that the group gave this member, including empty and unchanged ones.
+    var rebalances = 0
+    /// The number of partitions that the member lost before they were drained, such as after a session timeout.
+    var partitionsLost = 0
     /// Partitions whose topic may have been deleted, and partitions whose next offset is out of range.
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
     /// The time of the next check of `suspects` (monotonic).

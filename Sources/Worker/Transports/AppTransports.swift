@@ -3,6 +3,7 @@ internal import CLinux
 internal import Configuration
 internal import Delivery
 internal import EventLoop
+internal import HTTP2
 internal import Network
 
 /// The core thread's interface to the transports of all apps, with the last reports of each transport. Core thread.
@@ -22,6 +23,8 @@ final class AppTransports: Transports {
         var unanswered: Unanswered?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
+        /// The error codes that the app's hosts have sent over HTTP/2.
+        var peerErrors = PeerErrors()
         var isClosed = false
         fileprivate var isRemoved = false
 
@@ -205,6 +208,9 @@ final class AppTransports: Transports {
                 standings[app.value].window.lostAtMost += lostAtMost
                 standings[app.value].window.lastNs = now.ns
             case .disconnected(_, _, let unanswered): standings[app.value].doubtfulEnds.note(unanswered, nowNs: now.ns)
+            case .peerErrors(let goAways, let resets):
+                for (code, count) in goAways.enumerated() { standings[app.value].peerErrors.goAways[code] += count }
+                for (code, count) in resets.enumerated() { standings[app.value].peerErrors.resets[code] += count }
             case .connected, .peerCloses, .answered, .silent, .windowLengthened, .credentialFault, .replacing,
                 .certificate, .frame:
                 break
