@@ -144,8 +144,8 @@ extension EndToEnd {
             let tier = "\(scene.name).retry.1h"
             scene.configuration.retries = "tiers: {1h: \(tier)}, max_attempts: 3"
             scene.configuration.kafka = "create_topics: {partitions: 1, replication_factor: 1}"
-            let worker = try scene.startWorker()
-            try scene.command("send -t \(token("fa174291")) -a Hi --deadline 8s").expect(
+            let worker = try scene.startAssignedWorker()
+            try scene.command("send -t \(token("fa174291")) -a Hi --deadline 20s").expect(
                 1, "the request waits in retry topic \(tier) (TooManyRequests) until 2",
                 "apns-worker tail results --config \(scene.file("worker.yaml")) --apns-id ",
                 "send: still waiting for the result of ")
