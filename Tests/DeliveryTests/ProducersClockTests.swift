@@ -1,3 +1,4 @@
+import PushRecords
 import Testing
 
 @testable import Delivery

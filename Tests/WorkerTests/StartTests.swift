@@ -250,6 +250,6 @@ struct StartTests {
     }
 
     @Test func `A stop with the default settings ends within Kubernetes' grace period of 30 s`() {
-        #expect(DrainSettings().shutdown.nanoseconds + Shutdown.mostAfterDrainNs <= 30_000_000_000)
+        #expect(configuration().drain.shutdown.nanoseconds + Shutdown.mostAfterDrainNs <= 30_000_000_000)
     }
 }

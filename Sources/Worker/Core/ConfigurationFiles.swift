@@ -102,8 +102,7 @@ final class ConfigurationFiles {
         switch found {
         case .failure(let failure): refuse(failure.lines)
         case .success((let loaded, let changed)):
-            let keys = worker.configuration.changedKeys(loaded.configuration)
-            worker.takeOver(loaded, changed)
+            let keys = worker.takeOver(loaded, changed)
             refusedReload = []
             worker.pages.reloaded(isRefused: false, now: worker.now)
             refusedFiles = [:]

@@ -344,8 +344,10 @@ package final class PushWorker: @unchecked Sendable {
         files.reload(reread)
     }
 
-    func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
+    /// Applies a new configuration. Returns the keys of all changed settings.
+    func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) -> [String] {
         let new = loaded.configuration
+        let keys = configuration.changedKeys(new)
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
@@ -359,6 +361,7 @@ package final class PushWorker: @unchecked Sendable {
         logPauses(new.apps, before: configuration.apps)
         configuration.apps = new.apps
         DescriptorNeed.raiseLimit(for: configuration, logger)
+        return keys
     }
 
     private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
