@@ -41,8 +41,9 @@ extension DeliveryMachine {
         }
         let id = ledger.nextID()
         var base = committedOffset ?? logStart
-        var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
+        // Metadata that no worker wrote does not show which commit it belongs to: two such commits may be equal.
+        var lastCommit = written == nil ? nil : committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
         // Without a worker's metadata it is unknown which records were sent, so all records are in doubt: up to the
         // log's end or, if the end is unknown, for `SendHorizon.maximum` offsets.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0

@@ -35,13 +35,13 @@ struct MachineHorizonTests {
         #expect(rig.send().count == 300)
         rig.finish("d1")
         #expect(
-            rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "the offset 300 plus four times the pace of 300")
+            rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_200], "the offset 300 plus three times the pace of 300")
         // Nothing more was handed out, so the pace decreases.
         rig.finish("d2")
         #expect(
-            rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352],
-            "the offset 300 plus four times the pace of 263")
-        #expect(rig.offer(partition, 1_351, "below", "above") == ["below"])
+            rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_089],
+            "the offset 300 plus three times the pace of 263")
+        #expect(rig.offer(partition, 1_088, "below", "above") == ["below"])
         // The broker may have accepted the commit nevertheless.
         rig.finishCommit([.refused])
         #expect(rig.send() == [])

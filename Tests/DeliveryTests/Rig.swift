@@ -60,6 +60,7 @@ final class Rig {
         apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void = { _ in }
     ) {
         var settings = MachineSettings()
+        settings.horizonMargin = 500
         change(&settings)
         machine = DeliveryMachine(settings: settings, apps: apps)
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }

@@ -232,4 +232,13 @@ struct SuspendedTests {
         let back = Self.assign(rig, last)
         expect(rig.machine.takeEvents().contains(.resumed(back)), is: false)
     }
+
+    /// Another program's metadata is the same before and after the other owner's assignment.
+    @Test func `A suspended partition does not resume from a commit that no worker wrote`() {
+        let rig = Rig()
+        func assign() -> PartitionID { rig.assign(committed: 0, text: Array("another program".utf8), logEnd: 1) }
+        rig.machine.suspend([assign()])
+        let again = assign()
+        expect(rig.machine.takeEvents().contains(.resumed(again)), is: false)
+    }
 }

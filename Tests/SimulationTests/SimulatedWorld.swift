@@ -257,7 +257,12 @@ final class SimulatedWorld {
         slowness = 1
         kafkaDownUntilMs = 0
         fullUntilMs = 0
-        for worker in workers { worker.cutOffSinceNs = nil }
+        for worker in workers {
+            worker.cutOffSinceNs = nil
+            // Otherwise notifications could be deferred for hours until they expire by the producers' clock.
+            worker.skewMs = 0
+            worker.machine.journal.producersClock = ProducersClock()
+        }
         // Answers may be slow and devices many, so the limit restarts whenever a notification has ended.
         let patience = 4_000 + flood * 200
         var left = patience

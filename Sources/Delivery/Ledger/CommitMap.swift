@@ -41,8 +41,8 @@ package struct CommitMap: Equatable {
     static let spanLimit: Int64 = 1 << 40
     /// The maximum distance of the horizon from the committed offset.
     static let longestHorizon = spanLimit - 2
-    /// The exclusive upper bound of owner numbers, which have at most six bytes as varints.
-    static let ownerLimit: Int64 = 1 << 42
+    /// The exclusive upper bound of owner numbers, which have at most three bytes as varints.
+    static let ownerLimit: Int64 = 1 << 21
     /// The exclusive upper bound of the notification indexes in a record.
     static let indexLimit: Int64 = 1 << 14
 

@@ -6,9 +6,9 @@ package struct CommitMapWriter {
     /// The maximum size in bytes of a map's fixed parts, in this order: version, check, horizon (below 2^40), leading
     /// run of the set of settled offsets, header of this set, number of partly settled records, and owner. The header
     /// has at most three bytes if the map has fewer than 2^17 bytes.
-    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 6
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
     /// The maximum length in characters of a map without settled offsets.
-    static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 6)
+    static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
