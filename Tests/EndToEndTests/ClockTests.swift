@@ -28,7 +28,7 @@ extension EndToEnd {
                 let token = hex(count, digits: 64)
                 let later = "push-not-before=\(Int(Date().timeIntervalSince1970) + 2)"
                 try scene.send(to: [token], headers: ["apns-topic=com.example.shop"] + (seconds < 0 ? [later] : []))
-                try pages.await("/metrics") { Pages.sum("apns_worker_held_total", cause, in: $0.1) == count }
+                try pages.await("/metrics") { Pages.sum("apns_worker_held_total", cause, in: $0.1) >= count }
             }
             try pages.awaitProblem("machine", "this machine's clock is \(abs(seconds) / 3_600) hours \(words)")
             let metrics = try pages.get("/metrics").1

@@ -304,7 +304,7 @@ extension EndToEnd {
                 dead.map { "\($0):" }, to: topic, options: ["-K:", "-Z", "-X", "partitioner=murmur2_random"])
             #expect(try scene.records(of: topic, "%S").count { $0 == "-1" } == 8)
             #expect(Set(try scene.records(of: topic, "%p %k")) == written && written.count == 8)
-            try scene.kcat([#"{"device_token":"aa","observed_at_ms":1}"#], to: topic, options: [])
+            try scene.kcat([#"aa:{"device_token":"aa","observed_at_ms":1}"#], to: topic)
             let shown = try scene.command("tail unregistered --from beginning --count 9").expect(0)
             #expect(try shown.objects().count == 9)
         }

@@ -266,6 +266,7 @@ package final class PushWorker: @unchecked Sendable {
         if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
+            parts.readers.first?.reportEnds(to: &machine)
             health.update(
                 shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps,
                 others: files.faults() + [machine.clockAheadMs.map(Problem.init(clockAheadMs:))].compactMap(\.self),

@@ -242,6 +242,16 @@ final class GroupReader {
 
     func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
+    /// Reports the partitions that are read to the end of the log, according to the last fetch. Reports nothing while a
+    /// broker does not answer, because its logs may have grown.
+    func reportEnds(to machine: inout DeliveryMachine) {
+        guard brokers.reach == .answered, brokers.silences.isEmpty else { return }
+        for reader in partitions where reader.queue.count == 0 {
+            guard let end = consumer.logEnd(of: reader.partition), reader.position(machine) == end else { continue }
+            machine.reachedEnd(reader.id, offset: end)
+        }
+    }
+
     /// Returns the monotonic time at which `serve` or `read` must run even without a wake-up.
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
         var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.deadlineNs)
