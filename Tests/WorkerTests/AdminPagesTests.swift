@@ -65,7 +65,7 @@ struct AdminPagesTests {
         let text = page("/", snapshot).1
         for words in [
             "<b>kafka</b>: no broker is connected", "What to do: look at &lt;it&gt;.", ">1 problem</strong>",
-            "(kafka_unreachable, for 1 s)",
+            "(kafka_unreachable, for 1 s)", "See section <b>kafka_unreachable</b> of the article Runbooks.",
         ] { #expect(text.contains(words), "\(words)") }
     }
 
@@ -165,6 +165,55 @@ struct AdminPagesTests {
         #expect(text.contains("group &lt;workers&gt; &amp; &quot;co&quot;"))
         #expect(text.contains("<b>unknown</b>requests not consumed"))
         #expect(!text.contains("<workers>"))
+    }
+
+    @Test func `The page of a healthy worker shows its last minute and hour`() {
+        var snapshot = snapshot(.running)
+        (snapshot.host, snapshot.takenNs, snapshot.unknownLags) = ("host-1", 60_000_000_000, [])
+        snapshot.hour.append(RecentHourTests.sample(at: 30, lag: 40))
+        snapshot.hour.append(RecentHourTests.sample(at: 45, accepted: 1_500, lag: 40, tookMs: [3]))
+        snapshot.counters.apps[0].outcomes[Outcome.accepted.index] = 1_530
+        snapshot.counters.apps[0].heldByCause[Int(DeferralReason.paused.rawValue)] = 4
+        snapshot.counters.apps[0].reasons[Int(ReasonCode.badTopic.rawValue)] = 2
+        snapshot.counters.apps[0].answerTimes.count(100)
+        snapshot.counters.apps[1].outcomes[Outcome.invalid.index] = 6
+        (snapshot.apps[0].standing.lastError, snapshot.reloadedMs) = (("<refused>", 1_500), 21_500)
+        snapshot.apps[0].certificateEndsMs = 61_500 + 10 * 86_400_000
+        func partition(_ topic: String, _ role: WorkerSnapshot.Role, _ number: Int32, lag: Int64, oldestMs: Int64?) {
+            let status = PartitionStatus(
+                topic: topic, partition: number, watermark: 0, committed: 0, highestReceived: 0, span: 0,
+                openRecords: 1, openNotifications: 1, oldestOpenMs: oldestMs, isDraining: false)
+            snapshot.partitions.append(.init(role: role, status: status, logEnd: lag))
+        }
+        for (number, lag) in [(0, 5), (1, 5), (2, 10)] as [(Int32, Int64)] {
+            partition("r", .requests, number, lag: lag, oldestMs: number == 1 ? .min : nil)
+        }
+        partition("<retry>", .retries, 0, lag: 3, oldestMs: nil)
+        let text = StatusPage(snapshot, isAlive: true, isUnfolded: false).text
+        for words in [
+            "<title>healthy: apns-worker", ">healthy</strong>", "&quot;co&quot; on host-1<", "initial-scale=1",
+            "<b>20</b>requests not consumed, zero in about 30 s<", "<b>51</b>notifications per second<",
+            ">accepted 100<", ">unregistered 0<", ">p50 3 ms<", ">lag 40<", "up to 40<",
+            "<td>no connection</td><td>51</td><td>96 ms</td><td>128 ms</td><td>0</td><td>800</td>",
+            "<td>expires in 10 d 0 h</td><td><div class=\"long\">&lt;refused&gt;, 1 min 0 s ago</div></td>",
+            "<td>4 (paused 4)</td><td>2 (BadTopic 2)</td>", "<tr><td>of no app</td>",
+            "started 1 min 0 s ago, and read its configuration\n40 s ago. See also",
+            "<details><summary>&lt;retry&gt;: lag 3, open records 1, partitions 1</summary>",
+        ] { #expect(text.contains(words), "\(words): \(text)") }
+        let places = ["r [2]", "r [1]", "r [0]"].map { text.firstRange(of: $0)?.lowerBound }
+        #expect(places == places.sorted { $0! < $1! })
+        #expect(StatusPage(snapshot, isAlive: true, isUnfolded: true).text.contains("<details open>"))
+        snapshot.unknownLags = [.requests]
+        let unknown = StatusPage(snapshot, isAlive: false, isUnfolded: false).text
+        #expect(unknown.contains("<b>unknown</b>requests not consumed</li>") && unknown.contains(">stuck</strong>"))
+    }
+
+    @Test func `The page loads nothing`() {
+        let response = AdminPages.routes(StatusBoard(snapshot(.running))).answer(HTTPRequest(method: .get, path: "/"))
+        let policy = response.headers.first { $0.name == "Content-Security-Policy" }?.value
+        #expect(policy?.hasPrefix("default-src 'none'; style-src 'unsafe-inline';") == true)
+        let text = page("/", snapshot(.running)).1
+        for words in ["<script", "src=", "http:", "https:", "@import"] { #expect(!text.contains(words)) }
     }
 
     @Test func `The admin pages reject every method but GET`() {

@@ -5,7 +5,7 @@ internal import TLS
 
 /// The versions of this build and of the libraries that it has loaded.
 package enum BuildInfo {
-    /// The version that `apns-worker --version` and the metrics show.
+    /// The version that `apns-worker --version`, the metrics and the status page show.
     package static let version = "0.1.0"
 
     /// The labels of the metric `build_info`: the versions of the worker, of the loaded libraries and of Swift's

@@ -20,6 +20,8 @@ struct StatusPages {
             groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, takenNs: now.ns, apps: [],
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
+        let host = (try? readFile("/proc/sys/kernel/hostname")) ?? []
+        snapshot.host = String(decoding: host.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
         board = StatusBoard(snapshot)
     }
 
@@ -43,13 +45,17 @@ struct StatusPages {
         snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : snapshot.isReady ? .running : .joining
         snapshot.problems = health.list.problems
         snapshot.problemsLeftOut = health.list.leftOut
-        if let parts { snapshot.take(parts, machine) }
+        if let parts { snapshot.take(parts, machine, now) }
+        if snapshot.hour.isDue(nowNs: now.ns) { snapshot.hour.append(RecentHour.Sample(snapshot)) }
         board.post(snapshot)
     }
 }
 
 extension WorkerSnapshot {
-    fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
+    fileprivate mutating func take(
+        _ parts: WorkerParts, _ machine: borrowing DeliveryMachine, _ now: DeliveryTime
+    ) {
+        let before = partitions
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
         // If no broker answers, the log ends that librdkafka last fetched may be outdated.
@@ -71,6 +77,10 @@ extension WorkerSnapshot {
             // An unavailable topic may contain records, so the total lag of its role is unknown.
             if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
+        let isSame = partitions.elementsEqual(before) {
+            $0.role == $1.role && $0.status.partition == $1.status.partition && $0.status.topic == $1.status.topic
+        }
+        if !isSame { partitionsChanged = now }
         removedRetryTopics = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
             return (topic, Int(clamping: lag))
@@ -98,7 +108,14 @@ final class StatusBoard: Sendable {
 enum AdminPages {
     static func routes(_ board: StatusBoard) -> [Route] {
         [
-            Route(.get, "/") { _ in .text(StatusPage(board.newest).text, contentType: "text/html; charset=utf-8") },
+            Route(.get, "/") { request in
+                let isAlive = board.isAlive(nowNs: LoopTime.read().monotonicNs)
+                let page = StatusPage(
+                    board.newest, isAlive: isAlive, isUnfolded: request.parameter("unfold") != nil)
+                var response = HTTPResponse.text(page.text, contentType: "text/html; charset=utf-8")
+                response.headers.append((name: "Content-Security-Policy", value: StatusPage.contentSecurityPolicy))
+                return response
+            },
             Route(.get, "/livez") { _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
                     ? .text("alive\n") : .text("the core thread has been stuck for more than 10 s\n", status: 503)

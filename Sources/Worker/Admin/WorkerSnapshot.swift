@@ -86,6 +86,12 @@ struct WorkerSnapshot: Sendable {
     /// The lag of each retry topic that was removed from the configuration, summed over this worker's partitions.
     var removedRetryTopics: TopicCounts = []
 
+    var hour = RecentHour()
+    /// The name of this machine or container, or empty if it is unknown.
+    var host = ""
+    /// When the worker's partitions last changed, usually in a rebalance, or `nil` if it has not had any yet.
+    var partitionsChanged: DeliveryTime?
+
     /// Whether the worker has received its first assignment, even an empty one, in both consumer groups.
     var isReady = false
 
@@ -93,9 +99,13 @@ struct WorkerSnapshot: Sendable {
 
     /// Returns the total lag of the role's assigned partitions, or `nil` if it is unknown.
     func lag(of role: Role) -> Int64? {
-        guard !unknownLags.contains(role) else { return nil }
+        unknownLags.contains(role) ? nil : Self.lag(of: partitions.filter { $0.role == role })
+    }
+
+    /// Returns the total lag of the partitions, or `nil` if the lag of one of them is unknown.
+    static func lag(of partitions: [Partition]) -> Int64? {
         var sum: Int64 = 0
-        for partition in partitions where partition.role == role {
+        for partition in partitions {
             guard let lag = partition.lag else { return nil }
             sum = sum.addingReportingOverflow(lag).overflow ? .max : sum + lag
         }

@@ -21,6 +21,9 @@ final class AppTransports: Transports {
         /// accepts connections but does not answer has capacity at times.
         var isOutOfReach = false
         var unanswered: Unanswered?
+        /// The last failed connection attempt, or the last connection that ended with unanswered requests, and its time
+        /// (wall clock).
+        var lastError: (text: String, atMs: Int64)?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
         /// The error codes that the app's hosts have sent over HTTP/2.
@@ -193,6 +196,7 @@ final class AppTransports: Transports {
         case .unanswered(let app, let how): standings[app.value].unanswered = how
         case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
+            if let text = note.errorText { standings[app.value].lastError = (text, now.wallMs) }
             switch note {
             case .connectFailed:
                 standings[app.value].unreachable = note
@@ -217,6 +221,16 @@ final class AppTransports: Transports {
             }
             onNote(note, app)
         case .closed(let app): standings[app.value].isClosed = true
+        }
+    }
+}
+
+extension TransportNote {
+    fileprivate var errorText: String? {
+        switch self {
+        case .connectFailed(_, let reason, _), .credentialFault(let reason): reason
+        case .disconnected(_, let reason, let unanswered): unanswered > 0 ? reason : nil
+        default: nil
         }
     }
 }
