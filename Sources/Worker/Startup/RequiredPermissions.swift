@@ -1,7 +1,8 @@
 package import Configuration
 internal import Kafka
 
-/// The Kafka permissions that `run` needs with a configuration. `check` asks the brokers for these permissions.
+/// The Kafka permissions that `run` needs with a configuration. `check` asks the brokers for these permissions, and
+/// `check --acl` prints commands that grant them.
 ///
 /// `run` uses no transactions. An idempotent producer needs only WRITE on its topics (Kafka 2.8 and newer).
 package struct RequiredPermissions {
@@ -26,6 +27,8 @@ package struct RequiredPermissions {
     let groups: [(role: ConsumerSettings.Role, name: String)]
     /// The topics that the configuration names.
     let topics: [Topic]
+    /// The request topics that are given as a pattern.
+    private let patterns: [String]
 
     package init(_ configuration: WorkerConfiguration) {
         let cluster = ClusterSettings(bootstrapServers: configuration.kafka.bootstrapServers)
@@ -42,5 +45,37 @@ package struct RequiredPermissions {
                 : Topic(path: path, name: name, operations: [.write] + ofAll)
         }
         topics = requests + outputs
+        patterns = configuration.requestTopics.filter(\.isPattern).map(\.name)
     }
+
+    /// Returns the lines of a shell script: a command that grants READ on each group, a command that grants all
+    /// operations on each topic, and for each pattern a comment with a command to complete.
+    package func commands(grantedTo principal: String, servers: String) -> [String] {
+        func command(_ operations: [Operation], _ resource: String) -> String {
+            "kafka-acls.sh --bootstrap-server \(shellWord(servers)) --add --allow-principal \(shellWord(principal)) "
+                + operations.map { "--operation \($0.rawValue) " }.joined() + resource
+        }
+        return groups.map { command([.read], "--group \(shellWord($0.name))") }
+            + topics.map { command($0.operations, "--topic \($0.name)") }
+            + patterns.flatMap { pattern in
+                [
+                    "# An ACL cannot contain the pattern \(pattern). Grant these operations on each topic that the "
+                        + "worker shall read, or on a prefix of their names:",
+                    "# " + command([.read, .describeConfigs], "--resource-pattern-type prefixed --topic PREFIX"),
+                ]
+            }
+    }
+}
+
+/// Returns a word of a shell command, in quotes if it contains more than letters, digits and harmless punctuation.
+private func shellWord(_ text: String) -> String {
+    let isPlain = text.utf8.allSatisfy { byte in
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "._-:,=@/".utf8.contains(byte)
+        }
+    }
+    return isPlain ? text : "'\(text.replacing("'", with: #"'\''"#))'"
 }
