@@ -133,6 +133,39 @@ package struct ProducerTopic: Hashable, Sendable {
     }
 }
 
+extension Producer {
+    /// Returns the topics on which the user lacks WRITE. All topics must exist. Stores no record. Waits up to
+    /// `timeoutMs`. A permission for which no answer arrives in time does not count as missing.
+    ///
+    /// The method produces an empty record with `acks=2` to each topic. Brokers always reject such a record, because
+    /// only 0, 1 and -1 are valid (Kafka protocol, Produce), but first check WRITE on the topic.
+    package static func topicsDenied(
+        _ cluster: ClusterSettings, among topics: [String], timeoutMs: Int32
+    ) throws(KafkaError) -> [String] {
+        var settings = ProducerSettings(cluster: cluster)
+        settings.isTrial = true
+        let producer = try Producer(settings)
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        var denied: Set<String> = []
+        var unanswered = 0
+        for (tag, name) in topics.enumerated() {
+            let code = unsafe producer.produce(
+                to: try producer.topic(name), key: nothing, value: nothing,
+                headers: UnsafeBufferPointer(start: nil, count: 0), tag: UInt64(tag))
+            if code == .none { unanswered += 1 }
+            if code == .topicAuthorizationFailed { denied.insert(name) }
+        }
+        let deadlineMs = Stopwatch.nowMs + Int64(timeoutMs)
+        while unanswered > 0, Stopwatch.nowMs < deadlineMs {
+            unanswered -= producer.serve(timeoutMs: 50) { report in
+                if report.code == .topicAuthorizationFailed { denied.insert(topics[Int(report.tag)]) }
+            } event: { _ in
+            }
+        }
+        return denied.sorted()
+    }
+}
+
 /// Copies headers into a new librdkafka list, which the caller owns.
 func makeHeaders(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer? {
     let list = unsafe rd_kafka_headers_new(headers.count)

@@ -4,6 +4,8 @@ import Worker
 private struct CheckOptions {
     var configuration = ConfigurationOptions()
     var probesCredentials = false
+    var printsPermissions = false
+    var principal: String?
 }
 
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
@@ -11,22 +13,39 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
         "probe", nil,
         "Also send one notification for each bundle id (up to 400 per app) to a token of zeros, which no device has. The answer BadDeviceToken (from a simulator: 200) proves that the credential works. The command explains other answers."
     ) { $0.probesCredentials = true }
+    let acl = OptionTable<CheckOptions>.Option(
+        "acl", sets: \.printsPermissions,
+        "Only print the kafka-acls.sh commands that grant the permissions which run needs with this configuration.")
+    let principal = OptionTable<CheckOptions>.Option(
+        "principal", value: "NAME", to: \.principal,
+        "With --acl: the Kafka principal of the worker (default User:apns-worker).")
     let table = OptionTable<CheckOptions>(
-        command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },
+        command: "apns-worker check",
+        usage: ConfigurationOptions.usage.map { "\($0) [--probe]" } + ["--config FILE --acl [--principal NAME]"],
         about: [
             "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. The command changes nothing, and sends no notification without --probe.",
             "Example: apns-worker check --config worker.yaml --probe",
+            "Example: apns-worker check --config worker.yaml --acl --principal User:CN=push",
         ],
-        options: ConfigurationOptions.options.map { $0.within(\.configuration) } + [probe],
+        options: ConfigurationOptions.options.map { $0.within(\.configuration) } + [probe, acl, principal],
         notes: "Exit codes: 0 everything is fine, 1 at least one check failed, 64 wrong usage.")
     let options = try parsed(table, arguments, CheckOptions())
     try options.configuration.app.requireEither(options.configuration.file)
+    if options.principal != nil, !options.printsPermissions { throw UsageError("--principal needs --acl") }
     let loaded: LoadedConfiguration
     do throws(ConfigurationError) {
         loaded = try options.configuration.read()
     } catch {
         // `check` reports an invalid configuration like any other finding, with exit code 1.
         throw Exit(code: .failed, lines: error.lines)
+    }
+    if options.printsPermissions {
+        // Standard output is a shell script.
+        for warning in loaded.warnings { complain("warning: \(warning)") }
+        let commands = RequiredPermissions(loaded.configuration).commands(
+            grantedTo: options.principal ?? "User:apns-worker", servers: loaded.configuration.kafka.bootstrapServers)
+        for command in commands { say("\(command)\n") }
+        return .fine
     }
     try startKeyLog(options.configuration.keyLog)
     for warning in loaded.warnings { say("warning: \(warning)\n") }

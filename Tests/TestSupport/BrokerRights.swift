@@ -17,8 +17,12 @@ extension KafkaBroker {
         }
     }
 
-    package enum Operation: Sendable {
-        case all, read, write, describe
+    package enum Operation: String, Sendable {
+        case all, describe
+        case read = "Read"
+        case write = "Write"
+        case create = "Create"
+        case describeConfigs = "DescribeConfigs"
 
         fileprivate var c: rd_kafka_AclOperation_t {
             switch self {
@@ -26,6 +30,8 @@ extension KafkaBroker {
             case .read: RD_KAFKA_ACL_OPERATION_READ
             case .write: RD_KAFKA_ACL_OPERATION_WRITE
             case .describe: RD_KAFKA_ACL_OPERATION_DESCRIBE
+            case .create: RD_KAFKA_ACL_OPERATION_CREATE
+            case .describeConfigs: RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS
             }
         }
     }
@@ -40,8 +46,13 @@ extension KafkaBroker {
     package static let workerPropertiesText =
         "{" + workerProperties.map { "\($0.name): \($0.value)" }.joined(separator: ", ") + "}"
 
-    func allow(_ operation: Operation, _ resource: Resource) throws {
+    package func allow(_ operation: Operation, _ resource: Resource) throws {
         try create(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW)
+    }
+
+    /// Removes a permission.
+    package func revoke(_ operation: Operation, _ resource: Resource) throws {
+        try remove(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW)
     }
 
     /// Denies a permission, also for open connections. A denial takes precedence over every permission.
@@ -51,7 +62,13 @@ extension KafkaBroker {
 
     /// Removes a denial.
     package func lift(_ operation: Operation, _ resource: Resource) throws {
-        var filter = Self.rule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY, rd_kafka_AclBindingFilter_new)
+        try remove(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY)
+    }
+
+    private func remove(
+        _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t
+    ) throws {
+        var filter = Self.rule(operation, resource, permission, rd_kafka_AclBindingFilter_new)
         defer { rd_kafka_AclBinding_destroy(filter) }
         try administer { rd_kafka_DeleteAcls($0, &filter, 1, nil, $1) }
         try awaitRules(matching: filter, count: 0)

@@ -42,6 +42,8 @@ package final class KafkaBroker: @unchecked Sendable {
     /// The listener at which clients authenticate as `User:worker` (`workerProperties`), whose permissions tests deny.
     /// `nil` for a broker that was not started here. Clients of `bootstrapServers` have all permissions.
     package let protectedServers: String?
+    /// The listener of a broker with certificates at which clients authenticate with theirs.
+    package let certificateServers: String?
     /// The data folder and the command line of the broker.
     private let launch: (folder: URL, words: [String])?
     private let process = Mutex<ChildProcess?>(nil)
@@ -49,21 +51,28 @@ package final class KafkaBroker: @unchecked Sendable {
     private init(servers: String) {
         bootstrapServers = servers
         protectedServers = nil
+        certificateServers = nil
         launch = nil
     }
 
     /// Starts a broker that ends with the object. `User:worker` has all permissions.
-    package init(home: String) throws {
+    ///
+    /// - Parameter certificates: a folder with `ca.pem`, and with the broker's key and certificate in `broker.pem`. If
+    ///   given, `User:worker` has no permissions, and logs in over TLS with SASL or a certificate for CN=worker.
+    package init(home: String, certificates: String? = nil) throws {
         let folder = FileManager.default.temporaryDirectory.appending(
             path: "kafka-\(getpid())-\(UUID().uuidString.prefix(8))")
         // atexit(3) runs in the reverse order: the process is killed before its folder is removed.
         Self.removeAtExit
         Self.folders.withLock { _ = $0.insert(folder) }
-        let ports = (0..<3).map { _ in Ports.claim() }
+        let ports = (0..<4).map { _ in Ports.claim() }
         bootstrapServers = "127.0.0.1:\(ports[0])"
         protectedServers = "127.0.0.1:\(ports[2])"
-        launch = (folder, [folder.path] + ports.map(String.init))
+        certificateServers = "127.0.0.1:\(ports[3])"
+        let security = certificates.map { Self.security(ports, $0) } ?? []
+        launch = (folder, [folder.path] + ports.prefix(3).map(String.init) + security)
         try start()
+        guard certificates == nil else { return }
         for resource in [Resource.topic("*"), .group("*"), .cluster] { try allow(.all, resource) }
     }
 
@@ -73,6 +82,25 @@ package final class KafkaBroker: @unchecked Sendable {
             Self.folders.withLock { _ = $0.remove(folder) }
             try? FileManager.default.removeItem(at: folder)
         }
+    }
+
+    /// Returns the broker's properties for TLS. `Docker/broker` writes them after its own ones, which they replace.
+    private static func security(_ ports: [Int], _ certificates: String) -> [String] {
+        let listeners = zip(["PLAINTEXT", "CONTROLLER", "WORKER", "CERTIFICATE"], ports)
+            .map { "\($0)://127.0.0.1:\($1)" }.joined(separator: ",")
+        let modules = "org.apache.kafka.common.security"
+        return [
+            "listeners=\(listeners)", "advertised.listeners=\(listeners)",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,WORKER:SASL_SSL,CERTIFICATE:SSL",
+            "ssl.keystore.type=PEM", "ssl.keystore.location=\(certificates)/broker.pem",
+            "ssl.truststore.type=PEM", "ssl.truststore.location=\(certificates)/ca.pem",
+            "listener.name.certificate.ssl.client.auth=required",
+            "listener.name.certificate.ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/",
+            "listener.name.worker.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+            "listener.name.worker.scram-sha-512.sasl.jaas.config=\(modules).scram.ScramLoginModule required;",
+            "listener.name.worker.oauthbearer.sasl.jaas.config=\(modules).oauthbearer.OAuthBearerLoginModule required "
+                + #"unsecuredLoginStringClaim_sub="broker";"#,
+        ]
     }
 
     private static let folders = Mutex<Set<URL>>([])

@@ -30,10 +30,20 @@ struct TopicCheckTests {
         #expect(
             TopicCheck(configuration).missingLine(
                 in: described(all.filter { $0 != "apns.results" && $0 != "apns.retry.2h" }))
-                == "topics do not exist at kafka:9092, or this worker cannot describe them: create them, set "
-                + "kafka.create_topics: true (on a cluster of one broker {partitions: 8, replication_factor: 1}), or "
-                + "grant Describe on them: apns.results (results.topic), apns.retry.2h (retry.tiers.2h)")
+                == "topics do not exist at kafka:9092: create them, or set kafka.create_topics: true (on a cluster of one "
+                + "broker {partitions: 8, replication_factor: 1}): apns.results (results.topic), apns.retry.2h "
+                + "(retry.tiers.2h)")
         #expect(TopicCheck(configuration).missingLine(in: described(all)) == nil)
+    }
+
+    @Test func `The printed ACLs have quotes where the shell needs them, and a comment for a pattern`() {
+        var configuration = configuration
+        configuration.kafka.groupID = "it's"
+        configuration.requestTopics = [RequestTopic(name: "^more")]
+        let lines = RequiredPermissions(configuration).commands(grantedTo: "User:CN=push", servers: "[::1]:9092")
+        let start = "kafka-acls.sh --bootstrap-server '[::1]:9092' --add --allow-principal User:CN=push --operation "
+        #expect(lines.first == start + #"Read --group 'it'\''s'"#)
+        #expect(lines.suffix(2).first?.hasPrefix("# An ACL cannot contain the pattern ^more. ") == true)
     }
 
     @Test func `A created topic of dead tokens is compacted, and a created retry topic keeps records beyond its delay`()

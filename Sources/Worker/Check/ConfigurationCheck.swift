@@ -64,7 +64,7 @@ package struct ConfigurationCheck {
         do throws(StartFailure) {
             let cluster = try configuration.cluster()
             try makeClients(cluster)
-            readiness = try ClusterReadiness(configuration, cluster, makesTopics: false)
+            readiness = try ClusterReadiness(configuration, cluster, onlyChecks: true)
         } catch {
             // These lines already begin with their subject, so they get no prefix.
             for line in error.lines { report(.notFine, line) }

@@ -10,7 +10,10 @@ enum Advice {
         guard error.code == .authentication else {
             return (error.text, "check kafka.bootstrap_servers, the brokers and the network")
         }
-        let login = "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
+        let login =
+            error.text.contains("OAUTHBEARER")
+            ? "check the token endpoint, and sasl.oauthbearer.… in kafka.librdkafka"
+            : "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
         guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return (error.text, login) }
         return (
             error.text,

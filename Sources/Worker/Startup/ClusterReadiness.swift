@@ -13,16 +13,16 @@ package struct ClusterReadiness {
     private let check: TopicCheck
     /// The last reason why no broker answered, stored because librdkafka reports the reason only once.
     private var lastError: KafkaError?
-    /// Whether to create missing topics if `kafka.create_topics` is set, instead of only asking the brokers whether
-    /// they could be created.
-    private let makesTopics: Bool
+    /// Whether to ask the brokers whether missing topics could be created, instead of creating them, and to test WRITE
+    /// on topics. For the command `check`.
+    private let onlyChecks: Bool
 
     package init(
-        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, makesTopics: Bool = true
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, onlyChecks: Bool = false
     ) throws(StartFailure) {
         self.configuration = configuration
         self.cluster = cluster
-        self.makesTopics = makesTopics
+        self.onlyChecks = onlyChecks
         check = TopicCheck(configuration)
         do throws(KafkaError) {
             topics = try Topics(cluster)
@@ -37,7 +37,7 @@ package struct ClusterReadiness {
         /// - `startingAtEnd`: the partitions to read from their log end (`delivery.start: latest`).
         /// - `denied`: a line for each group for which the worker lacks permissions.
         /// - `warnings`: lines about settings that may lose records later, and about failed checks.
-        /// - `toBeMade`: missing topics that `run` would create, if `makesTopics` is false.
+        /// - `toBeMade`: missing topics that `run` would create, if `onlyChecks` is true.
         case ready(
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, topics: Set<String>, denied: [String],
             warnings: [String], toBeMade: [String])
@@ -68,6 +68,8 @@ package struct ClusterReadiness {
             let names = check.missing(in: found).map(\.name)
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
         }
+        let hidden = hiddenTopics(among: check.missing(in: found).map(\.name), timeoutMs: timeoutMs)
+        guard hidden.isEmpty else { throw StartFailure(hidden) }
         let topicsAtStart = Set(found.keys)
         var toBeMade: [String] = []
         var doubts: [String] = []
@@ -75,9 +77,9 @@ package struct ClusterReadiness {
             let new = check.creations(in: found, how)
             do throws(KafkaError) {
                 let refused = check.uncreatedLines(
-                    try topics.create(new, onlyTries: !makesTopics, timeoutMs: timeoutMs))
+                    try topics.create(new, onlyTries: onlyChecks, timeoutMs: timeoutMs))
                 guard refused.isEmpty else { return .uncreated(refused) }
-                if makesTopics {
+                if !onlyChecks {
                     found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
                     // A broker may receive the metadata of new topics with a delay.
                     guard check.missing(in: found).isEmpty else {
@@ -87,10 +89,10 @@ package struct ClusterReadiness {
                     }
                 }
             } catch {
-                guard !makesTopics else { return .unreachable(error) }
+                guard onlyChecks else { return .unreachable(error) }
                 doubts = ["it is unknown whether the brokers would create the missing topics: \(error)"]
             }
-            if !makesTopics { toBeMade = new.map(\.name) }
+            if onlyChecks { toBeMade = new.map(\.name) }
         }
         if toBeMade.isEmpty, let missing = check.missingLine(in: found) { throw StartFailure([missing]) }
         let matched = check.matched(in: found.keys)
@@ -121,7 +123,7 @@ package struct ClusterReadiness {
         }
         return .ready(
             requestPartitions: partitions, startingAtEnd: startingAtEnd, topics: topicsAtStart,
-            denied: missingRights(to: readable, found, timeoutMs: timeoutMs),
+            denied: missingRights(matched.map(\.name), found, timeoutMs: timeoutMs),
             warnings: doubts + warnings, toBeMade: toBeMade)
     }
 
@@ -141,24 +143,56 @@ package struct ClusterReadiness {
         return Set(partitions.filter { !known.contains($0.topic) })
     }
 
-    /// Returns a line for each group for which the worker lacks a permission, on the group or on its topics. If the
-    /// brokers do not answer in time, the worker assumes that it has the permissions.
+    /// Returns lines about the topics that the brokers do not list because the user lacks READ and WRITE on them. Only
+    /// a request for a topic's name distinguishes such a topic from one that does not exist.
+    private func hiddenTopics(among names: [String], timeoutMs: Int32) -> [String] {
+        guard !names.isEmpty, let reader = try? OffsetReader(cluster, fetchKilobytes: 64) else { return [] }
+        let described = (try? reader.topics(named: names, timeoutMs: timeoutMs)) ?? [:]
+        let hidden = check.permissions.topics.filter { described[$0.name]?.code == .topicAuthorizationFailed }
+        return Self.lines(
+            unreadable: hidden.filter { $0.operations.contains(.read) }.map(\.name),
+            unwritable: hidden.filter { $0.operations.contains(.write) }.map(\.name))
+    }
+
+    /// Returns a line for each group on which the worker lacks READ, and a line for the topics on which it lacks READ.
+    /// For the command `check`, also returns a line for the topics on which it lacks WRITE. If the brokers do not
+    /// answer in time, the worker assumes that it has the permissions.
+    ///
+    /// - Parameter matched: the topics that match a pattern.
     private func missingRights(
-        to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
+        _ matched: [String], _ found: [String: TopicDescription], timeoutMs: Int32
     ) -> [String] {
-        let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
-        return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
-            let group = configuration.consumer(role, of: cluster).memberGroupID
+        let required = check.permissions
+        var lines: [String] = []
+        var unreadable: [String] = []
+        for (role, group) in required.groups {
+            let topics = required.topics.filter { $0.reader == role }.map(\.name) + (role == .requests ? matched : [])
             // If there are no topics, any topic name shows whether the worker has access to the group. Each topic costs
             // a request, so at most 100 topics are checked.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
             let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
-            guard let missing = reader?.missingRights(to: names, timeoutMs: timeoutMs) else { return nil }
+            guard let missing = reader?.missingRights(to: names, timeoutMs: timeoutMs) else { continue }
             if missing.group {
-                return "the worker's user has no access to group \(group): grant Read on the group (kafka.group_id)"
+                lines.append(
+                    "the worker's user has no access to group \(group): grant Read on the group (kafka.group_id)")
+            } else if !topics.isEmpty {
+                unreadable += missing.topics
             }
-            guard !topics.isEmpty, !missing.topics.isEmpty else { return nil }
-            return "the worker's user cannot read \(Denial.naming(missing.topics)): grant Read (group \(group))"
+        }
+        var unwritable: [String] = []
+        // `run` does not test WRITE, so that its start depends on fewer requests. It reports a topic that it cannot
+        // write when it writes to the topic.
+        if onlyChecks {
+            let written = required.topics.filter { $0.operations.contains(.write) }.map(\.name)
+            let existing = written.filter { found[$0]?.code == KafkaCode.none }
+            unwritable = (try? Producer.topicsDenied(cluster, among: existing, timeoutMs: timeoutMs)) ?? []
+        }
+        return lines + Self.lines(unreadable: unreadable, unwritable: unwritable)
+    }
+
+    private static func lines(unreadable: [String], unwritable: [String]) -> [String] {
+        [(unreadable, "read", "Read"), (unwritable, "write", "Write")].filter { !$0.0.isEmpty }.map {
+            "the worker's user cannot \($1) \(Denial.naming($0)): grant \($2)"
         }
     }
 }

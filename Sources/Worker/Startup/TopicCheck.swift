@@ -4,16 +4,19 @@ internal import Kafka
 /// Compares the configured topics with those of the cluster, and reports settings that may lose records.
 struct TopicCheck {
     private let configuration: WorkerConfiguration
+    let permissions: RequiredPermissions
 
     /// The largest record that librdkafka can fetch: the default `receive.message.max.bytes`, less some overhead.
     private static let fetchedBytes: Int64 = 99_000_000
 
-    init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
+    init(_ configuration: WorkerConfiguration) {
+        self.configuration = configuration
+        permissions = RequiredPermissions(configuration)
+    }
 
     /// The topics named in the configuration, without patterns, and the configuration key of each topic.
     var expected: [(path: String, name: String)] {
-        configuration.requestTopics.filter { !$0.isPattern }.map { ("requests.topics", $0.name) }
-            + configuration.outputTopics
+        permissions.topics.map { ($0.path, $0.name) }
     }
 
     /// Returns the topics that match a request pattern, without the topics that the configuration names.
@@ -32,9 +35,8 @@ struct TopicCheck {
         let missing = missing(in: topics)
         guard !missing.isEmpty else { return nil }
         return
-            "topics do not exist at \(configuration.kafka.bootstrapServers), or this worker cannot describe them: "
-            + "create them, set kafka.create_topics: true (on a cluster of one broker "
-            + "{partitions: 8, replication_factor: 1}), or grant Describe on them: "
+            "topics do not exist at \(configuration.kafka.bootstrapServers): create them, or set kafka.create_topics: true "
+            + "(on a cluster of one broker {partitions: 8, replication_factor: 1}): "
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
