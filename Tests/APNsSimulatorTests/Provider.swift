@@ -1,5 +1,4 @@
 import EventLoop
-import Foundation
 import HTTP2
 import Network
 import PushRecords

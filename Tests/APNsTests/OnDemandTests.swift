@@ -1,6 +1,5 @@
 @testable import APNs
 import Delivery
-import EventLoop
 import HTTP2
 import TLS
 import Testing

@@ -1,6 +1,4 @@
 import Delivery
-import EventLoop
-import HTTP2
 import Testing
 
 @testable import APNs

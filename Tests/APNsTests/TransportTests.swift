@@ -1,6 +1,5 @@
 import Delivery
 import EventLoop
-import Foundation
 import HTTP2
 import Network
 import PushRecords

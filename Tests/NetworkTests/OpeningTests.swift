@@ -1,6 +1,5 @@
 import EventLoop
 import Foundation
-import Network
 import TLS
 import Testing
 

@@ -1,7 +1,6 @@
 import APNsSimulator
 import Configuration
 import Delivery
-import EventLoop
 import Foundation
 import Network
 import PushRecords

@@ -1,7 +1,6 @@
 import Configuration
 import Delivery
 import EventLoop
-import Foundation
 import PushRecords
 import TLS
 import Testing
