@@ -116,7 +116,6 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// Each line of code in the article occurs in the program of its language.
         @Test func `The code of the article is part of the programs`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)

@@ -28,7 +28,6 @@ extension EndToEnd {
             try compare(scene, tiers, hasOtherSettings ? ["--other"] : [])
         }
 
-        /// Records in a tier that was removed from the configuration are still sent when they are due.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A removed tier is read until it is empty`() throws {
             let scene = try Scene("left")

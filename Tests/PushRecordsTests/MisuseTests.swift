@@ -84,7 +84,6 @@ import Testing
 
         """
 
-    /// The Swift examples of the README and of the articles compile unchanged.
     @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
         let articles =
             (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects

@@ -155,7 +155,6 @@ import Testing
         #expect(longer.isInvalid && longer.app != app)
     }
 
-    /// A cut text ends with a whole character.
     @Test func `A long text is cut between characters`() throws {
         var fixture = ContentFixture()
         for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
