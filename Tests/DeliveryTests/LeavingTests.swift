@@ -1,4 +1,3 @@
-import Bytes
 @testable import Delivery
 import PushRecords
 import Testing
@@ -57,28 +56,6 @@ struct LeavingTests {
                 == [.metadataRefused(long, characters: whole[0])])
         #expect(events.contains { if case .mapCut = $0 { true } else { false } })
         expect(rig.machine.counters.mapsCut, is: 1)
-    }
-
-    @Test func `Records at or above the horizon wait until the commit that names it is acknowledged`() {
-        let (rig, partition) = Rig.ready(capacity: 10_000)
-        rig.receive(partition, (0..<900).map { "d\($0)" })
-        #expect(rig.send().count == 500)
-        let raised = rig.takeCommit()
-        #expect(raised.map(\.map.horizon) == [2_505], "the offset 501 plus four times as many")
-        #expect(rig.send() == [])
-        rig.finishCommit([.acknowledged])
-        #expect(rig.send().count == 400)
-    }
-
-    @Test func `Below the horizon of a dead owner, records are in doubt unless the map names them`() {
-        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
-        rig.receive(partition, (0..<5).map { "d\($0)" })
-        rig.sendAndAnswer()
-        #expect(
-            rig.settled() == [
-                "d0 accepted  sends 2 doubt 1", "d2 accepted  sends 2 doubt 1", "d3 accepted  sends 1 doubt 0",
-                "d4 accepted  sends 1 doubt 0",
-            ])
     }
 
     @Test
