@@ -205,9 +205,9 @@ final class Provider: Client {
 
 extension Simulator {
     /// An `authorization` value with a provider token that this simulator accepts.
-    func bearer(issuedAgoS: Int64 = 0) throws -> String {
+    func bearer() throws -> String {
         let maker = TokenMaker(key: try SigningKey(pem: credentials.providerKeyPEM))
-        return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000 - issuedAgoS)
+        return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000)
     }
 
     /// A simulator, and a provider whose connection to it is open and has all its streams.
