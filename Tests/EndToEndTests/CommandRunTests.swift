@@ -92,8 +92,8 @@ extension EndToEnd {
                 .expect(
                     1,
                     "localhost:\(closedPort) could not be reached in time: 127.0.0.1:\(closedPort): Connection refused")
-            let silent = try DeadListener()
-            (scene.configuration.host, scene.configuration.port) = ("127.0.0.1", silent.port)
+            let silent = DeadListener()
+            (scene.configuration.host, scene.configuration.port) = ("127.0.0.1", Int(silent.port))
             try send("01", "-a Hi --deadline 3s")
                 .expect(1, "send: still waiting for a connection to 127.0.0.1:\(silent.port) (3 s at most)\n")
         }

@@ -1,5 +1,6 @@
 import Foundation
 import TLS
+import TestSupport
 import Testing
 
 @Suite struct SigningKeyTests {
@@ -121,7 +122,7 @@ import Testing
         throws
     {
         let issued = try Pair.authority.issueServer()
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let plain = try folder.write(issued.keyPEM, "key.pem")
         for form in ["pkcs8 -topk8 -v2 aes-128-cbc -passout pass:open -in", "ec -aes128 -passout pass:open -in"] {
             let encrypted = try OpenSSLCommand.run("\(form) \(plain)")

@@ -3,6 +3,7 @@ import EventLoop
 import Foundation
 import Observability
 import TLS
+import TestSupport
 import Testing
 
 @testable import Configuration
@@ -46,7 +47,7 @@ extension PushWorker {
 
     /// A worker with one app, and a folder with its files.
     private final class Scene {
-        let folder: TestFolder
+        let folder: TemporaryFolder
         let log = MemorySink()
         let worker: PushWorker
         let key: String
@@ -54,7 +55,7 @@ extension PushWorker {
         let file: String
 
         init(watches: Bool = true) throws {
-            folder = try TestFolder()
+            folder = try TemporaryFolder()
             key = try folder.write(try SelfSigned.privateKey(), "key.p8")
             let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
             authority = try folder.write(issued.certificatePEM, "ca.pem")

@@ -6,6 +6,7 @@ import Foundation
 import Kafka
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import Worker
@@ -112,7 +113,7 @@ struct StartTests {
 
     @Test func `A certificate is loaded from one file, two files or the configuration itself`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 20)
-        let folder = try TestFolder()
+        let folder = try TemporaryFolder()
         let both = try folder.write(issued.certificatePEM + issued.keyPEM, "both.pem")
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
         let key = try folder.write(issued.keyPEM, "key.pem")
@@ -130,7 +131,7 @@ struct StartTests {
 
     @Test func `Each unusable credential has an error line that names the app and the file`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
-        let folder = try TestFolder()
+        let folder = try TemporaryFolder()
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
         var untrusting = app("g", key: .text(try SelfSigned.privateKey()))
         untrusting.authorities = .file("/nowhere/ca.pem")
