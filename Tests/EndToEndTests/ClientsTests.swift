@@ -20,7 +20,9 @@ extension EndToEnd {
             try run(path.hasSuffix(".sh") ? "sh" : Tool.python.path(), [Self.file(path)])
         }
 
-        @Test(.needsJavaClient, .needs(.worker, .broker, .kcat))
+        @Test(
+            .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's client, and java"),
+            .needs(.worker, .broker, .kcat))
         func `A service in Java gets its results`() throws {
             let options = ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"]
             try run(Tool.javaClient.path(), options + [Self.file("java/Shop.java")])
@@ -134,10 +136,6 @@ extension EndToEnd {
 }
 
 extension Trait where Self == ConditionTrait {
-    fileprivate static var needsJavaClient: Self {
-        .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's own client, and java")
-    }
-
     fileprivate static var needsGo: Self {
         let packages = "golang-go golang-github-confluentinc-confluent-kafka-go-dev"
         return .enabled(

@@ -41,11 +41,9 @@ struct RunningSimulator {
     // MARK: The control endpoint
 
     /// Changes the simulator's behavior from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
-    @discardableResult
-    func set(_ faults: String) throws -> String {
+    func set(_ faults: String) throws {
         let answer = LocalHTTP.request("\(control)/faults?\(faults)", method: "POST")
         guard answer.status == 200 else { throw Unexpected("\(faults): \(answer)\n\(process.text.suffix(2_000))") }
-        return answer.body
     }
 
     struct Totals: Decodable {
