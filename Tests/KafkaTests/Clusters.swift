@@ -18,16 +18,18 @@ struct Cluster {
     let mock: MockCluster?
 
     init(_ place: Place, partitions: Int = 1, configuration: [KafkaProperty] = []) throws {
+        topic = KafkaBroker.uniqueName("requests")
         switch place {
         case .mock:
             let mock = try MockCluster()
-            topic = KafkaBroker.uniqueName("requests")
             try mock.create(topic, partitions: partitions)
             servers = mock.bootstrapServers
             self.mock = mock
         case .broker:
             let broker = try #require(KafkaBroker.shared)
-            topic = try broker.newTopic("requests", partitions: partitions, configuration: configuration)
+            try broker.create([
+                NewTopic(topic, partitions: partitions, replicationFactor: 1, configuration: configuration)
+            ])
             servers = broker.bootstrapServers
             mock = nil
         }

@@ -190,6 +190,14 @@ final class Writer {
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUp.descriptor)
     }
 
+    /// Returns a writer that is connected to the cluster, and the cluster's topic.
+    static func connected(_ cluster: Cluster, properties: [KafkaProperty] = []) throws -> (Writer, ProducerTopic) {
+        let writer = try Writer(cluster.servers, properties: properties)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        return (writer, topic)
+    }
+
     func report(_ report: borrowing DeliveryReport) {
         reports[report.tag, default: []].append(report.code)
         if report.code != .none { undelivered.append(report.detach()) }
