@@ -40,11 +40,7 @@ import Testing
         return peers.client
     }
 
-    static func events(of client: ClientSession) -> [ClientSession.Event] {
-        var all: [ClientSession.Event] = []
-        while let event = client.nextEvent() { all.append(event) }
-        return all
-    }
+    static func events(of client: ClientSession) -> [ClientSession.Event] { Array(AnyIterator(client.nextEvent)) }
 
     /// The error code decides whether the request is in doubt or refused.
     @Test(
