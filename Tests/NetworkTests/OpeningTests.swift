@@ -29,13 +29,6 @@ import Testing
         #expect(end.kind == .failed && end.text.hasPrefix(host))
     }
 
-    @Test func `A host name is resolved and verified`() throws {
-        let world = try World()
-        let client = try world.connect(DialTarget(host: "localhost", port: world.listener.port))
-        try world.run { client.isOpen }
-        #expect(client.violations == [])
-    }
-
     @Test func `A dial to a host that does not answer ends with its timeout`() throws {
         // A listener with a full queue drops further connections' SYNs.
         let world = try World()
