@@ -80,15 +80,6 @@ extension PushWorker {
             worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
         }
 
-        /// Replaces a file while `body` runs, then restores it.
-        func displaced(_ path: String, by make: (String) throws -> Void, _ body: () throws -> Void) throws {
-            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
-            try make(path)
-            try body()
-            try FileManager.default.removeItem(atPath: path)
-            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
-        }
-
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
 
@@ -129,14 +120,16 @@ extension PushWorker {
         ]
         for (path, subject, make) in cases {
             func look() { if subject == .configuration { scene.reload() } else { scene.worker.look() } }
-            try scene.displaced(path, by: make) {
-                look()
-                let fault = try #require(files.faults().first)
-                #expect(fault.subject == subject && fault.kind == .refused)
-                let name = URL(filePath: path).lastPathComponent
-                #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
-                #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
-            }
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+            try make(path)
+            look()
+            let fault = try #require(files.faults().first)
+            #expect(fault.subject == subject && fault.kind == .refused)
+            let name = URL(filePath: path).lastPathComponent
+            #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
+            #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
             // The restored file is the credential in use, so only the problem ends.
             look()
             #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)

@@ -236,17 +236,10 @@ struct StartTests {
         configuration.unregistered.includeBadTokens = true
         configuration.retry.maxAttempts = 2
         let settings = configuration.machineSettings
-        #expect(settings.ordering == .none)
-        #expect(!settings.derivesIDs)
-        #expect(settings.inDoubt == .abandon)
-        #expect(settings.maxAgeMs == 0)
-        #expect(settings.maxAheadMs == 90_000)
-        #expect(settings.commitIntervalNs == 35_000_000)
-        #expect(settings.verdicts == ["Shutdown": .resend])
-        #expect(settings.publishesOnlyFailures)
-        #expect(settings.copiedHeaders == ["tenant"])
-        #expect(settings.includesBadTokens)
-        #expect(settings.maxAttempts == 2)
+        #expect(settings.ordering == .none && !settings.derivesIDs && settings.inDoubt == .abandon)
+        #expect(settings.maxAgeMs == 0 && settings.maxAheadMs == 90_000 && settings.commitIntervalNs == 35_000_000)
+        #expect(settings.verdicts == ["Shutdown": .resend] && settings.copiedHeaders == ["tenant"])
+        #expect(settings.publishesOnlyFailures && settings.includesBadTokens && settings.maxAttempts == 2)
         #expect(settings.tierDelaysMs == [30_000, 900_000, 7_200_000])
     }
 }
