@@ -113,9 +113,7 @@ final class Provider: Client {
     }
 
     /// Sends a push and waits for its answer. Throws if there is none.
-    func answer(
-        token: String = plainToken, id: String? = nil, topic: String? = "com.example.app"
-    ) throws -> Response {
+    func answer(token: String = plainToken, id: String? = nil, topic: String? = "com.example.app") throws -> Response {
         asked += 1
         let user = 1_000_000 + asked
         guard try push(user, token: token, id: id, topic: topic), run(until: { responses[user] != nil }) else {

@@ -170,8 +170,7 @@ struct SimulatorTests {
         var mine = maker
         mine.keyID = "OWNKEY1234"
         mine.teamID = "OWNTEAM123"
-        let provider = try Provider(
-            simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
+        let provider = try Provider(simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
         try provider.openAllStreams()
         options.keys[0].path = path + ".missing"
         let error = #expect(throws: SimulatorError.self) { try Simulator(options) }

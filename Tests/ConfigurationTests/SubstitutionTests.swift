@@ -51,8 +51,7 @@ import Testing
     @Test func `A librdkafka property may come from a file`() throws {
         let folder = try TemporaryFolder()
         try folder.write("s3cret \r\n\n", "pass")
-        let yaml = minimal.replacing(
-            "\"localhost:9092\"", with: "localhost, librdkafka: {sasl.password_file: pass}")
+        let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: {sasl.password_file: pass}")
         let file = try folder.write(yaml, "w.yaml")
         let loaded = try WorkerConfiguration.load(file: file)
         #expect(loaded.configuration.kafka.properties.map(\.name) == ["sasl.password"])

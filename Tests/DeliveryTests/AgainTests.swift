@@ -4,9 +4,7 @@ import Testing
 @testable import Delivery
 
 struct AgainTests {
-    static func ready(
-        _ headers: [String: String] = [:], _ change: (inout MachineSettings) -> Void = { _ in }
-    ) -> Rig {
+    static func ready(_ headers: [String: String] = [:], _ change: (inout MachineSettings) -> Void = { _ in }) -> Rig {
         let (rig, partition) = Rig.ready(change)
         #expect(rig.offer(partition, 0, "a", headers: headers) == ["a"])
         return rig

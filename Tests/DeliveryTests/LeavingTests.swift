@@ -113,8 +113,7 @@ struct LeavingTests {
         #expect(first.map(\.offset) == [3] && first.map(\.map.horizon) == [503])
         #expect(rig.machine.takeEvents() == [])
         rig.receive(partition, 3, "a", timestampMs: rig.now.wallMs - 7_000)
-        #expect(
-            rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
+        #expect(rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
         rig.send()
         rig.offer(partition, 4, "b", "c")
         #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])

@@ -119,9 +119,7 @@ extension Scene {
 
     /// Creates a certificate that an authority in the folder signs, or a self-signed one: `NAME.pem` and
     /// `NAME-key.pem`.
-    func makeCertificate(
-        _ name: String, by authority: String? = nil, subject: String, _ more: String...
-    ) throws {
+    func makeCertificate(_ name: String, by authority: String? = nil, subject: String, _ more: String...) throws {
         let signer = authority.map { ["-CA", file("\($0).pem"), "-CAkey", file("\($0)-key.pem")] } ?? []
         try openssl(
             [
@@ -165,9 +163,7 @@ struct Pages {
 
     /// Reads a page until it is as expected, and returns its text. Throws an error with the last content.
     @discardableResult
-    func await(
-        _ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool
-    ) throws -> String {
+    func await(_ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool) throws -> String {
         var last = (0, "")
         var isDone = false
         _ = try waitUntil(everyMs: 100) {

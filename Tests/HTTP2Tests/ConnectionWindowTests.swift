@@ -24,8 +24,7 @@ import Testing
     @Test(
         arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
     func `Bodies of any size use the whole connection window in each round trip`(sizes: [Int], window: Int32) throws {
-        let peers = try Peers.connected(
-            client: { $0.outputLimit = 2 << 20 }, server: { $0.connectionWindow = window })
+        let peers = try Peers.connected(client: { $0.outputLimit = 2 << 20 }, server: { $0.connectionWindow = window })
         #expect(peers.client.connectionWindow == window)
         let pushes = sizes.map { Push(bodyBytes: $0) }
         peers.clientBytes = []

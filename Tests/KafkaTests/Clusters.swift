@@ -40,8 +40,7 @@ struct Cluster {
         instance: String = "", properties: [KafkaProperty] = []
     ) throws -> ConsumerSettings {
         ConsumerSettings(
-            cluster: ClusterSettings(
-                bootstrapServers: servers, properties: try KafkaProperties(consumer: properties)),
+            cluster: ClusterSettings(bootstrapServers: servers, properties: try KafkaProperties(consumer: properties)),
             role: role, groupID: group, groupInstanceID: instance, sessionTimeoutMs: 6000, assignment: assignment)
     }
 
@@ -49,8 +48,7 @@ struct Cluster {
         _ role: ConsumerSettings.Role = .requests, assignment: ConsumerSettings.Assignment = .eager,
         instance: String = "", properties: [KafkaProperty] = []
     ) throws -> Member {
-        try Member(
-            settings(role, assignment: assignment, instance: instance, properties: properties), topics: [topic])
+        try Member(settings(role, assignment: assignment, instance: instance, properties: properties), topics: [topic])
     }
 
     func partition(_ number: Int32) -> TopicPartition { TopicPartition(topic, number) }

@@ -185,8 +185,7 @@ final class Writer {
     var log: [String] = []
 
     init(_ servers: String, properties: [KafkaProperty] = []) throws {
-        let cluster = ClusterSettings(
-            bootstrapServers: servers, properties: try KafkaProperties(producer: properties))
+        let cluster = ClusterSettings(bootstrapServers: servers, properties: try KafkaProperties(producer: properties))
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUp.descriptor)
     }
 

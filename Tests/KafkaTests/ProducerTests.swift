@@ -133,8 +133,7 @@ import Testing
 @Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {
     @Test func `A record that the broker rejects as too large can be produced again without its value`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
-        let (writer, topic) = try Writer.connected(
-            cluster, properties: [KafkaProperty("compression.type", "none")])
+        let (writer, topic) = try Writer.connected(cluster, properties: [KafkaProperty("compression.type", "none")])
         let header = Seen.Header(name: "push-dlq-reason", value: Array("x".utf8))
         var number = Seen.Header(name: "push-retry-in-doubt", value: Array("9".utf8))
         let value = [UInt8](repeating: 120, count: 5000)
@@ -164,8 +163,7 @@ import Testing
     }
 
     @Test func `A record whose timestamp the broker rejects can be produced again with a new timestamp`() throws {
-        let cluster = try Cluster(
-            .broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
+        let cluster = try Cluster(.broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
         let now = Int64(Date().timeIntervalSince1970 * 1000)

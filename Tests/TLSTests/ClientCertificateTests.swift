@@ -59,8 +59,7 @@ import Testing
         try expectUse(Identity(pkcs12: .text(lines, name: "here"), passphrase: "open"))
         expect(
             "\(path): cannot be opened: wrong passphrase?", of: try Identity(pkcs12: .file(path), passphrase: "shut"))
-        expect(
-            "\(path): is protected by a passphrase and none was given", of: try Identity(pkcs12: .file(path)))
+        expect("\(path): is protected by a passphrase and none was given", of: try Identity(pkcs12: .file(path)))
     }
 
     @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])

@@ -165,9 +165,7 @@ import Testing
 
     /// No server listens at port 1.
     @Test(arguments: [{ $0.port = 1 }, { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }] as [Edit])
-    func `A transport reports each change of reachability once, also through a proxy`(edit: Edit)
-        throws
-    {
+    func `A transport reports each change of reachability once, also through a proxy`(edit: Edit) throws {
         let scene = try SimulatorScene()
         var app = try scene.tokenApp("shop")
         edit(&app)

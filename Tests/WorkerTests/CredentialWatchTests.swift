@@ -199,10 +199,7 @@ extension PushWorker {
 
     /// The read blocks, as on a network file system that does not answer.
     @Test(.timeLimit(.minutes(5)))
-    func
-        `A configuration read that blocks delays nothing else, and the last requested reload takes effect`()
-        throws
-    {
+    func `A configuration read that blocks delays nothing else, and the last requested reload takes effect`() throws {
         let scene = try Scene()
         let worker = scene.worker
         let file = scene.file
