@@ -74,12 +74,12 @@ let package = Package(
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
-        + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper)
+        + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
-        + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
+        + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
         + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]
         + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"], tests: ["DeliveryInvariants"])
@@ -92,7 +92,9 @@ let package = Package(
             tests: ["TestSupport"])
         + module("Observability", ["CLinux"], settings: wrapper)
         + module("Replay", ["Kafka", "PushRecords", "EventLoop", "Bytes"], tests: ["TestSupport"])
-        + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"], settings: wrapper)
+        + module(
+            "Configuration", ["YAML", "PushRecords", "Observability", "CLinux"], settings: wrapper,
+            tests: ["TestSupport"])
         + module(
             "Worker",
             [

@@ -1,4 +1,3 @@
-import EventLoop
 import Foundation
 import HTTP2
 import Network

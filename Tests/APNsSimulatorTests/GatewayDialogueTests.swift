@@ -26,15 +26,13 @@ struct GatewayDialogueTests {
     }
 
     /// Notifications with every command, one with a bad token, and two that are discarded after it.
-    static let conversation =
-        Wire.simple(tokenBytes("01")) + Wire.enhanced(7, tokenBytes("02"))
-        + Wire.frame(8, tokenBytes("03"), priority: 5)
-        + Wire.framed(Wire.item(2, [123, 125]) + Wire.item(1, tokenBytes("04")))
-        + Wire.frame(0x0102_0304, tokenBytes("fa170008")) + Wire.enhanced(10, tokenBytes("05"))
-        + Wire.simple(tokenBytes("06"))
-
     @Test func `Frames can be split at any byte`() throws {
-        let whole = Self.conversation
+        let whole =
+            Wire.simple(tokenBytes("01")) + Wire.enhanced(7, tokenBytes("02"))
+            + Wire.frame(8, tokenBytes("03"), priority: 5)
+            + Wire.framed(Wire.item(2, [123, 125]) + Wire.item(1, tokenBytes("04")))
+            + Wire.frame(0x0102_0304, tokenBytes("fa170008")) + Wire.enhanced(10, tokenBytes("05"))
+            + Wire.simple(tokenBytes("06"))
         for place in 0...whole.count {
             let memory = try Memory()
             memory.receive(Array(whole[..<place]))

@@ -1,5 +1,3 @@
-import EventLoop
-import Foundation
 import Network
 import PushRecords
 import Testing

@@ -1,5 +1,4 @@
 import EventLoop
-import Foundation
 import HTTP2
 import Network
 import PushRecords
@@ -114,9 +113,7 @@ final class Provider: Client {
     }
 
     /// Sends a push and waits for its answer. Throws if there is none.
-    func answer(
-        token: String = plainToken, id: String? = nil, topic: String? = "com.example.app"
-    ) throws -> Response {
+    func answer(token: String = plainToken, id: String? = nil, topic: String? = "com.example.app") throws -> Response {
         asked += 1
         let user = 1_000_000 + asked
         guard try push(user, token: token, id: id, topic: topic), run(until: { responses[user] != nil }) else {
@@ -206,9 +203,9 @@ final class Provider: Client {
 
 extension Simulator {
     /// An `authorization` value with a provider token that this simulator accepts.
-    func bearer(issuedAgoS: Int64 = 0) throws -> String {
+    func bearer() throws -> String {
         let maker = TokenMaker(key: try SigningKey(pem: credentials.providerKeyPEM))
-        return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000 - issuedAgoS)
+        return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000)
     }
 
     /// A simulator, and a provider whose connection to it is open and has all its streams.

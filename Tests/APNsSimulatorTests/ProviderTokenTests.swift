@@ -1,5 +1,4 @@
 import PushRecords
-import TLS
 import Testing
 
 @testable import APNsSimulator

@@ -68,8 +68,7 @@ struct RequestCheckTests {
     func `The topic's suffix must match the push type`(type: String, suffix: String) throws {
         let wanted = try #require(Self.suffixes.first { $0.type == type }).suffix
         let sample = SampleRequest().to(suffix, type).with("apns-priority", "5")
-        let reason: ReasonCode =
-            wanted == suffix ? .none : suffix.isEmpty ? .deviceTokenNotForTopic : .invalidPushType
+        let reason: ReasonCode = wanted == suffix ? .none : suffix.isEmpty ? .deviceTokenNotForTopic : .invalidPushType
         #expect(sample.refusal() == reason)
         #expect(sample.refusal(RequestCheck(checksTopicSuffixes: false)) == .none)
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8)])
@@ -78,8 +77,7 @@ struct RequestCheckTests {
         #expect(sample.with("apns-push-type", nil).refusal() == .none)
         // A request without a topic uses that of the certificate, which does not allow location pushes.
         let certificate = RequestCheck(defaultTopic: Array("com.example.app\(suffix)".utf8), isCertificate: true)
-        #expect(
-            sample.with("apns-topic", nil).refusal(certificate) == (type == "location" ? .invalidPushType : reason))
+        #expect(sample.with("apns-topic", nil).refusal(certificate) == (type == "location" ? .invalidPushType : reason))
         #expect(Self.suffixes.count == PushType.allCases.count)
     }
 

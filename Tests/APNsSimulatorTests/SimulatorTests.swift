@@ -53,16 +53,6 @@ struct SimulatorTests {
         #expect(provider.run { provider.session.allowedStreams == 1000 })
     }
 
-    @Test(arguments: [nil, 3601])
-    func `A request with a missing or expired provider token is refused`(issuedAgoS: Int64?) throws {
-        let simulator = try Simulator()
-        let provider = try Provider(simulator, authorization: issuedAgoS.map { try simulator.bearer(issuedAgoS: $0) })
-        #expect(provider.isReady())
-        let reason = issuedAgoS == nil ? "MissingProviderToken" : "ExpiredProviderToken"
-        let answer = try provider.answer()
-        #expect(answer.status == 403 && answer.body == "{\"reason\":\"\(reason)\"}")
-    }
-
     @Test func `A client certificate replaces the provider token`() throws {
         let simulator = try Simulator()
         let identity = try Identity(
@@ -180,8 +170,7 @@ struct SimulatorTests {
         var mine = maker
         mine.keyID = "OWNKEY1234"
         mine.teamID = "OWNTEAM123"
-        let provider = try Provider(
-            simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
+        let provider = try Provider(simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
         try provider.openAllStreams()
         options.keys[0].path = path + ".missing"
         let error = #expect(throws: SimulatorError.self) { try Simulator(options) }

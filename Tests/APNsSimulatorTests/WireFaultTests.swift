@@ -1,4 +1,3 @@
-import EventLoop
 import HTTP2
 import Network
 import Testing

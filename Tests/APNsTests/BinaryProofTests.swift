@@ -134,8 +134,7 @@ struct BinaryProofTests {
         world.run("reachable again", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
     }
 
-    /// A gateway that does not refuse a fence cannot prove that it reads. The transport sends one request at a time,
-    /// and silence accepts it.
+    /// A gateway that does not refuse a fence cannot prove that it reads. Silence accepts its requests.
     @Test func `A gateway that accepts a token of zeros gets one request at a time`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false

@@ -124,7 +124,6 @@ struct BinaryTransportTests {
         #expect(blamed() == [77, 77, 77])
     }
 
-    /// An error for a notification that counts as accepted is reported, and lengthens the window.
     @Test func `An error after the window lengthens the window`() throws {
         let world = try GatewayWorld.connected {
             $0.configuration.window.durationNs = 100_000_000
@@ -164,7 +163,6 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
     }
 
-    /// At a rebalance the gateway's answer decides, not its silence.
     @Test func `At a rebalance a fence decides the open notifications`() throws {
         let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)

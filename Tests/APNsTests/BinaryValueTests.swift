@@ -1,4 +1,3 @@
-import Bytes
 import Delivery
 import PushRecords
 import TestSupport

@@ -128,8 +128,7 @@ import Testing
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
     }
 
-    /// APNs accepts a new bundle id only on new connections. Connections older than a minute are replaced, at most once
-    /// in fifteen minutes.
+    /// APNs accepts a new bundle id only on new connections. Connections older than a minute are replaced.
     @Test func `A refused topic replaces connections at most once in fifteen minutes`() throws {
         let world = try World.connected {
             $0.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }

@@ -14,32 +14,24 @@ final class Nghttpd {
 
     let port: UInt16
     private let process: ChildProcess
-    private let directory: URL
+    private let folder: TemporaryFolder
 
     /// Serves an empty file for each token in `known`, and 404 for others.
     init(known: [String], streams: Int) throws {
-        directory = FileManager.default.temporaryDirectory.appending(path: "apns-nghttpd-\(UUID().uuidString)")
-        let devices = directory.appending(path: "www/3/device")
-        try FileManager.default.createDirectory(at: devices, withIntermediateDirectories: true)
-        for token in known { try Data().write(to: devices.appending(path: token)) }
+        folder = try TemporaryFolder()
+        let devices = folder.path("www/3/device")
+        try FileManager.default.createDirectory(atPath: devices, withIntermediateDirectories: true)
+        for token in known { try folder.write("", "www/3/device/\(token)") }
         let issued = try ScriptedServer.authority.issueServer()
-        let key = directory.appending(path: "key.pem")
-        let certificate = directory.appending(path: "cert.pem")
-        try Data(issued.keyPEM.utf8).write(to: key)
-        try Data(issued.certificatePEM.utf8).write(to: certificate)
+        let key = try folder.write(issued.keyPEM, "key.pem")
+        let certificate = try folder.write(issued.certificatePEM, "cert.pem")
         port = UInt16(Ports.claim())
         process = try ChildProcess(
             Self.path!,
-            [
-                "-a", "127.0.0.1", "-m", "\(streams)", "-d", directory.appending(path: "www").path, "\(port)", key.path,
-                certificate.path,
-            ])
+            ["-a", "127.0.0.1", "-m", "\(streams)", "-d", folder.path("www"), "\(port)", key, certificate])
     }
 
-    deinit {
-        try? process.killNow()
-        try? FileManager.default.removeItem(at: directory)
-    }
+    deinit { try? process.killNow() }
 }
 
 /// Tests against an independent server implementation.

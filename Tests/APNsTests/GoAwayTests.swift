@@ -1,6 +1,4 @@
 import Delivery
-import EventLoop
-import Foundation
 import HTTP2
 import Network
 import PushRecords

@@ -53,7 +53,6 @@ import Testing
         world.run("connected again") { world.capacity > 0 }
     }
 
-    /// The response timeout starts when the kernel accepts END_STREAM, however late that is.
     @Test func `The response timeout starts when the kernel accepts the request`() throws {
         let world = try World.connected { $0.configuration.keepalive.silentNs = 100_000_000_000 }
         world.run("settled") { world.server.peers[0].isReady }
@@ -125,8 +124,7 @@ import Testing
         #expect(world.server.arrived == 500 && Set(world.server.peers[0].arrived.map(\.token)).count == 500)
     }
 
-    /// An answer before the body is complete ends the request. The stream is free again, and the rest of the body is
-    /// not sent.
+    /// The stream is free again, and the rest of the body is not sent.
     @Test func `An answer before the body is complete ends the request`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]

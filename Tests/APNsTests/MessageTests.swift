@@ -98,7 +98,6 @@ import Testing
         if let mayRenew = row.mayRenew { #expect(Self.mayRenew(age, ns(row.now), step: ns(row.step)) == mayRenew) }
     }
 
-    /// Replicas and restarted processes create the same token.
     @Test func `All processes with the same key create the same token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {

@@ -1,6 +1,5 @@
 @testable import APNs
 import Delivery
-import EventLoop
 import HTTP2
 import TLS
 import Testing
@@ -33,7 +32,7 @@ import Testing
         world.close()
     }
 
-    @Test func `An unreachable host is dialed until it answers`() throws {
+    @Test func `An untrusted server is dialed until it is trusted, and gets no request`() throws {
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
@@ -42,11 +41,13 @@ import Testing
         world.run("capacity") { world.capacity == 128 }
         world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
-        #expect(world.capacity == 0 && world.reachable == [false])
-        world.run("redialled without waiting requests") {
-            world.notes(of: "connectFailed") >= 3
+        #expect(world.completions.allSatisfy { $0.sentAtMs == 0 } && world.reachable == [false])
+        world.run("redialled without waiting requests") { world.notes(of: "connectFailed") >= 3 }
+        guard case .connectFailed("127.0.0.1", let reason, 20...40) = world.notes[1] else {
+            Issue.record("\(world.notes)")
+            return
         }
-        #expect(world.capacity == 0)
+        #expect(reason.contains("127.0.0.1") && world.capacity == 0)
         world.server.onRequest = { $0.respond($1.stream) }
         world.transport.replace(configuration: right, token: try World.providerToken())
         world.run("connected") { world.reachable == [false, true] }

@@ -1,5 +1,4 @@
 import Delivery
-import EventLoop
 import HTTP2
 import Network
 import PushRecords

@@ -209,9 +209,7 @@ final class World: TransportScene {
     var channels: [MemoryChannel] { (dialer as? MemoryDialer)?.channels ?? [] }
 
     /// Returns a token that is too young to be renewed at any time of day.
-    static func providerToken(
-        keyID: String = "ABC123DEFG", now: LoopTime = TestClock.start
-    ) throws -> ProviderToken {
+    static func providerToken(keyID: String = "ABC123DEFG", now: LoopTime = TestClock.start) throws -> ProviderToken {
         let token = ProviderToken(keyID: keyID, teamID: "TEAM123456", key: try key.get())
         _ = token.refresh(now: now)
         _ = token.renewIfAllowed(now: now)

@@ -1,6 +1,4 @@
 import Delivery
-import EventLoop
-import HTTP2
 import Testing
 
 @testable import APNs
@@ -27,27 +25,6 @@ import Testing
         world.run("replaced") { world.server.peers.count == 3 && world.server.peers[0].isClosed }
         #expect(!world.server.peers[1].isClosed)
         #expect(world.noted("replacing", "last 5 answers were server errors (5xx, or without a reason), while other "))
-    }
-
-    /// All connections return only errors, so a replacement does not help.
-    @Test func `The next connection with server errors is replaced only after a pause`() throws {
-        let world = try World.connected { world in
-            world.configuration.errorSpanNs = 0
-            world.configuration.errorPauseNs = 0
-            world.server.onRequest = { self.errs($0, $1.stream) }
-        }
-        func failAll(_ numbers: Range<UInt32>) {
-            for number in numbers {
-                world.run("capacity") { world.capacity > 0 }
-                world.complete(number..<(number + 1), status: 503)
-            }
-        }
-        failAll(0..<30)
-        #expect(world.server.peers.count == 2 && world.notes(of: "replacing") == 1)
-        world.configuration.errorTrialPauseNs = 0
-        try world.replace()
-        failAll(30..<50)
-        #expect(world.notes(of: "replacing") > 2)
     }
 
     @Test func `A connection with one valid answer in five is not replaced`() throws {

@@ -1,10 +1,8 @@
 import Delivery
 import EventLoop
-import Foundation
 import HTTP2
 import Network
 import PushRecords
-import TLS
 import Testing
 
 @testable import APNs
@@ -277,23 +275,6 @@ import Testing
         world.run("closed") { world.isClosed }
         #expect([0, 1, 7].allSatisfy { world.completionOf[$0]?.status == 200 })
         #expect(world.server.peers.count == 2)
-    }
-
-    @Test func `An untrusted server is dialed again and gets no request`() throws {
-        let world = try World(over: .tls)
-        let other = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(trust: .pem(other.certificatePEM))
-        try world.start()
-        world.run("failed twice") { world.notes(of: "connectFailed") >= 2 }
-        guard case .connectFailed("127.0.0.1", let reason, 20...40) = world.notes[0] else {
-            Issue.record("\(world.notes)")
-            return
-        }
-        #expect(reason.contains("127.0.0.1") && world.capacities.isEmpty)
-        // There is no connection, so every request is returned at once.
-        world.complete(0..<2)
-        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
-        world.close()
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])

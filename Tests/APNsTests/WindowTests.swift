@@ -81,9 +81,7 @@ extension Window {
         let closed = window.ended(tickets[0], isRefused: isRefused)
         #expect(closed == Self.closed(0, kind, unprocessed: countsAsRefused ? .refusedByPeer : .neverSent))
         // The end of a waiting body has not been sent at all.
-        #expect(
-            window.ended(waiting, isRefused: false)
-                == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
+        #expect(window.ended(waiting, isRefused: false) == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
     }
 
     @Test(arguments: [

@@ -11,8 +11,7 @@ import Testing
 
     @Test(.enabled(if: python != nil, "missing: a Python (Docker/setup --tests)"))
     func `The driver's own tests pass`() throws {
-        let process = try ChildProcess(
-            try #require(Self.python), [Self.here.appending(path: "driver_tests.py").path])
+        let process = try ChildProcess(try #require(Self.python), [Self.here.appending(path: "driver_tests.py").path])
         #expect(try process.wait(seconds: 60) == .exited(0), "\(process.text)")
     }
 

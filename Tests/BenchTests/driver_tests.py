@@ -9,15 +9,8 @@ import bench, guard, stage
 # `main` calls the library twice, and that takes from both heaps.
 SAMPLE = """\
 # callgrind format
-version: 1
-creator: callgrind-3.19.0
-pid: 12
 cmd:  /work/bench part parse
-part: 1
-
 desc: I1 cache:
-desc: Trigger: Program termination
-
 positions: line
 events: Ir
 summary: 1000

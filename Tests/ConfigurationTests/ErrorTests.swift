@@ -9,7 +9,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { text }
 
-    /// Reads a table of wrong lines, each followed by its error, indented and without the file's name.
+    /// Reads a table of wrong lines, each followed by its error, indented and without the file's name. `<a|b>` stands
+    /// for two lines, one with `a` and one with `b`. `<>` in their error is that text.
     static func table(_ rows: String) -> [Self] {
         var found: [Self] = []
         for line in rows.split(separator: "\n") {
@@ -19,7 +20,14 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 found.append(Self(text: String(line), error: "w.yaml:"))
             }
         }
-        return found
+        return found.flatMap(\.variants)
+    }
+
+    private var variants: [Self] {
+        guard let choice = text.firstMatch(of: /<(.*)>/) else { return [self] }
+        return choice.1.split(separator: "|", omittingEmptySubsequences: false).map {
+            Self(text: text.replacing(choice.0, with: $0), error: error.replacing("<>", with: $0))
+        }
     }
 }
 
@@ -47,26 +55,16 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:11: delivery: expected a mapping, found a list
             kafka: {}
                 6:1: the key kafka occurs twice, first in line 1
-            delivery: {max_age: 24}
-                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "24"
-            delivery: {max_age: 1d}
-                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "1d"
-            delivery: {max_age: 1ms}
-                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "1ms"
-            delivery: {response_timeout: 0}
-                6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "0"
-            delivery: {response_timeout: -3s}
-                6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "-3s"
+            delivery: {max_age: <24|1d|1ms>}
+                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "<>"
+            delivery: {response_timeout: <0|-3s>}
+                6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "<>"
             delivery: {max_open_bytes: 16MB}
                 6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found "16MB"
             delivery: {commit_interval: 2m}
                 6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found "2m"
-            delivery: {max_open: 0}
-                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "0"
-            delivery: {max_open: 2.5}
-                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "2.5"
-            delivery: {max_open: +5}
-                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "+5"
+            delivery: {max_open: <0|2.5|+5>}
+                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "<>"
             delivery: {max_open: }
                 6:22: delivery.max_open: has no value; expected a whole number from 1 to 1000000
             delivery: {max_open: [1]}
@@ -84,16 +82,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             delivery: {verdicts: {Shutdown: again}}
                 6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry,
                 credential_fault, found "again"
-            unregistered: {include_bad_tokens: yes}
-                6:36: unregistered.include_bad_tokens: expected true or false, found "yes"
-            unregistered: {include_bad_tokens: True}
-                6:36: unregistered.include_bad_tokens: expected true or false, found "True"
-            results: {topic: a b}
+            unregistered: {include_bad_tokens: <yes|True>}
+                6:36: unregistered.include_bad_tokens: expected true or false, found "<>"
+            results: {topic: <a b|..>}
                 6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
-                "a b"
-            results: {topic: ..}
-                6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
-                ".."
+                "<>"
             results: {topic: ''}
                 6:18: results.topic: must not be empty
             results: {copy_headers: [request, outcome]}
@@ -143,10 +136,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:18: results.topic: the topic apns.requests is already used as requests.topics[0]
             retry: {tiers: {}}
                 6:16: retry.tiers: must have 1 to 16 tiers, such as {30s: apns.retry.30s}
-            retry: {tiers: {soon: a}}
-                6:17: retry.tiers.soon: the name of a tier must be its delay, from 1ms to 168h, such as 30s; found "soon"
-            retry: {tiers: {0: a}}
-                6:17: retry.tiers.0: the name of a tier must be its delay, from 1ms to 168h, such as 30s; found "0"
+            retry: {tiers: {<soon|0>: a}}
+                6:17: retry.tiers.<>: the name of a tier must be its delay, from 1ms to 168h, such as 30s; found "<>"
             retry: {tiers: {60s: a, 1m: b}}
                 6:25: retry.tiers.1m: has the same delay as the tier 60s
             retry: {tiers: {30s: a, 15m: a}}
@@ -161,13 +152,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:14: log.level: expected one of trace, debug, info, notice, warning, error, critical, found "warn"
             log: {parts: {kafak: debug}}
                 6:15: log.parts.kafak: unknown key; did you mean kafka?
-            admin: {listen: 9464}
-                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found "9464"
-            admin: {listen: '::1:9464'}
-                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found "::1:9464"
-            admin: {listen: 'localhost:65536'}
-                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found
-                "localhost:65536"
+            admin: {listen: '<9464|::1:9464|localhost:65536>'}
+                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found "<>"
             admin: {listn: off}
                 6:9: admin.listn: unknown key; did you mean listen?
             drain: *x
@@ -195,10 +181,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 1:8: kafka.bootstrap_servers: is missing
             {bootstrap_servers: ''}
                 1:28: kafka.bootstrap_servers: must not be empty
-            {bootstrap_servers: 'a,,b'}
-                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found "a,,b"
-            {bootstrap_servers: 'a:b'}
-                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found "a:b"
+            {bootstrap_servers: '<a,,b|a:b>'}
+                1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found "<>"
             {bootstrap_servers: [a]}
                 1:28: kafka.bootstrap_servers: expected a comma-separated list of host:port, found a list
             {bootstrap_servers: a, assignment: cooperativ}
@@ -234,17 +218,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 4:5: apps[0].nam: unknown key; did you mean name?
             transport: udp
                 4:16: apps[0].transport: expected one of http2, binary, found "udp"
-            binary: {feedback: {host: h}}
+            binary: {<feedback: {host: h}|format: simple>}
                 4:13: apps[0].binary: needs transport: binary; the default transport is HTTP/2
-            binary: {format: simple}
-                4:13: apps[0].binary: needs transport: binary; the default transport is HTTP/2
-            proxy: https://proxy:3128
-                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
-            proxy: http://user:secret@proxy
-                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
-            proxy: 'http://user:se%zzcret@proxy:1'
-                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
-            proxy: http://proxy:0
+            proxy: '<https://proxy:3128|http://user:secret@proxy|http://user:se%zzcret@proxy:1|http://proxy:0>'
                 4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
             prxy: http://proxy:3128
                 4:5: apps[0].prxy: unknown key; did you mean proxy?
@@ -264,12 +240,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 4:18: apps[0].certificate: give either a token or a certificate, not both
             environment: sandbox
                 4:18: apps[0].environment: expected one of production, development, found "sandbox"
-            host: https://api.push.apple.com
-                4:11: apps[0].host: expected a host's name or address, without https:// and port, found
-                "https://api.push.apple.com"
-            host: api.push.apple.com:443
-                4:11: apps[0].host: expected a host's name or address, without https:// and port, found
-                "api.push.apple.com:443"
+            host: <https://api.push.apple.com|api.push.apple.com:443>
+                4:11: apps[0].host: expected a host's name or address, without https:// and port, found "<>"
             port: 65536
                 4:11: apps[0].port: expected a whole number from 1 to 65535, found "65536"
             connections: {min: 9}
@@ -299,12 +271,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 2:8: apps[0].bundle_ids: is missing
             [{name: a, bundle_ids: [], TOKEN}]
                 2:30: apps[0].bundle_ids: must have at least one value
-            [{name: a, bundle_ids: [a/b], TOKEN}]
+            [{name: a, bundle_ids: [<a/b|a..b>], TOKEN}]
                 2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop,
-                found "a/b"
-            [{name: a, bundle_ids: [a..b], TOKEN}]
-                2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop,
-                found "a..b"
+                found "<>"
             [{name: a, bundle_ids: [a, a], TOKEN}]
                 2:34: apps[0].bundle_ids[1]: "a" occurs twice
             [{name: a, bundle_ids: [a], TOKEN}, {name: a, bundle_ids: [a], TOKEN}]

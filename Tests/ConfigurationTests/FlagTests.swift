@@ -57,8 +57,7 @@ import Testing
 
 /// `--log-level` and `--log-part`.
 @Suite struct LogFlagTests {
-    private static let table = OptionTable<LogFlags>(
-        command: "tool", usage: [""], about: [], options: LogFlags.options)
+    private static let table = OptionTable<LogFlags>(command: "tool", usage: [""], about: [], options: LogFlags.options)
 
     private func flags(_ arguments: String...) throws -> LogFlags {
         try #require(try Self.table.parse(arguments, LogFlags()))
@@ -103,10 +102,7 @@ import Testing
         (["--log-level", "warn"], "--log-level: expected one of LEVELS, found \"warn\""),
         (["--log-level", "DEBUG"], "--log-level: expected one of LEVELS, found \"DEBUG\""),
         (["--log-part", "apns"], "--log-part: expected PART=LEVEL, such as apns=debug, found \"apns\""),
-        (
-            ["--log-part", "=debug"],
-            "--log-part: expected one of worker, kafka, delivery, apns, simulator, found \"\""
-        ),
+        (["--log-part", "=debug"], "--log-part: expected one of worker, kafka, delivery, apns, simulator, found \"\""),
         (["--log-part", "apns=debug=x"], "--log-part: expected one of LEVELS, found \"debug=x\""),
     ])
     func `The error for an invalid log flag lists the expected values`(arguments: [String], words: String) throws {

@@ -50,7 +50,6 @@ import Testing
     }
 }
 
-/// Durations and sizes.
 @Suite struct QuantityTests {
     @Test func `A duration of more than a hundred years is invalid, because nanoseconds would overflow`() {
         #expect(Quantity.duration("878400h") == .seconds(878_400 * 3_600))

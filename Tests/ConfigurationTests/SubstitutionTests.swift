@@ -1,5 +1,5 @@
 import Configuration
-import Foundation
+import TestSupport
 import Testing
 
 @Suite struct SubstitutionTests {
@@ -49,15 +49,11 @@ import Testing
     }
 
     @Test func `A librdkafka property may come from a file`() throws {
-        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        try "s3cret \r\n\n".write(to: folder.appending(path: "pass"), atomically: true, encoding: .utf8)
-        let file = folder.appending(path: "w.yaml")
-        let yaml = minimal.replacing(
-            "\"localhost:9092\"", with: "localhost, librdkafka: {sasl.password_file: pass}")
-        try yaml.write(to: file, atomically: true, encoding: .utf8)
-        let loaded = try WorkerConfiguration.load(file: file.path)
+        let folder = try TemporaryFolder()
+        try folder.write("s3cret \r\n\n", "pass")
+        let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: {sasl.password_file: pass}")
+        let file = try folder.write(yaml, "w.yaml")
+        let loaded = try WorkerConfiguration.load(file: file)
         #expect(loaded.configuration.kafka.properties.map(\.name) == ["sasl.password"])
         #expect(loaded.configuration.kafka.properties.map(\.value) == ["s3cret "])
         guard case .token(let token) = loaded.configuration.apps[0].credential else { return }
@@ -65,9 +61,9 @@ import Testing
         let other = minimal.replacing(
             "token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}",
             with: "certificate: {file: c.pem, passphrase_file: pass}\n    proxy_file: proxy")
-        try "http://u:pw@proxy:3128\n".write(to: folder.appending(path: "proxy"), atomically: true, encoding: .utf8)
-        try other.write(to: file, atomically: true, encoding: .utf8)
-        let app = try WorkerConfiguration.load(file: file.path).configuration.apps[0]
+        try folder.write("http://u:pw@proxy:3128\n", "proxy")
+        try folder.write(other, "w.yaml")
+        let app = try WorkerConfiguration.load(file: file).configuration.apps[0]
         #expect(app.proxy == ProxySettings(host: "proxy", port: 3_128, credentials: .text("u:pw")))
         guard case .certificate(let certificate) = app.credential else { return }
         #expect(certificate.passphrase == .file(folder.path + "/pass"))

@@ -289,14 +289,11 @@ struct AppDirectoryTests {
     private static func suffix(_ type: PushType) -> String {
         switch type {
         case .alert, .background, .mdm: ""
-        case .complication: ".complication"
-        case .controls: ".push-type.controls"
+        case .complication, .voip: ".\(type)"
+        case .controls, .liveactivity, .widgets: ".push-type.\(type)"
         case .fileprovider: ".pushkit.fileprovider"
-        case .liveactivity: ".push-type.liveactivity"
         case .location: ".location-query"
         case .pushtotalk: ".voip-ptt"
-        case .voip: ".voip"
-        case .widgets: ".push-type.widgets"
         }
     }
 

@@ -142,10 +142,7 @@ struct AgainRefusedTests {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "b", "b")
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
-        #expect(
-            rig.machine.takeEvents() == [
-                MachineCircuitTests.opened, .held(app: AppIndex(0), .credential),
-            ])
+        #expect(rig.machine.takeEvents() == [MachineCircuitTests.opened, .held(app: AppIndex(0), .credential)])
         for device in ["a", "b"] { Self.refuse(rig, device) }
         #expect(rig.send() == [])
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])

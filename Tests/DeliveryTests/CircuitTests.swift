@@ -34,10 +34,7 @@ struct MachineCircuitTests {
         let (rig, partition) = Rig.ready(capacity: 3)
         #expect(rig.offer(partition, 0, "a", "a", "b", "c", "d") == ["a", "b", "c"])
         rig.answer("a", 403, .badCertificate)
-        #expect(
-            rig.machine.takeEvents() == [
-                Self.opened, .held(app: AppIndex(0), .credential),
-            ])
+        #expect(rig.machine.takeEvents() == [Self.opened, .held(app: AppIndex(0), .credential)])
         #expect(rig.send() == [])
         // Requests in flight end normally: one that returns unprocessed is held by the circuit, a refused one uses an
         // attempt.
@@ -78,9 +75,7 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
-    func `A probe's answer without a credential check closes no circuit`(
-        _ status: UInt16, _ reason: ReasonCode
-    ) {
+    func `A probe's answer without a credential check closes no circuit`(_ status: UInt16, _ reason: ReasonCode) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
             let (rig, partition) = Rig.ready()
             var offset: Int64 = 0

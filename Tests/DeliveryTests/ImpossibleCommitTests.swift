@@ -19,9 +19,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test(arguments: [false, true])
-    func `A partition whose commits are refused leaves half of the open limit to other partitions`(
-        isFanOut: Bool
-    ) {
+    func `A partition whose commits are refused leaves half of the open limit to other partitions`(isFanOut: Bool) {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         if isFanOut {
             rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })

@@ -1,4 +1,3 @@
-import Bytes
 @testable import Delivery
 import PushRecords
 import Testing
@@ -59,28 +58,6 @@ struct LeavingTests {
         expect(rig.machine.counters.mapsCut, is: 1)
     }
 
-    @Test func `Records at or above the horizon wait until the commit that names it is acknowledged`() {
-        let (rig, partition) = Rig.ready(capacity: 10_000)
-        rig.receive(partition, (0..<900).map { "d\($0)" })
-        #expect(rig.send().count == 500)
-        let raised = rig.takeCommit()
-        #expect(raised.map(\.map.horizon) == [2_004], "the offset 501 plus three times as many")
-        #expect(rig.send() == [])
-        rig.finishCommit([.acknowledged])
-        #expect(rig.send().count == 400)
-    }
-
-    @Test func `Below the horizon of a dead owner, records are in doubt unless the map names them`() {
-        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
-        rig.receive(partition, (0..<5).map { "d\($0)" })
-        rig.sendAndAnswer()
-        #expect(
-            rig.settled() == [
-                "d0 accepted  sends 2 doubt 1", "d2 accepted  sends 2 doubt 1", "d3 accepted  sends 1 doubt 0",
-                "d4 accepted  sends 1 doubt 0",
-            ])
-    }
-
     @Test
     func `After two deaths, records that the first owner may have sent stay below the horizon until they are settled`()
     {
@@ -136,8 +113,7 @@ struct LeavingTests {
         #expect(first.map(\.offset) == [3] && first.map(\.map.horizon) == [503])
         #expect(rig.machine.takeEvents() == [])
         rig.receive(partition, 3, "a", timestampMs: rig.now.wallMs - 7_000)
-        #expect(
-            rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
+        #expect(rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
         rig.send()
         rig.offer(partition, 4, "b", "c")
         #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])

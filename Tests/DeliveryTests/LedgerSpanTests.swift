@@ -88,8 +88,7 @@ struct LedgerSpanTests {
 
     @Test(
         arguments: [
-            .min, .min + 400, -1, 0, 1, RecordLimit.now, RecordLimit.latest,
-            RecordLimit.latest + 1, .max - 1, .max,
+            .min, .min + 400, -1, 0, 1, 1_800_000_000_000, RecordTime.latestMs, RecordTime.latestMs + 1, .max - 1, .max,
         ])
     func `An unknown timestamp never expires, and no timestamp traps`(_ timestampMs: Int64) {
         let rig = Rig()
@@ -99,15 +98,10 @@ struct LedgerSpanTests {
         rig.receive(
             retries, 0, "b", headers: rig.retryHeaders(dueMs: .max, firstMs: timestampMs), timestampMs: timestampMs)
         rig.sendAndAnswer()
-        for written in rig.settle() where timestampMs <= 0 || timestampMs > RecordLimit.latest {
+        for written in rig.settle() where timestampMs <= 0 || timestampMs > RecordTime.latestMs {
             #expect(written.outcome != .expired)
         }
         rig.machine.revoke([requests, retries])
         rig.commit()
-    }
-
-    enum RecordLimit {
-        static let now: Int64 = 1_800_000_000_000
-        static let latest: Int64 = 253_402_300_799_999
     }
 }

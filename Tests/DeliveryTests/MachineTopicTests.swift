@@ -170,14 +170,17 @@ struct MachineTopicTests {
 
     @Test func `Unacknowledged dead letters use the byte budget, so that a flood of them stops reading`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 64 << 10 }
-        let value = String(repeating: "x", count: 4 << 10)
+        let text = String(repeating: "x", count: 4 << 10)
         var ids: [NotificationID] = []
-        for _ in 0..<1_000 where rig.machine.room(for: partition) > 0 {
-            if case .deadLetter(let id, _, _) = rig.receive(partition, Int64(ids.count), key: nil, value: value) {
+        for offset in 0..<1_000 as Range<Int64> where rig.machine.room(for: partition) > 0 {
+            // Half of the dead letters are tombstones with a long key.
+            let (key, value): (String?, String?) = offset % 2 == 0 ? (text, nil) : (nil, text)
+            if case .deadLetter(let id, _, _) = rig.receive(partition, offset, key: key, value: value) {
                 ids.append(id)
             }
         }
         #expect(ids.count == 16)
+        expect(rig.machine.gauges.openBytes, is: 64 << 10)
         rig.machine.acknowledged(ids.removeLast(), now: rig.now)
         expect(rig.machine.room(for: partition) > 0, is: true)
         for id in ids { rig.machine.acknowledged(id, now: rig.now) }

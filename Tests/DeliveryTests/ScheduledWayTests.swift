@@ -42,9 +42,7 @@ final class TieredWorld {
     /// The number of retry records by device.
     private(set) var written: [String: Int] = [:]
 
-    init(
-        _ delays: [Int64] = [30_000, 900_000, 7_200_000], _ change: (inout MachineSettings) -> Void = { _ in }
-    ) {
+    init(_ delays: [Int64] = [30_000, 900_000, 7_200_000], _ change: (inout MachineSettings) -> Void = { _ in }) {
         rig = Rig {
             $0.tierDelaysMs = delays
             $0.maxAttempts = 100

@@ -1,4 +1,3 @@
-import Foundation
 import TestSupport
 import Testing
 
@@ -87,8 +86,7 @@ extension EndToEnd {
             let count = Pages.sum("apns_worker_window_too_short_total", in: metrics)
             try pages.await("/status", says: "arrived after their resend window closed")
             try scene.finish(worker, 4_000, "--lost-at-most", "\(lost + count)")
-            #expect(
-                worker.text.contains("error arrived after its resend window closed; later notifications are lost"))
+            #expect(worker.text.contains("error arrived after its resend window closed; later notifications are lost"))
         }
 
         /// The kernel accepts bytes that the gateway never reads. The app is reported, and its notifications are
@@ -158,9 +156,7 @@ private final class GatewayScene {
     func write() throws {
         base.configuration.admin = "127.0.0.1:0"
         base.configuration.allApps =
-            app(
-                "kiosk", hasOther ? "kiosk" : "app",
-                "transport: binary, port: \(gatewayPort), binary: {\(binary)}")
+            app("kiosk", hasOther ? "kiosk" : "app", "transport: binary, port: \(gatewayPort), binary: {\(binary)}")
             + (hasOther ? app("shop", "app", "port: \(simulator.port)") : "")
         try base.configure()
     }

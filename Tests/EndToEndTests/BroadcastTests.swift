@@ -1,11 +1,9 @@
-import Foundation
 import TestSupport
 import Testing
 
 extension EndToEnd {
     /// Tests of broadcasts to Live Activities. The command `channels` creates channels, and kcat writes records.
     @Suite struct BroadcastTests {
-        /// A channel is created, and a broadcast is sent through Kafka to the simulator.
         @Test(.needs(.worker, .broker, .kcat))
         func `A broadcast can be sent with kcat`() throws {
             let scene = try Scene("broadcast")

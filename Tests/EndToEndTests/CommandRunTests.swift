@@ -1,5 +1,4 @@
 import Foundation
-import Kafka
 import TestSupport
 import Testing
 
@@ -12,6 +11,11 @@ extension Scene.Finished {
 }
 
 private func token(_ prefix: String) -> String { prefix + String(repeating: "c0", count: 32 - prefix.count / 2) }
+
+/// The value of a dead-token record.
+private func deadToken(_ number: Int) -> String {
+    #"{"device_token":"\#(hex(number, digits: 64))","observed_at_ms":\#(number)}"#
+}
 
 extension EndToEnd {
     /// Tests of `send`, `tail` and `schema` beside a running worker.
@@ -92,8 +96,8 @@ extension EndToEnd {
                 .expect(
                     1,
                     "localhost:\(closedPort) could not be reached in time: 127.0.0.1:\(closedPort): Connection refused")
-            let silent = try DeadListener()
-            (scene.configuration.host, scene.configuration.port) = ("127.0.0.1", silent.port)
+            let silent = DeadListener()
+            (scene.configuration.host, scene.configuration.port) = ("127.0.0.1", Int(silent.port))
             try send("01", "-a Hi --deadline 3s")
                 .expect(1, "send: still waiting for a connection to 127.0.0.1:\(silent.port) (3 s at most)\n")
         }
@@ -312,28 +316,23 @@ extension EndToEnd {
         /// Added partitions and a recreated topic are read from their beginning.
         @Test(.needs(.worker, .broker, .kcat))
         func `Tail follows a topic that changes`() throws {
-            let broker = try #require(KafkaBroker.shared)
-            let topic = try broker.newTopic("changes")
-            let words =
-                "tail unregistered --bootstrap-servers \(broker.bootstrapServers) --topic \(topic) --count 7 "
-                + "--deadline 120s --from beginning"
-            let following = try ChildProcess(Tool.worker.path(), words.split(separator: " ").map(String.init))
+            let scene = try Scene("changes", partitions: 1)
+            let topic = "\(scene.name).changes"
+            try scene.create(topic)
+            scene.configuration.unregistered = topic
+            try scene.configure()
+            let following = try scene.startCommand("tail unregistered --count 7 --deadline 120s --from beginning")
             func produce(_ numbers: ClosedRange<Int>, partition: Int) throws {
-                let lines = numbers.map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
-                let writer = try ChildProcess(
-                    Tool.kcat.path(), ["-P", "-b", broker.bootstrapServers, "-t", topic, "-p", "\(partition)"])
-                writer.write(lines.joined(separator: "\n"))
-                writer.closeInput()
-                #expect(try writer.wait() == .exited(0), "\(writer.text)")
+                try scene.kcat(numbers.map(deadToken), to: topic, options: ["-p", "\(partition)"])
             }
             func shown() -> Int { following.text.components(separatedBy: "observed_at_ms").count - 1 }
             try produce(1...2, partition: 0)
             try eventually("the first partition", of: following) { shown() == 2 }
-            try broker.setPartitions(of: topic, to: 3)
+            try scene.setPartitions(of: topic, to: 3)
             try produce(3...4, partition: 2)
             try eventually("a partition that was added", of: following) { shown() == 4 }
-            try broker.delete([topic])
-            try broker.create([NewTopic(topic, partitions: 1, replicationFactor: 1)])
+            try scene.delete(topic)
+            try scene.create(topic)
             try produce(5...7, partition: 0)
             #expect(try following.wait() == .exited(0), "\(following.text)")
             for number in 1...7 {
@@ -349,19 +348,16 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Tail --exec commits the records that its command accepted`() throws {
             let scene = try Scene("exec")
-            let values = (0..<100).map {
-                #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
-            }
+            try scene.configure()
+            let values = (0..<100).map(deadToken)
             func produce(_ values: [String]) throws {
                 try scene.kcat(values, to: scene.configuration.unregistered, options: ["-K\\x1e"])
             }
             // Records of a compacted topic have keys.
             try produce(values.map { "k\u{1e}\($0)" })
-            let tail =
-                "tail unregistered --bootstrap-servers \(scene.servers) --topic \(scene.configuration.unregistered) "
-                + "--group \(scene.name) --batch 7 "
+            let tail = "tail unregistered --group \(scene.name) --batch 7 "
             func run(_ line: String, exec command: String) throws -> Scene.Finished {
-                try Scene.worker(tail + line, "--exec", command)
+                try scene.command(tail + line, "--exec", command)
             }
             func taken(_ name: String = "taken") throws -> [String] {
                 try String(contentsOfFile: scene.file(name), encoding: .utf8).split(separator: "\n").map(String.init)
@@ -377,24 +373,22 @@ extension EndToEnd {
             #expect(try taken().count == 50)
             #expect(try taken()[7..<14].elementsEqual(taken("refused")))
             // Another member continues at the same offset until it is stopped.
-            let second = try ChildProcess(
-                Tool.worker.path(), tail.split(separator: " ").map(String.init) + ["--exec", command])
+            let second = try scene.startCommand(tail, "--exec", command)
             try eventually("100 records taken", of: second) { try taken().count >= 100 }
             #expect(try second.stop() == .exited(0), "\(second.text)")
             #expect(try taken().sorted() == values.sorted())
             try run("--deadline 3s", exec: command).expect(0)
             #expect(try taken().count == 100)
-            // The session timeout of the configuration applies, here one that librdkafka refuses.
-            scene.configuration.sessionTimeout = "600s"
-            try scene.configure()
-            try scene.command("tail unregistered --deadline 60s --exec cat --group \(scene.name)")
-                .expect(1, "session.timeout.ms")
             // If the command accepts nothing, tail fails, however often it tried.
             try produce(["k\u{1e}\(values[0])"])
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before tail ended")
             // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
                 .expect(1, "the command was stopped at --deadline; 1 records are not committed")
+            // The session timeout of the configuration applies, here one that librdkafka refuses.
+            scene.configuration.sessionTimeout = "600s"
+            try scene.configure()
+            try run("--deadline 60s", exec: "cat").expect(1, "session.timeout.ms")
         }
 
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it
@@ -428,17 +422,15 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Members of a tail group share records without duplicates`() throws {
             let scene = try Scene("share")
-            let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
+            try scene.configure()
+            let values = (0..<400).map(deadToken)
             try scene.kcat(
                 values.map { "\($0.dropFirst(17).prefix(64))\u{1e}\($0)" }, to: scene.configuration.unregistered,
                 options: ["-K\\x1e"])
             func member(_ name: String) throws -> ChildProcess {
-                let command =
-                    "cd \(scene.folder.path); cat > batch.\(name); sleep 0.3; cat batch.\(name) >> taken.\(name)"
-                let words =
-                    "tail unregistered --bootstrap-servers \(scene.servers) --topic \(scene.configuration.unregistered) "
-                    + "--group \(scene.name) --batch 10 --exec"
-                return try ChildProcess(Tool.worker.path(), words.split(separator: " ").map(String.init) + [command])
+                try scene.startCommand(
+                    "tail unregistered --group \(scene.name) --batch 10", "--exec",
+                    "cd \(scene.folder.path); cat > batch.\(name); sleep 0.3; cat batch.\(name) >> taken.\(name)")
             }
             func taken(_ name: String) -> [Substring] {
                 ((try? String(contentsOfFile: scene.file("taken.\(name)"), encoding: .utf8)) ?? "").split(

@@ -6,22 +6,20 @@ extension EndToEnd {
     /// Tests of commands without a broker.
     @Suite struct CommandUsageTests {
         /// Each line has the exit code, a command line (with ␣ for a space within an argument), and words of the
-        /// output.
+        /// output. `<a;b>` stands for two lines, one with `a` and one with `b`.
         private static let mistakes = """
             64 | schema reslt | there is no schema "reslt"; did you mean result?
             64 | schema --all | unknown option "--all"
             64 | tail | needs the kind of record, one of results, unregistered, dead-letters
-            64 | tail result --config x | did you mean results?
-            64 | tail results | needs --config FILE, or --bootstrap-servers with --topic
-            64 | tail results --topic t | needs --config FILE, or --bootstrap-servers with --topic
+            64 | <tail result --config x;replay result -c x --all> | did you mean results?
+            64 | tail results<; --topic t> | needs --config FILE, or --bootstrap-servers with --topic
             64 | tail results -c x --bootstrap-servers y | give either --config or
             64 | tail results -c x --group g | give --group and --exec together
             64 | tail results -c x --from yesterday | expected beginning, end, or a duration
             64 | tail results -c x --count 0 | expected a whole number from 1
             64 | tail results -c x --apns-id 7 | --apns-id: expected a UUID
-            64 | tail results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
-            64 | tail results -c x --device ab | --device: expected a device token, or at least its first 8
-            64 | tail results -c x --device abcdefgh | --device: expected a device token, or
+            64 | <tail;replay> results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
+            64 | tail results -c x --device <ab;abcdefgh> | --device: expected a device token, or at least its first 8
             64 | tail results -c x --device abcdef01 --request t/1/2 | --request: give either this option or --device
             64 | tail results -c x --request t/1/2 --count 2 | --request ends by itself: leave out --count
             64 | tail results -c x --device abcdef01 --group g --exec cat | give either --device or --exec, which passes all records
@@ -29,11 +27,11 @@ extension EndToEnd {
             64 | tail results -c x --format xml | expected one of json, text, found "xml"
             64 | tail unregistered -c x --apns-id eabeae54-14a8-11e5-b60b-1697f925ec7b | dead tokens have no apns-id
             78 | tail results --config /nowhere/worker.yaml | cannot read /nowhere/worker.yaml
-            64 | send | needs --config FILE
+            64 | <send;feedback;replay results --all> | needs --config FILE
             64 | send -c x | needs --token HEX
-            64 | send --direct -t 00 -a Hi | needs --config FILE, or options for one app
+            64 | <send --direct -t 00 -a Hi;channels list;check> | needs --config FILE, or options for one app
             64 | send --key-id K -t 00 -a Hi | the options for one app contain no Kafka brokers
-            64 | send -c x --key-id K -t 00 -a Hi | give either --config or the options
+            64 | <send -t 00 -a Hi;channels list> -c x --key-id K | give either --config or the options
             64 | send -c x -t 00 | needs --alert TEXT or --payload JSON
             64 | send -c x -t 0g -a Hi | --token: a device token must have an even number of hex digits
             64 | send -c x -t 00 -a Hi -p {} | --payload cannot be combined with --alert
@@ -50,36 +48,25 @@ extension EndToEnd {
             1 | send -c x -t 00 -p @/nowhere | --payload: cannot read /nowhere
             64 | channels | needs the action, one of create, list, read, delete
             64 | channels lst -c x | did you mean list?
-            64 | channels list | needs --config FILE, or options for one app
-            64 | channels list -c x --key-id y | give either --config or the options
             64 | channels list -c x --channel y | --channel applies only to read and delete
             64 | channels create -c x | needs --storage none or --storage most-recent
             64 | channels create -c x --storage all | expected one of none, most-recent
             64 | channels read -c x | needs --channel ID
             64 | channels delete -c x --channel a␣b | --channel: expected a channel id
-            78 | channels list -c /nowhere/x | cannot read /nowhere/x
-            64 | feedback | needs --config FILE
+            78 | <channels list;feedback;replay results --all;send -t 00 -a Hi> -c /nowhere/x | cannot read /nowhere/x
             64 | feedback -c x --deadline soon | expected a duration such as
-            78 | feedback -c /nowhere/x | cannot read /nowhere/x
             64 | replay | needs the kind of record, one of results, dead-letters
-            64 | replay result -c x --all | did you mean results?
-            64 | replay results --all | needs --config FILE
             64 | replay results -c x | give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or give --all
             64 | replay dead-letters -c x | give a condition: --reason, --since, --until, --request, and for results
             64 | replay results -c x --all --app shop | give either --all or conditions
-            64 | replay dead-letters -c x --app shop | --outcome, --app and --expired apply only to results
-            64 | replay dead-letters -c x --outcome invalid | --outcome, --app and --expired apply only to results
-            64 | replay dead-letters -c x --all --expired | --outcome, --app and --expired apply only to results
+            64 | replay dead-letters -c x <--app shop;--outcome invalid;--all --expired> | --outcome, --app and --expired apply only to results
             64 | replay results -c x --outcome lost | expected one of accepted, unregistered
             64 | replay results -c x --since yesterday | --since: expected a time such as 2026-01-31T12:00:00Z
             64 | replay results -c x --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z | --until must be later than --since
-            64 | replay results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
             64 | replay results -c x --all --rate 10 | --rate: expected a rate per second
             64 | replay results -c x --all --name a␣b | --name: expected 1 to 100 letters
             64 | replay results -c x --all --to a/b | --to: expected a topic's name
-            78 | replay results -c /nowhere/x --all | cannot read /nowhere/x
-            64 | simulate --listen [::1] | an IPv6 address in brackets: [::1]:2197
-            64 | simulate --listen ::1:0 | an IPv6 address in brackets: [::1]:2197
+            64 | simulate --listen <[::1];::1:0> | an IPv6 address in brackets: [::1]:2197
             64 | versoin | there is no command "versoin"
             64 |  | apns-worker: needs a command, one of run, check, health, send, channels, tail, replay
             64 | rum | there is no command "rum"; did you mean run? (see apns-worker --help)
@@ -90,7 +77,6 @@ extension EndToEnd {
             78 | run -c /nowhere/x | cannot read /nowhere/x: No such file or directory
             78 | run --bootstrap-servers a --key-file k --key-id b --team-id TEAM123456 --bundle-id a | --key-id: 
             64 | run -c x --log-level debgu | --log-level: expected one of trace, debug, info, notice, warning
-            64 | check | needs --config FILE, or options for one app
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | check -c x --principal User:push | --principal needs --acl
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
@@ -98,8 +84,11 @@ extension EndToEnd {
             64 | simulate --gateway-fault close@0 | '0' is not a number above 0
             64 | simulate --gateway 10.0.0.1:0 | --gateway: expected a whole number from 0 to 65535
             64 | simulate --feedback-token 0a@soon | expected a device token in hex, or a token with a time: HEX@1700000000
-            78 | send -c /nowhere/x -t 00 -a Hi | cannot read /nowhere/x
-            """.split(separator: "\n").map(String.init)
+            """.split(separator: "\n").flatMap { line -> [String] in
+                guard let choice = line.firstMatch(of: /<(.*)>/) else { return [String(line)] }
+                return choice.1.split(separator: ";", omittingEmptySubsequences: false)
+                    .map { String(line.replacing(choice.0, with: $0)) }
+            }
 
         @Test(.needs(.worker), arguments: mistakes)
         func `Each usage mistake is reported in one line`(mistake: String) throws {

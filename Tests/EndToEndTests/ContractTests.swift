@@ -15,7 +15,15 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .python), arguments: [false, true])
         func `Every member and header agrees with the contract`(hasOtherSettings: Bool) throws {
             let scene = try Scene("contract")
-            let tiers = try prepare(scene)
+            let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
+            for topic in topics { try scene.create(topic) }
+            let pairs = zip(Self.tiers, topics).map { "\($0)s: \($1)" }.joined(separator: ", ")
+            scene.configuration.retries = "tiers: {\(pairs)}, max_attempts: 2"
+            // The dead-letter topic accepts only short records.
+            scene.configuration.deadLetters = "\(scene.name).short"
+            try scene.create(
+                scene.configuration.deadLetters,
+                configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])
             _ = try scene.startSimulator()
             scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant]"
@@ -25,10 +33,17 @@ extension EndToEnd {
                 scene.configuration.unregisteredKeys = "include_bad_tokens: true"
                 scene.configuration.more = "delivery: {in_doubt: abandon, apns_id: apple}"
             }
-            try compare(scene, tiers, hasOtherSettings ? ["--other"] : [])
+            let worker = try scene.startAssignedWorker()
+            let tiers = zip(Self.tiers, topics).map { "\($0 * 1000)=\($1)" }
+            let ended = try scene.tryBooks(
+                "contract",
+                ["--max-message", "\(Self.deadLetterBytes)", "--tiers"] + tiers + (hasOtherSettings ? ["--other"] : []))
+            guard ended.ending == .exited(0) else {
+                throw Unexpected("\(ended.text)\nthe worker said:\n\(worker.text.suffix(4_000))")
+            }
+            try scene.stop(worker)
         }
 
-        /// Records in a tier that was removed from the configuration are still sent when they are due.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A removed tier is read until it is empty`() throws {
             let scene = try Scene("left")
@@ -64,29 +79,6 @@ extension EndToEnd {
             try third.waitFor("partitions assigned")
             try scene.stop(third)
             #expect(!third.text.contains(left), "\(third.text)")
-        }
-
-        /// Creates the tiers' topics, and a dead-letter topic that accepts only short records.
-        private func prepare(_ scene: Scene) throws -> [String] {
-            let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
-            scene.configuration.deadLetters = "\(scene.name).short"
-            for topic in topics { try scene.create(topic) }
-            try scene.create(
-                scene.configuration.deadLetters,
-                configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])
-            let pairs = zip(Self.tiers, topics).map { "\($0)s: \($1)" }.joined(separator: ", ")
-            scene.configuration.retries = "tiers: {\(pairs)}, max_attempts: 2"
-            return zip(Self.tiers, topics).map { "\($0 * 1000)=\($1)" }
-        }
-
-        private func compare(_ scene: Scene, _ tiers: [String], _ more: [String]) throws {
-            let worker = try scene.startAssignedWorker()
-            let ended = try scene.tryBooks(
-                "contract", ["--max-message", "\(Self.deadLetterBytes)", "--tiers"] + tiers + more)
-            guard ended.ending == .exited(0) else {
-                throw Unexpected("\(ended.text)\nthe worker said:\n\(worker.text.suffix(4_000))")
-            }
-            try scene.stop(worker)
         }
     }
 }

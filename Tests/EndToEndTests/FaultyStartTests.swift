@@ -129,8 +129,7 @@ extension EndToEnd {
             _ = try sound.startSimulator()
             try sound.check().expect(0)
             try sound.makeCertificate("server", subject: "/CN=localhost")
-            try sound.write(
-                "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
+            try sound.write("-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
 
             // The scenes are kept, because they remove their folders when they are deallocated.
             let started = try Self.faults.map { fault in

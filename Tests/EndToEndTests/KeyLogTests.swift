@@ -33,8 +33,7 @@ extension EndToEnd {
             let scene = try Scene("keylog")
             let simulator = try scene.startSimulator("--fault", "goaway:Shutdown@500")
             try scene.produce(1_000, "--plain")
-            let worker = try scene.startWorker(
-                options: ["--keylog", scene.file("run.log"), "--log-part", "apns=trace"])
+            let worker = try scene.startWorker(options: ["--keylog", scene.file("run.log"), "--log-part", "apns=trace"])
             try scene.finish(worker)
             #expect(try Self.connections(scene.file("run.log")) >= 2)
             let lines = worker.text.split(separator: "\n")

@@ -9,7 +9,6 @@ extension EndToEnd {
         /// The interval at which the client refreshes topic metadata, which is ten seconds by default.
         private static let refreshes = "librdkafka: {topic.metadata.refresh.interval.ms: 1000}"
 
-        /// APNs is slow while the topic is recreated. Requests in flight then belong to records that no longer exist.
         @Test(.needs(.worker, .broker, .kcat))
         func `Requests of partitions and topics that are added later are not in doubt`() throws {
             let scene = try Scene("added", partitions: 1)
@@ -29,6 +28,7 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
+        /// APNs is slow while the topic is recreated. Requests in flight then belong to records that no longer exist.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A topic that is recreated while requests are in flight is read from its beginning`() throws {
             let scene = try Scene("inflight", partitions: 1)

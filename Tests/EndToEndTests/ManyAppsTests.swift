@@ -1,4 +1,3 @@
-import Foundation
 import TestSupport
 import Testing
 
@@ -24,8 +23,8 @@ extension EndToEnd {
             try scene.makeSigningKey("AuthKey_OTHER.p8")
             try scene.makeCertificate("other", subject: "/CN=other")
             let strict = try startStrictServer(scene)
-            let silent = try DeadListener(connects: true)
-            let dead = try DeadListener()
+            let silent = DeadListener(connects: true)
+            let dead = DeadListener()
             defer { withExtendedLifetime((silent, dead)) {} }
             let away = [
                 "host: localhost, port: \(Ports.claim())", "host: localhost, port: \(dead.port)",

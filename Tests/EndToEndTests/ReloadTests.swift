@@ -48,8 +48,7 @@ extension EndToEnd {
             try pages.await("/metrics") { Pages.sum("apns_worker_held_total", "app=\"news\"", in: $0.1) >= 1 }
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 2))
-            try scene.write(
-                String(contentsOfFile: scene.file("AuthKey_SIMULATOR1.p8"), encoding: .utf8), to: "late.p8")
+            try scene.write(String(contentsOfFile: scene.file("AuthKey_SIMULATOR1.p8"), encoding: .utf8), to: "late.p8")
             try pages.await("/metrics", says: count("accepted", of: "news", 1))
             scene.configuration.apps = news(scene)
             try scene.reload(worker, saying: "app changed")

@@ -36,9 +36,7 @@ final class Scene {
     }
 
     /// Commits offsets for all partitions of a group's topic. The group must have no members.
-    func commit(
-        _ role: ConsumerSettings.Role = .requests, offset: Int64, metadata: [UInt8]
-    ) throws {
+    func commit(_ role: ConsumerSettings.Role = .requests, offset: Int64, metadata: [UInt8]) throws {
         let consumer = try Consumer(
             ConsumerSettings(
                 cluster: ClusterSettings(bootstrapServers: servers), role: role, groupID: configuration.group))
@@ -273,16 +271,13 @@ final class Scene {
 
     /// Starts a producer that writes `rate` records a second.
     func startLoad(_ count: Int, rate: Int, _ more: String...) throws -> ChildProcess {
-        try startBook(
-            "books.py", ["produce"] + topicArguments + ["--count", "\(count)", "--rate", "\(rate)"] + more)
+        try startBook("books.py", ["produce"] + topicArguments + ["--count", "\(count)", "--rate", "\(rate)"] + more)
     }
 
     /// Writes lines with kcat, each as `KEY:VALUE`, to the request topic or another one.
     ///
     /// - Parameter options: options of kcat. Without options the lines have no keys.
-    func kcat(
-        _ lines: [String], to topic: String? = nil, headers: [String] = [], options: [String] = ["-K:"]
-    ) throws {
+    func kcat(_ lines: [String], to topic: String? = nil, headers: [String] = [], options: [String] = ["-K:"]) throws {
         try write(lines.map { $0 + "\n" }.joined(), to: "lines.txt")
         let ended = try Self.run(
             Tool.kcat.path(),

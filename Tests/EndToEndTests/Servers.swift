@@ -41,11 +41,9 @@ struct RunningSimulator {
     // MARK: The control endpoint
 
     /// Changes the simulator's behavior from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
-    @discardableResult
-    func set(_ faults: String) throws -> String {
+    func set(_ faults: String) throws {
         let answer = LocalHTTP.request("\(control)/faults?\(faults)", method: "POST")
         guard answer.status == 200 else { throw Unexpected("\(faults): \(answer)\n\(process.text.suffix(2_000))") }
-        return answer.body
     }
 
     struct Totals: Decodable {
@@ -121,9 +119,7 @@ extension Scene {
 
     /// Creates a certificate that an authority in the folder signs, or a self-signed one: `NAME.pem` and
     /// `NAME-key.pem`.
-    func makeCertificate(
-        _ name: String, by authority: String? = nil, subject: String, _ more: String...
-    ) throws {
+    func makeCertificate(_ name: String, by authority: String? = nil, subject: String, _ more: String...) throws {
         let signer = authority.map { ["-CA", file("\($0).pem"), "-CAkey", file("\($0)-key.pem")] } ?? []
         try openssl(
             [
@@ -167,9 +163,7 @@ struct Pages {
 
     /// Reads a page until it is as expected, and returns its text. Throws an error with the last content.
     @discardableResult
-    func await(
-        _ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool
-    ) throws -> String {
+    func await(_ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool) throws -> String {
         var last = (0, "")
         var isDone = false
         _ = try waitUntil(everyMs: 100) {
@@ -206,37 +200,6 @@ struct Pages {
         metrics.split(separator: "\n").filter { $0.hasPrefix(name + "{") && (label.isEmpty || $0.contains(label)) }
             .compactMap { $0.split(separator: " ").last.flatMap { Int($0) } }.reduce(0, +)
     }
-}
-
-/// A listener on 127.0.0.1 that accepts no connections.
-final class DeadListener {
-    let port: Int
-    private var descriptors: [Int32] = []
-
-    /// - Parameter connects: whether its kernel accepts connections, whose data is never read. Otherwise it answers no
-    ///   SYN because its queue is full (listen(2)), like a host behind a firewall.
-    init(connects: Bool = false) throws {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        // The queue accepts one more connection than its size. Later ones get no answer.
-        descriptors = (0...(connects ? 0 : 4)).map { socket(AF_INET, $0 == 0 ? kind : kind | O_NONBLOCK, 0) }
-        let isListening = withUnsafeMutablePointer(to: &address) { [descriptors] pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                guard bind(descriptors[0], address, size) == 0, listen(descriptors[0], connects ? 1_000 : 0) == 0,
-                    getsockname(descriptors[0], address, &size) == 0
-                else { return false }
-                for client in descriptors.dropFirst() { _ = connect(client, address, size) }
-                return true
-            }
-        }
-        guard isListening else { throw Unexpected("nothing can listen: \(String(cString: strerror(errno)))") }
-        port = Int(in_port_t(bigEndian: address.sin_port))
-    }
-
-    deinit { for descriptor in descriptors { close(descriptor) } }
 }
 
 /// Returns device tokens that end with the numbers from `first` on.

@@ -22,7 +22,7 @@ enum Tool: String {
         var places: [Tool: String] = [:]
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
-        places[.python] = Self.python()
+        places[.python] = Python.place()
         for tool in [Tool.kcat, .jq, .openssl, .tinyproxy, .clang, .swift] {
             places[tool] = Self.command(tool.rawValue)
         }
@@ -54,9 +54,6 @@ enum Tool: String {
         return versions.sorted(by: >).map { "\(root)/\($0)/bin/postgres" }
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
-
-    /// Returns a Python with these modules or, by default, with those that the books need.
-    static func python(with modules: String...) -> String? { Python.place(with: modules) }
 
     /// Returns the tool's path. Throws if it is missing.
     func path() throws -> String {
@@ -103,7 +100,7 @@ enum NewerClientLibrary {
         let libraries = target.appending(path: "confluent_kafka.libs")
         let link = libraries.appending(path: "librdkafka.so.1")
         if FileManager.default.fileExists(atPath: link.path) { return libraries.path }
-        guard let python = Tool.python(with: "pip") else { throw Unexpected("missing: a Python with pip") }
+        guard let python = Python.place(with: ["pip"]) else { throw Unexpected("missing: a Python with pip") }
         let ended = try Scene.run(
             python,
             [

@@ -45,7 +45,6 @@ final class WatchScene {
 }
 
 @Suite struct FileWatchTests {
-    /// A file may be replaced after it was read and before its watch starts.
     @Test func `A file that was replaced before its watch started is reported as changed`() throws {
         let scene = try WatchScene()
         try scene.write("two")

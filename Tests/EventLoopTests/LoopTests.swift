@@ -2,7 +2,6 @@ import EventLoop
 import Foundation
 import Synchronization
 import Testing
-import CLinux
 
 @Suite struct LoopTests {
     @Test func `A readable descriptor is reported until it is read`() throws {
@@ -105,14 +104,5 @@ import CLinux
         let body: () -> Void
         init(_ body: @escaping () -> Void) { self.body = body }
         func turnEnded() { body() }
-    }
-}
-
-@Suite struct ReadinessTests {
-    @Test func `Readiness flags equal the bits of epoll`() {
-        #expect(Readiness.readable.rawValue == EPOLLIN.rawValue)
-        #expect(Readiness.writable.rawValue == EPOLLOUT.rawValue)
-        for bit in [EPOLLIN, EPOLLHUP, EPOLLERR] { #expect(Readiness(rawValue: bit.rawValue).needsRead) }
-        #expect(!Readiness.writable.needsRead)
     }
 }

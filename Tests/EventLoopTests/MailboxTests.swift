@@ -12,7 +12,11 @@ import Testing
         let receiver = try LoopThread(name: "receiver")
         let mailbox = Mailbox<Message>(loop: receiver.loop) { batch in
             let isAll = seen.withLock { seen in
-                for message in batch { seen.take(message) }
+                for message in batch {
+                    if message.number != seen.last[message.thread] + 1 { seen.disorder += 1 }
+                    seen.last[message.thread] = message.number
+                    seen.count += 1
+                }
                 return seen.count == threads * perThread
             }
             if isAll { done.signal() }
@@ -100,11 +104,5 @@ import Testing
         var last: [Int]
         var count = 0
         var disorder = 0
-
-        mutating func take(_ message: Message) {
-            if message.number != last[message.thread] + 1 { disorder += 1 }
-            last[message.thread] = message.number
-            count += 1
-        }
     }
 }

@@ -1,5 +1,4 @@
 import Bytes
-import EventLoop
 @testable import EventLoop
 import Testing
 

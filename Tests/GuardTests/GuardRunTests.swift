@@ -50,10 +50,8 @@ struct GuardRunTests {
     @Test
     func `A part that takes 5 % and one allocation more than committed fails, and the output names both`() throws {
         // First take the figures, so that instructions are compared with any toolchain.
-        let folder = FileManager.default.temporaryDirectory.appending(path: "guard-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let file = folder.appending(path: "figures.json").path
+        let folder = try TemporaryFolder()
+        let file = folder.path("figures.json")
         let (updated, said) = try Self.run(["--update", "--only", "ledger", "--figures", file])
         try #require(updated == .exited(0), "\(said)")
         var lower = try GuardFigures(file)

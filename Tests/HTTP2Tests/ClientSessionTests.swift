@@ -1,4 +1,3 @@
-import Foundation
 import TestSupport
 import Testing
 
@@ -26,12 +25,8 @@ import Testing
     @Test func `A response has the request's user value, the wanted headers and the body`() throws {
         let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id", "apns-unique-id"] })
         let push = Push()
-        guard case .written(let stream, let end) = try push.submit(to: peers.client, user: 7, keep: 1) else {
-            Issue.record("The session did not write the request")
-            return
-        }
-        #expect(stream == 1)
-        #expect(end == peers.client.outputTotal)
+        let submission = try push.submit(to: peers.client, user: 7, keep: 1)
+        #expect(submission == .written(stream: 1, end: peers.client.outputTotal))
         try peers.exchange()
         #expect(peers.server.nextEvent() == .request(stream: 1))
         #expect(peers.server.body.elementsEqual(push.body.bytes))
@@ -70,9 +65,7 @@ import Testing
             })
         #expect(FrameHead(isSent: true, type: 6, flags: 0x41, stream: 0, length: 8).flagNames == "ACK 0x40")
 
-        let plain = try Peers()
-        try plain.connect()
-        #expect(plain.client.takeFrameHeads().isEmpty)
+        #expect(try Peers.connected().client.takeFrameHeads().isEmpty)
     }
 
     @Test func `The limit of open streams follows the server's SETTINGS`() throws {
@@ -138,35 +131,29 @@ import Testing
         #expect(peers.client.responseBody.elementsEqual(half.bytes))
     }
 
-    /// Submits three requests, whose responses begin with `status`. None of them ends.
-    private func unended(_ status: String) throws -> Peers {
+    @Test func `The headers of a status without a body are the response, whether or not the stream ends`() throws {
         let peers = try Peers.connected(
             client: { $0.bodilessStatus = 200 }, server: { $0.settings = [.maxConcurrentStreams(4)] })
         let push = Push()
         for user in 1...3 as ClosedRange<UInt32> { _ = try push.submit(to: peers.client, user: user) }
         try peers.exchange()
         _ = peers.serverEvents()
-        var headers = HeaderList()
-        let text = Lent(status)
-        headers.append(":status", text.bytes)
-        for stream in [1, 3] as [Int32] {
-            try peers.server.respond(stream: stream, headers, body: Lent("").bytes, isEnd: false)
+        func begin(_ streams: Int32...) throws {
+            var headers = HeaderList()
+            headers.append(":status", "200")
+            for stream in streams {
+                try peers.server.respond(stream: stream, headers, body: Lent("").bytes, isEnd: false)
+            }
         }
+        try begin(1, 3)
         try peers.exchange()
-        return peers
-    }
-
-    @Test func `The headers of a status without a body are the response, whether or not the stream ends`() throws {
-        let peers = try unended("200")
         #expect(peers.clientEvents() == [.response(user: 1, status: 200), .response(user: 2, status: 200)])
         #expect(peers.client.openStreams == 3)
         try peers.server.reset(stream: 1, .internalError)
         try peers.exchange()
         #expect(peers.clientEvents() == [] && peers.client.openStreams == 2)
         // With the third answer, the list of unended streams has more than half of the allowed streams.
-        var headers = HeaderList()
-        headers.append(":status", "200")
-        try peers.server.respond(stream: 5, headers, body: Lent("").bytes, isEnd: false)
+        try begin(5)
         peers.clientBytes = []
         try peers.exchange()
         #expect(peers.clientEvents() == [.response(user: 3, status: 200)])

@@ -1,14 +1,11 @@
-import Foundation
 import HTTP2
 import Testing
 
 @Suite struct HostileInputTests {
     /// A server's bytes for five requests: answers with and without a body, a reset and a GOAWAY.
-    static func recording() throws -> (
-        bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientSession.Event]
-    ) {
+    @Test func `The events do not depend on how the bytes are split`() throws {
         let push = Push()
-        let submit: (ClientSession) throws -> Void = { client in
+        func submit(_ client: ClientSession) throws {
             for user in 1...5 as ClosedRange<UInt32> {
                 let submission = try push.submit(to: client, user: user)
                 #expect(submission != .refused)
@@ -26,11 +23,7 @@ import Testing
         try peers.respond(7, "503", body: #"{"reason":"Shutdown"}"#)
         peers.serverBytes = Array(peers.serverBytes.dropFirst(settings))
         try peers.exchange()
-        return (peers.serverBytes, submit, peers.clientEvents())
-    }
-
-    @Test func `The events do not depend on how the bytes are split`() throws {
-        let (bytes, submit, events) = try Self.recording()
+        let (bytes, events) = (peers.serverBytes, peers.clientEvents())
         #expect(events.count == 6)
         let cuts = (0...bytes.count).map { [bytes[..<$0], bytes[$0...]] } + [bytes.indices.map { bytes[$0...$0] }]
         for parts in cuts {

@@ -1,4 +1,3 @@
-import Foundation
 import HTTP2
 import Testing
 
@@ -41,11 +40,7 @@ import Testing
         return peers.client
     }
 
-    static func events(of client: ClientSession) -> [ClientSession.Event] {
-        var all: [ClientSession.Event] = []
-        while let event = client.nextEvent() { all.append(event) }
-        return all
-    }
+    static func events(of client: ClientSession) -> [ClientSession.Event] { Array(AnyIterator(client.nextEvent)) }
 
     /// The error code decides whether the request is in doubt or refused.
     @Test(
@@ -96,8 +91,7 @@ import Testing
 
     @Test func `The first of two statuses in one header block is used`() throws {
         let block: [UInt8] = [0x08, 3] + Array("400".utf8) + [0x08, 3] + Array("200".utf8)
-        let client = try Self.client(
-            receiving: Self.frame(type: 1, flags: Self.endHeaders | Self.endStream, block))
+        let client = try Self.client(receiving: Self.frame(type: 1, flags: Self.endHeaders | Self.endStream, block))
         #expect(Self.events(of: client) == [.response(user: 7, status: 400)])
     }
 }
@@ -177,8 +171,7 @@ import Testing
         let field = [0x00, 1, 0x78, 0x7f, 0x80, 0x7f] + [UInt8](repeating: 0x61, count: 127 + 127 * 128)
         var isOver = false
         for round in 0..<100 where !isOver {
-            let frame = InterimTests.frame(
-                type: round == 0 ? 1 : 9, flags: 0, Array(field.prefix(16_000)))
+            let frame = InterimTests.frame(type: round == 0 ? 1 : 9, flags: 0, Array(field.prefix(16_000)))
             do {
                 try frame.withUnsafeBytes { try peers.client.receive($0) }
                 isOver = peers.client.isFinished

@@ -1,4 +1,3 @@
-import Foundation
 import HTTP2
 import TestSupport
 import Testing
@@ -13,9 +12,7 @@ final class Peers {
 
     init(
         client: ClientSession.Options = ClientSession.Options(), server: ServerSession.Options = ServerSession.Options()
-    )
-        throws
-    {
+    ) throws {
         self.client = try ClientSession(options: client)
         self.server = try ServerSession(options: server)
     }
@@ -65,17 +62,9 @@ final class Peers {
         _ = serverEvents()
     }
 
-    func clientEvents() -> [ClientSession.Event] {
-        var all: [ClientSession.Event] = []
-        while let event = client.nextEvent() { all.append(event) }
-        return all
-    }
+    func clientEvents() -> [ClientSession.Event] { Array(AnyIterator(client.nextEvent)) }
 
-    func serverEvents() -> [ServerSession.Event] {
-        var all: [ServerSession.Event] = []
-        while let event = server.nextEvent() { all.append(event) }
-        return all
-    }
+    func serverEvents() -> [ServerSession.Event] { Array(AnyIterator(server.nextEvent)) }
 
     /// Answers each received request with `status` and `body`.
     func answerAll(_ status: String = "200", body: String = "", apnsID: String? = nil) throws {
@@ -109,7 +98,7 @@ struct Push {
 
     init(bodyBytes: Int) { body = Lent(String(repeating: "x", count: bodyBytes)) }
 
-    func list() -> HeaderList {
+    func submit(to client: ClientSession, user: UInt32 = 0, keep: UInt8 = 0) throws -> ClientSession.Submission {
         var headers = HeaderList()
         headers.append(":method", "POST")
         headers.append(":scheme", "https")
@@ -119,11 +108,7 @@ struct Push {
         headers.append("apns-topic", topic.bytes)
         headers.append("apns-push-type", "alert")
         if let apnsID { headers.append("apns-id", apnsID.bytes, .nameOnly(slot: 0)) }
-        return headers
-    }
-
-    func submit(to client: ClientSession, user: UInt32 = 0, keep: UInt8 = 0) throws -> ClientSession.Submission {
-        try client.submit(list(), body: body.bytes, user: user, keep: keep)
+        return try client.submit(headers, body: body.bytes, user: user, keep: keep)
     }
 }
 

@@ -1,5 +1,4 @@
 import Bytes
-import Foundation
 @testable import JSON
 import Testing
 

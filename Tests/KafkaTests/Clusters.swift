@@ -18,16 +18,18 @@ struct Cluster {
     let mock: MockCluster?
 
     init(_ place: Place, partitions: Int = 1, configuration: [KafkaProperty] = []) throws {
+        topic = KafkaBroker.uniqueName("requests")
         switch place {
         case .mock:
             let mock = try MockCluster()
-            topic = KafkaBroker.uniqueName("requests")
             try mock.create(topic, partitions: partitions)
             servers = mock.bootstrapServers
             self.mock = mock
         case .broker:
             let broker = try #require(KafkaBroker.shared)
-            topic = try broker.newTopic("requests", partitions: partitions, configuration: configuration)
+            try broker.create([
+                NewTopic(topic, partitions: partitions, replicationFactor: 1, configuration: configuration)
+            ])
             servers = broker.bootstrapServers
             mock = nil
         }
@@ -38,8 +40,7 @@ struct Cluster {
         instance: String = "", properties: [KafkaProperty] = []
     ) throws -> ConsumerSettings {
         ConsumerSettings(
-            cluster: ClusterSettings(
-                bootstrapServers: servers, properties: try KafkaProperties(consumer: properties)),
+            cluster: ClusterSettings(bootstrapServers: servers, properties: try KafkaProperties(consumer: properties)),
             role: role, groupID: group, groupInstanceID: instance, sessionTimeoutMs: 6000, assignment: assignment)
     }
 
@@ -47,8 +48,7 @@ struct Cluster {
         _ role: ConsumerSettings.Role = .requests, assignment: ConsumerSettings.Assignment = .eager,
         instance: String = "", properties: [KafkaProperty] = []
     ) throws -> Member {
-        try Member(
-            settings(role, assignment: assignment, instance: instance, properties: properties), topics: [topic])
+        try Member(settings(role, assignment: assignment, instance: instance, properties: properties), topics: [topic])
     }
 
     func partition(_ number: Int32) -> TopicPartition { TopicPartition(topic, number) }

@@ -185,9 +185,16 @@ final class Writer {
     var log: [String] = []
 
     init(_ servers: String, properties: [KafkaProperty] = []) throws {
-        let cluster = ClusterSettings(
-            bootstrapServers: servers, properties: try KafkaProperties(producer: properties))
+        let cluster = ClusterSettings(bootstrapServers: servers, properties: try KafkaProperties(producer: properties))
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUp.descriptor)
+    }
+
+    /// Returns a writer that is connected to the cluster, and the cluster's topic.
+    static func connected(_ cluster: Cluster, properties: [KafkaProperty] = []) throws -> (Writer, ProducerTopic) {
+        let writer = try Writer(cluster.servers, properties: properties)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        return (writer, topic)
     }
 
     func report(_ report: borrowing DeliveryReport) {

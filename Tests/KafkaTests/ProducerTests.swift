@@ -6,9 +6,7 @@ import Testing
 @Suite(.waiting) struct ProducerTests {
     @Test func `A failed record can be produced again from its delivery report`() throws {
         let cluster = try Cluster(.mock)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
-        try writer.producer.warmUp(timeoutMs: 10_000)
+        let (writer, topic) = try Writer.connected(cluster)
         cluster.mock?.fail(0, with: [.topicAuthorizationFailed])
         let header = Seen.Header(name: "outcome", value: Array("accepted".utf8))
         #expect(
@@ -66,9 +64,7 @@ import Testing
     @Test
     func `A dropped record may be written if it was sent without an answer, but not if it was never sent`() throws {
         let cluster = try Cluster(.mock, partitions: 2)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
-        try writer.producer.warmUp(timeoutMs: 10_000)
+        let (writer, topic) = try Writer.connected(cluster)
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [1], tag: 1) == .none)
         try writer.run("the first report") { writer.reports.count == 1 }
         // The connection breaks after the request was sent, and librdkafka queues the record again for a retry.
@@ -86,11 +82,8 @@ import Testing
     /// The mock broker accepts any first sequence number, like a broker that has no state of the producer.
     @Test func `A record whose write librdkafka only infers is not reported as written`() throws {
         let cluster = try Cluster(.mock, partitions: 1)
-        let writer = try Writer(
-            cluster.servers,
-            properties: [KafkaProperty("linger.ms", "0"), KafkaProperty("batch.num.messages", "1")])
-        let topic = try writer.producer.topic(cluster.topic)
-        try writer.producer.warmUp(timeoutMs: 10_000)
+        let (writer, topic) = try Writer.connected(
+            cluster, properties: [KafkaProperty("linger.ms", "0"), KafkaProperty("batch.num.messages", "1")])
         try cluster.mock?.setRoundTrip(milliseconds: 300)
         // NOT_ENOUGH_REPLICAS
         cluster.mock?.fail(0, with: Array(repeating: KafkaCode(rawValue: 19), count: 2))
@@ -119,9 +112,7 @@ import Testing
 
     @Test func `A counter in a header stops at its limit`() throws {
         let cluster = try Cluster(.mock)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
-        try writer.producer.warmUp(timeoutMs: 10_000)
+        let (writer, topic) = try Writer.connected(cluster)
         cluster.mock?.fail(0, with: [.topicAuthorizationFailed])
         let headers = ["1", "7", "99", "9223372036854775807", "-9223372036854775808", "x"].enumerated()
             .map { Seen.Header(name: "n\($0)", value: Array($1.utf8)) }
@@ -142,9 +133,7 @@ import Testing
 @Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {
     @Test func `A record that the broker rejects as too large can be produced again without its value`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
-        let writer = try Writer(cluster.servers, properties: [KafkaProperty("compression.type", "none")])
-        let topic = try writer.producer.topic(cluster.topic)
-        try writer.producer.warmUp(timeoutMs: 10_000)
+        let (writer, topic) = try Writer.connected(cluster, properties: [KafkaProperty("compression.type", "none")])
         let header = Seen.Header(name: "push-dlq-reason", value: Array("x".utf8))
         var number = Seen.Header(name: "push-retry-in-doubt", value: Array("9".utf8))
         let value = [UInt8](repeating: 120, count: 5000)
@@ -174,8 +163,7 @@ import Testing
     }
 
     @Test func `A record whose timestamp the broker rejects can be produced again with a new timestamp`() throws {
-        let cluster = try Cluster(
-            .broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
+        let cluster = try Cluster(.broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
         let now = Int64(Date().timeIntervalSince1970 * 1000)

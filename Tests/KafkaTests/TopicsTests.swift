@@ -1,4 +1,3 @@
-import Kafka
 import TestSupport
 import Testing
 
@@ -6,9 +5,7 @@ import Testing
 
 struct TopicsTests {
     @Test(.timeLimit(.minutes(5)))
-    func `While no broker is reachable, each error names its broker, and the summary is only logged`()
-        throws
-    {
+    func `While no broker is reachable, each error names its broker, and the summary is only logged`() throws {
         let port = Ports.claim()
         let topics = try Topics(ClusterSettings(bootstrapServers: "127.0.0.1:\(port)"))
         var errors: [KafkaError] = []

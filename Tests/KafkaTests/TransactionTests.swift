@@ -6,33 +6,33 @@ import Testing
 private final class Transactor {
     let producer: Producer
     let topic: ProducerTopic
-    let settings: ProducerSettings
+    private let group: String
     var codes: [KafkaCode] = []
 
-    init(_ cluster: Cluster, id: String, servers: String? = nil) throws {
-        settings = ProducerSettings(
-            cluster: ClusterSettings(bootstrapServers: servers ?? cluster.servers),
-            transactionalID: id)
-        producer = try Producer(settings)
+    /// Creates a producer with the group's transactional id, which fences an earlier one.
+    init(_ cluster: Cluster) throws {
+        group = cluster.group
+        producer = try Producer(
+            ProducerSettings(cluster: ClusterSettings(bootstrapServers: cluster.servers), transactionalID: group))
         topic = try producer.topic(cluster.topic)
-    }
-
-    func initialize() throws {
         while true {
             do throws(KafkaError) {
-                return try producer.initializeTransactions(timeoutMs: 10_000)
+                try producer.initializeTransactions(timeoutMs: 10_000)
+                return
             } catch {
                 guard error.isPassing else { throw error }
             }
         }
     }
 
-    func commit(_ entries: [CommitEntry], group: String) throws {
+    func commit(_ entries: CommitEntry...) throws {
         try producer.addOffsets(entries, group: group)
         try producer.commitTransaction()
     }
 
+    /// Begins a transaction and writes its records.
     func write(_ texts: [String]) throws {
+        try producer.beginTransaction()
         for text in texts {
             let code = Array(text.utf8).withUnsafeBytes {
                 producer.produce(
@@ -100,25 +100,19 @@ extension OffsetReader {
         let cluster = try Cluster(.broker)
         let reader = try reader(cluster, group: cluster.group)
         let partition = cluster.partition(0)
-        let transactor = try Transactor(cluster, id: cluster.group)
-        try transactor.initialize()
-        try transactor.producer.beginTransaction()
+        let transactor = try Transactor(cluster)
         try transactor.write(["a", "b"])
         // Records of an open transaction are invisible.
         #expect(try reader.readAll(partition, from: 0) == Found(troubles: [.end(offset: 0)]))
-        let entry = CommitEntry(partition, offset: 7, metadata: Array("here".utf8))
-        try transactor.commit([entry], group: cluster.group)
+        try transactor.commit(CommitEntry(partition, offset: 7, metadata: Array("here".utf8)))
         #expect(try reader.readCommitted(2, of: partition).texts == ["a", "b"])
         let first = try committed(reader, partition)
         #expect(first?.offset == 7 && first?.metadata == Array("here".utf8))
 
-        try transactor.producer.beginTransaction()
         try transactor.write(["c"])
-        let successor = try Transactor(cluster, id: cluster.group)
-        try successor.initialize()
-        try successor.producer.beginTransaction()
+        let successor = try Transactor(cluster)
         try successor.write(["d"])
-        try successor.commit([CommitEntry(partition, offset: 9)], group: cluster.group)
+        try successor.commit(CommitEntry(partition, offset: 9))
         let all = try reader.readCommitted(3, of: partition)
         #expect(all.texts == ["a", "b", "d"])
         // Transaction markers occupy offsets, and the log end lies after the last marker.
@@ -128,7 +122,7 @@ extension OffsetReader {
         #expect(try reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
         // A transaction may contain only offsets.
         try successor.producer.beginTransaction()
-        try successor.commit([CommitEntry(partition, offset: 10)], group: cluster.group)
+        try successor.commit(CommitEntry(partition, offset: 10))
         #expect(try committed(reader, partition)?.offset == 10)
     }
 
@@ -136,19 +130,13 @@ extension OffsetReader {
         let cluster = try Cluster(.broker)
         let reader = try reader(cluster, group: cluster.group)
         let partition = cluster.partition(0)
-        let first = try Transactor(cluster, id: cluster.group)
-        try first.initialize()
-        try first.producer.beginTransaction()
+        let first = try Transactor(cluster)
         try first.write(["lost"])
-        let second = try Transactor(cluster, id: cluster.group)
-        try second.initialize()
-        let error = #expect(throws: KafkaError.self) {
-            try first.commit([CommitEntry(partition, offset: 3)], group: cluster.group)
-        }
+        let second = try Transactor(cluster)
+        let error = #expect(throws: KafkaError.self) { try first.commit(CommitEntry(partition, offset: 3)) }
         #expect(error?.code.isFenced == true && error?.isPassing == false, "\(error.map { "\($0)" } ?? "")")
-        try second.producer.beginTransaction()
         try second.write(["kept"])
-        try second.commit([CommitEntry(partition, offset: 5)], group: cluster.group)
+        try second.commit(CommitEntry(partition, offset: 5))
         #expect(try reader.readCommitted(1, of: partition).texts == ["kept"])
         #expect(try committed(reader, partition)?.offset == 5)
     }
@@ -157,21 +145,17 @@ extension OffsetReader {
     func `A record that is too large fails its transaction, and a new producer can continue`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
         let reader = try reader(cluster)
-        let transactor = try Transactor(cluster, id: cluster.group)
-        try transactor.initialize()
-        try transactor.producer.beginTransaction()
+        let transactor = try Transactor(cluster)
         let noise = String((0..<8_000).map { _ in Character(Unicode.Scalar(UInt8.random(in: 0x21...0x7E))) })
         try transactor.write([noise])
         #expect(transactor.codes == [.messageTooLarge])
         let error = #expect(throws: KafkaError.self) {
-            try transactor.commit([CommitEntry(cluster.partition(0), offset: 3)], group: cluster.group)
+            try transactor.commit(CommitEntry(cluster.partition(0), offset: 3))
         }
         #expect(error?.isPassing == false && error?.code.isFenced == false, "\(error.map { "\($0)" } ?? "")")
-        let successor = try Transactor(cluster, id: cluster.group)
-        try successor.initialize()
-        try successor.producer.beginTransaction()
+        let successor = try Transactor(cluster)
         try successor.write(["small"])
-        try successor.commit([CommitEntry(cluster.partition(0), offset: 4)], group: cluster.group)
+        try successor.commit(CommitEntry(cluster.partition(0), offset: 4))
         #expect(try reader.readCommitted(1, of: cluster.partition(0)).texts == ["small"])
     }
 }

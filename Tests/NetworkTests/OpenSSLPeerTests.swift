@@ -1,7 +1,7 @@
-import EventLoop
 import Foundation
 import Network
 import TLS
+import TestSupport
 import Testing
 
 /// Connections to `openssl s_server` and `s_client`, which use the same TLS library but none of the worker's code.
@@ -126,7 +126,7 @@ final class OpenSSLPeer {
     private let process = Process()
     private let input = Pipe()
     private let pipe = Pipe()
-    private let folder: URL
+    private let folder: TemporaryFolder
     private(set) var output: [UInt8] = []
     private(set) var port: UInt16 = 0
 
@@ -141,7 +141,7 @@ final class OpenSSLPeer {
         // s_server prints `ACCEPT 127.0.0.1:45321`.
         try world.run(seconds: 30) {
             peer.read()
-            peer.port = peer.portInOutput() ?? 0
+            peer.port = peer.text.firstMatch(of: /ACCEPT .*:(\d+)\n/).flatMap { UInt16($0.1) } ?? 0
             return peer.port != 0
         }
         return peer
@@ -155,22 +155,14 @@ final class OpenSSLPeer {
         return peer
     }
 
-    private init() throws {
-        folder = FileManager.default.temporaryDirectory.appendingPathComponent("openssl-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-    }
+    private init() throws { folder = try TemporaryFolder() }
 
     deinit {
         if process.isRunning { Glibc.kill(process.processIdentifier, SIGKILL) }
         process.waitUntilExit()
-        try? FileManager.default.removeItem(at: folder)
     }
 
-    private func file(_ text: String) throws -> String {
-        let file = folder.appendingPathComponent(UUID().uuidString)
-        try Data(text.utf8).write(to: file)
-        return file.path
-    }
+    private func file(_ text: String) throws -> String { try folder.write(text, UUID().uuidString) }
 
     /// - Parameter withErrors: Whether `output` includes standard error, where s_client reports its commands.
     private func start(_ arguments: [String], withErrors: Bool = false) throws {
@@ -196,9 +188,4 @@ final class OpenSSLPeer {
     func write(_ text: String) { input.fileHandleForWriting.write(Data(text.utf8)) }
     func closeInput() { try? input.fileHandleForWriting.close() }
     func kill() { Glibc.kill(process.processIdentifier, SIGKILL) }
-
-    private func portInOutput() -> UInt16? {
-        guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("ACCEPT ") }) else { return nil }
-        return line.split(separator: ":").last.flatMap { UInt16($0) }
-    }
 }

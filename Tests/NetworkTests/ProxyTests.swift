@@ -1,6 +1,5 @@
 import EventLoop
 import Foundation
-import Network
 import TLS
 import Testing
 
@@ -105,7 +104,6 @@ private final class Proxy {
     private let loop: Loop
     private let upstream: UInt16
     private let answer: String?
-    private var descriptors: [Int32] = []
     private var kept: [Descriptor] = []
     private var registrations: [Registration] = []
 

@@ -220,7 +220,7 @@ import Testing
         let world = try World()
         weak var channel: SecureChannel?
         weak var delegate: Recorder?
-        try autoreleased {
+        do {
             let (client, server) = try world.connectedPair()
             channel = client.channel
             delegate = client
@@ -233,6 +233,4 @@ import Testing
         #expect(channel == nil)
         #expect(delegate == nil)
     }
-
-    private func autoreleased(_ body: () throws -> Void) rethrows { try body() }
 }

@@ -1,5 +1,4 @@
 import EventLoop
-import Foundation
 import Network
 import TLS
 
@@ -82,7 +81,6 @@ final class Recorder: ByteChannelDelegate {
     private(set) var applicationProtocol: String?
     private(set) var received: [UInt8] = []
     private(set) var reads = 0
-    private(set) var largestRead = 0
     private(set) var writables = 0
     private(set) var end: ChannelEnd?
     private(set) var violations: [String] = []
@@ -106,7 +104,6 @@ final class Recorder: ByteChannelDelegate {
         if bytes.isEmpty { violations.append("no bytes") }
         check()
         reads += 1
-        largestRead = max(largestRead, bytes.count)
         receivedCount += bytes.count
         if keepsBytes { received += bytes }
         onReceived(channel, bytes)

@@ -195,7 +195,6 @@ private struct Recorder {
             ])
     }
 
-    /// The lines of ten seconds and the memory for them have a limit, whatever the number of subjects.
     @Test func `A flood of subjects is bounded`() {
         let recorder = Recorder()
         for n in 1...100_000 { recorder.logger.warning(.apns, "lost", about: "\(n)") }

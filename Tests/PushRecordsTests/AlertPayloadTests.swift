@@ -16,10 +16,7 @@ import Testing
         ({ $0.badge = 0 }, #"{"aps":{"badge":0}}"#),
         ({ $0.sound = .standard }, #"{"aps":{"sound":"default"}}"#),
         ({ $0.sound = .named("a.caf") }, #"{"aps":{"sound":"a.caf"}}"#),
-        (
-            { $0.sound = .critical(volume: 0.5) },
-            #"{"aps":{"sound":{"critical":1,"name":"default","volume":0.5}}}"#
-        ),
+        ({ $0.sound = .critical(volume: 0.5) }, #"{"aps":{"sound":{"critical":1,"name":"default","volume":0.5}}}"#),
         (
             {
                 $0.category = "c"
@@ -56,10 +53,7 @@ import Testing
             { $0.custom = ["b": [1, 2.5, nil, true, "x"], "a": ["d": [:], "c": [[]]]] },
             #"{"aps":{},"a":{"c":[[]],"d":{}},"b":[1,2.5,null,true,"x"]}"#
         ),
-        (
-            { $0.custom["e"] = .encoded(Array(#"{"z": 1, "a" :2}"#.utf8)) },
-            #"{"aps":{},"e":{"z": 1, "a" :2}}"#
-        ),
+        ({ $0.custom["e"] = .encoded(Array(#"{"z": 1, "a" :2}"#.utf8)) }, #"{"aps":{},"e":{"z": 1, "a" :2}}"#),
     ]
 
     @Test(arguments: written)

@@ -97,11 +97,10 @@ import Testing
             "missing: ASYNCAPI_SCHEMA=FILE, AsyncAPI's schemas/3.0.0-without-$id.json, and a Python with jsonschema"),
         .waiting)
     func `The AsyncAPI document conforms to the official schema`() throws {
-        let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).json")
-        defer { try? FileManager.default.removeItem(at: file) }
+        let folder = try TemporaryFolder()
         func check(_ text: String) throws -> (isFine: Bool, said: String) {
-            try text.write(to: file, atomically: true, encoding: .utf8)
-            let ended = try SchemaJudge.run(["--against", try #require(Self.official), file.path])
+            let file = try folder.write(text, "asyncapi.json")
+            let ended = try SchemaJudge.run(["--against", try #require(Self.official), file])
             return (ended.ending == .exited(0), ended.text)
         }
         let fine = try check(Self.document)

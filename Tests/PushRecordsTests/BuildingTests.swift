@@ -118,12 +118,7 @@ private func full() -> PushNotification<RawPayload> {
                 $0.expiration = .at(secondsSinceEpoch: 1_790_000_000)
             }, .badExpirationDate, "must be 0, or later than"
         ),
-        (
-            {
-                $0.payload.pushType = .background
-                $0.priority = .immediate
-            }, .badPriority, "must be 5"
-        ),
+        ({ ($0.payload.pushType, $0.priority) = (.background, .immediate) }, .badPriority, "must be 5"),
         ({ $0.apnsID = NotificationUUID(high: 0, low: 0) }, .badMessageID, "a UUID other than the nil UUID"),
         ({ $0.app = "" }, nil, "the app's name must not be empty"),
     ]
@@ -171,17 +166,19 @@ private func full() -> PushNotification<RawPayload> {
         #expect(token.description == "a1a1a1a1…")
         #expect(try DeviceToken(hex: "0aFf").description == "0aff")
         #expect(try DeviceToken(bytes: Data([0x0A, 0xFF])).hex == "0aff")
-        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(hex: "") }
-        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(bytes: []) }
-        for text in ["0", "0g", String(repeating: "a", count: 202), " 00"] {
-            #expect(throws: RequestError(reason: .badDeviceToken)) { try DeviceToken(hex: text) }
+        let missing = try #require(throws: RequestError.self) { try DeviceToken(hex: "") }
+        let bad = try #require(throws: RequestError.self) { try DeviceToken(hex: "0") }
+        #expect(missing.reason == .missingDeviceToken && bad.reason == .badDeviceToken)
+        #expect(throws: missing) { try DeviceToken(bytes: []) }
+        for text in ["0g", String(repeating: "a", count: 202), " 00"] {
+            #expect(throws: bad) { try DeviceToken(hex: text) }
         }
         let described =
             "<" + stride(from: 0, to: 64, by: 8).map { tokenA.dropFirst($0).prefix(8) }.joined(separator: " ") + ">"
         #expect(try DeviceToken(dataDescription: described) == token)
-        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(dataDescription: "< >") }
+        #expect(throws: missing) { try DeviceToken(dataDescription: "< >") }
         for text in ["<0f-0f>", "{length = 32, bytes = 0x0f0f ... 0f0f }", "0x0f"] {
-            #expect(throws: RequestError(reason: .badDeviceToken)) { try DeviceToken(dataDescription: text) }
+            #expect(throws: bad) { try DeviceToken(dataDescription: text) }
         }
     }
 
@@ -193,16 +190,5 @@ private func full() -> PushNotification<RawPayload> {
             #expect("89ab".contains(text.dropFirst(19).first ?? "-"))
         }
         #expect(NotificationUUID.random() != NotificationUUID.random())
-    }
-}
-
-extension RequestError {
-    /// An error with this reason, for `#expect(throws:)`.
-    fileprivate init(reason: Reason) {
-        let sample = Result { () throws(RequestError) in
-            reason == .missingDeviceToken ? try DeviceToken(hex: "") : try DeviceToken(hex: "x")
-        }
-        guard case .failure(let error) = sample else { fatalError("both tokens must be invalid") }
-        self = error
     }
 }

@@ -221,11 +221,8 @@ struct DrawnRequest {
         if isOdd() { add(pick([.channelID, .deviceToken])) }
         if isOdd() { headers.append(("apns-topic", pick(["a.push-type.liveactivity", ".push-type.liveactivity"]))) }
         if chance(0.2) {
-            headers.append(
-                (
-                    pick(["traceparent", "x-mine", "push", "apns", "apnsx-a", "PUSH-DLQ-a", "id", ""]),
-                    "v"
-                ))
+            let foreign = ["traceparent", "x-mine", "push", "apns", "apnsx-a", "PUSH-DLQ-a", "id", ""]
+            headers.append((pick(foreign), "v"))
         }
         if isOdd() {
             let others = [

@@ -108,7 +108,6 @@ import Testing
         #expect(parse(list(10_001)).deadLetter == .tooManyTokens)
     }
 
-    /// Each readable token of a faulty envelope gets the outcome `invalid`.
     @Test(
         arguments: [
             (#""x":1"#, .none, "x"), (#""Headers":{}"#, .none, "Headers (did you mean headers?)"),

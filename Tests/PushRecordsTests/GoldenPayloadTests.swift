@@ -146,8 +146,7 @@ import Testing
                 """#)),
         example(
             "Sending broadcast push notification requests to APNs, the sample request", .liveactivity,
-            LiveActivityUpdate(
-                contentState: state(0, "Power Panda has been knocked down!"), timestamp: 1_685_952_000),
+            LiveActivityUpdate(contentState: state(0, "Power Panda has been knocked down!"), timestamp: 1_685_952_000),
             {
                 $0.alert = LiveActivityAlert(
                     title: LocalizedText("%@ is knocked down!", "Power Panda"),

@@ -1,4 +1,3 @@
-import Foundation
 import Testing
 
 @testable import PushRecords
@@ -10,8 +9,7 @@ import Testing
             defer { lent.deallocate() }
             return HeaderName(lent)
         }
-        let names = Dictionary(
-            uniqueKeysWithValues: HeaderName.allCases.map { (Array($0.text.description.utf8), $0) })
+        let names = Dictionary(uniqueKeysWithValues: HeaderName.allCases.map { (Array($0.text.description.utf8), $0) })
         for (name, header) in names {
             #expect(find(name) == header)
             var others: [[UInt8]] = [name + [0x73], [0x61] + name, Array(name.dropLast()), Array(name.dropFirst())]

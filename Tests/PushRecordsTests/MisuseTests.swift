@@ -84,16 +84,12 @@ import Testing
 
         """
 
-    /// The Swift examples of the README and of the articles compile unchanged.
     @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
         let articles =
             (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
             as? [URL] ?? []).filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }
-        let folder = FileManager.default.temporaryDirectory.appending(path: "examples-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        var sources = [folder.appending(path: "Prelude.swift")]
-        try Data(Self.prelude.utf8).write(to: sources[0])
+        let folder = try TemporaryFolder()
+        var sources = [URL(filePath: try folder.write(Self.prelude, "Prelude.swift"))]
         for article in [root(of: "README.md")] + articles {
             let blocks = try String(contentsOf: article, encoding: .utf8).components(separatedBy: "```swift\n")
                 .dropFirst()
@@ -101,11 +97,9 @@ import Testing
                 let name = "\(article.deletingPathExtension().lastPathComponent)\(number + 1)"
                 let lines = block.components(separatedBy: "```")[0].components(separatedBy: "\n")
                     .filter { !$0.hasPrefix("import ") }
-                let source = folder.appending(path: "\(name).swift")
                 let code =
                     "import Foundation\nimport PushRecords\nfunc example\(name)() throws {\n\(lines.joined(separator: "\n"))\n}\n"
-                try Data(code.utf8).write(to: source)
-                sources.append(source)
+                sources.append(URL(filePath: try folder.write(code, "\(name).swift")))
             }
         }
         #expect(sources.count > 12)

@@ -14,8 +14,7 @@ extension OwnedRecord {
     /// A record of texts.
     init(key: String? = nil, _ value: String?, _ headers: [(String, String?)] = []) {
         func bytes(_ text: String?) -> [UInt8]? { text.map { Array($0.utf8) } }
-        self.init(
-            key: bytes(key), value: bytes(value), headers: headers.map { Header(Array($0.0.utf8), bytes($0.1)) })
+        self.init(key: bytes(key), value: bytes(value), headers: headers.map { Header(Array($0.0.utf8), bytes($0.1)) })
     }
 }
 

@@ -78,7 +78,6 @@ import Testing
         #expect(parse(OwnedRecord(key: tokenA, hi, [("push-device-token", nil)])).token == tokenA)
     }
 
-    /// Each check of a header, with Apple's reason if Apple has one.
     @Test(
         arguments: [
             ("apns-topic", "", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
@@ -185,7 +184,6 @@ import Testing
         #expect(found.expiration == time && found.notBefore == time)
     }
 
-    /// A request that expires before it may be sent could never be sent.
     @Test(
         arguments: [
             ("1790000000", "1790000001", true), ("1790000000", "1790000000", false), ("1790000000", "1", false),

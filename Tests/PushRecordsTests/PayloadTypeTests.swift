@@ -56,8 +56,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
             #expect(found.topic == "com.example.shop" && found.channelID == channel && !found.isInvalid)
             #expect(found.expiration == 0 && found.priority == 5 && found.pushType == .liveactivity)
         }
-        #expect(
-            try read(notification.payloadRecord(to: token)).topic == "com.example.shop.push-type.liveactivity")
+        #expect(try read(notification.payloadRecord(to: token)).topic == "com.example.shop.push-type.liveactivity")
         #expect(Self.update.broadcastSizeLimit == 5_120 && Self.update.sizeLimit == 4_096)
     }
 

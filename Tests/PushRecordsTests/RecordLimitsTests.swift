@@ -1,4 +1,3 @@
-import Foundation
 import JSON
 import Testing
 
@@ -72,9 +71,7 @@ import Testing
     }
 
     private static let fields =
-        [
-            "traceparent", "x-copied", "\u{1}other", "key",
-        ] + HeaderName.allCases.map(\.text.description)
+        ["traceparent", "x-copied", "\u{1}other", "key"] + HeaderName.allCases.map(\.text.description)
 
     @Test(arguments: [RecordRole.request, .retry])
     func `Any text in any header stays within the limits`(role: RecordRole) throws {
@@ -156,7 +153,6 @@ import Testing
         #expect(longer.isInvalid && longer.app != app)
     }
 
-    /// A cut text ends with a whole character.
     @Test func `A long text is cut between characters`() throws {
         var fixture = ContentFixture()
         for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
@@ -249,14 +245,13 @@ private struct Path: ~Copyable {
         var headers = request.headers
         headers.apnsID = NotificationUUID(high: 1, low: 2)
         let content = NotificationContent(
-            token: token, isBroadcast: request.target == .channel, headers: headers, app: 1,
-            payload: request.payload, request: place,
-            requestKey: request.key, requestedAtMs: RecordTime.latestMs, copiedHeaders: request.copiedHeaders)
+            token: token, isBroadcast: request.target == .channel, headers: headers, app: 1, payload: request.payload,
+            request: place, requestKey: request.key, requestedAtMs: RecordTime.latestMs,
+            copiedHeaders: request.copiedHeaders)
         let ending = Ending(
             outcome: .invalid, status: .max, reason: .other, reasonText: request.retry?.reason ?? request.headers.topic,
             detail: request.detail, uniqueID: request.headers.topic, unregisteredAtMs: .min, attempts: .max,
-            inDoubt: .max,
-            sentAtMs: .max, settledAtMs: .max)
+            inDoubt: .max, sentAtMs: .max, settledAtMs: .max)
         let result = results.write(content, ending)
         let resultSize = PushRecordsTests.size(result)
         expect(resultSize <= RecordLimits.result, "a result of \(resultSize) bytes")

@@ -161,8 +161,7 @@ import Testing
     func `A record that is not the requested one is recognized`(
         value: String, target: String, index: Int32, requestedAtMs: Int64, words: String
     ) {
-        let said = replay(
-            OwnedRecord(key: tokenA, value), [asked(target, index: index, requestedAtMs: requestedAtMs)])
+        let said = replay(OwnedRecord(key: tokenA, value), [asked(target, index: index, requestedAtMs: requestedAtMs)])
         #expect(said == [.another("the record \(words)")])
     }
 

@@ -58,8 +58,7 @@ import Testing
         let record = writer.write(fixture.content, ending)
         #expect(record.headerTexts[0...1] == ["outcome=unregistered", "reason=ExpiredToken"])
         let value = text(record.value)
-        #expect(
-            value.contains(#""status":410,"reason":"ExpiredToken","unregistered_at_ms":1770000000000,"apns_id":"#))
+        #expect(value.contains(#""status":410,"reason":"ExpiredToken","unregistered_at_ms":1770000000000,"apns_id":"#))
         #expect(value.contains(#""apns_unique_id":"unique\"""#))
         #expect(value.contains(#""attempts":3,"in_doubt":2"#))
 

@@ -36,8 +36,7 @@ import Testing
             let id = DerivedID.make(topicHash: hash, partition: partition, offset: offset, index: index)
             let uuid = try #require(UUID(uuidString: id.description))
             #expect(uuid.uuid.6 >> 4 == 8 && uuid.uuid.8 >> 6 == 0b10)
-            #expect(
-                DerivedID.decode(id) == .init(offset: offset, index: index, partition: partition, topicHash: hash))
+            #expect(DerivedID.decode(id) == .init(offset: offset, index: index, partition: partition, topicHash: hash))
         }
         #expect(DerivedID.decode(NotificationUUID(text: "123e4567-e89b-12d3-a456-4266554400a0")!) == nil)
         #expect(DerivedID.decode(.none) == nil)

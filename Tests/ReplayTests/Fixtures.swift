@@ -52,9 +52,7 @@ func job(_ ends: [TopicPartition: Int64] = [source: 100], _ order: ReplayOrder =
 }
 
 extension Gatherer {
-    mutating func take(
-        _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source
-    ) -> ReplayItem? {
+    mutating func take(_ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source) -> ReplayItem? {
         take(SourceRecord(partition: partition, offset: offset, timestampMs: 5_000, record: record))
     }
 

@@ -42,11 +42,7 @@ import Testing
         for (since, until, isMeant) in [
             (5_000, nil, true), (5_001, nil, false), (nil, 5_001, true), (nil, 5_000, false), (4_000, 6_000, true),
         ] as [(Int64?, Int64?, Bool)] {
-            #expect(
-                try matches(result(1)) {
-                    $0.sinceMs = since
-                    $0.untilMs = until
-                } == isMeant)
+            #expect(try matches(result(1)) { ($0.sinceMs, $0.untilMs) = (since, until) } == isMeant)
         }
     }
 

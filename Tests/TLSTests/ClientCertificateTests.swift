@@ -1,14 +1,15 @@
 import Foundation
 import TLS
+import TestSupport
 import Testing
 
 /// Client certificates in all common file formats, created with the openssl command.
 @Suite(.serialized, .enabled(if: OpenSSLCommand.isThere, "no openssl command")) struct ClientCertificateTests {
-    private let folder: Folder
+    private let folder: TemporaryFolder
     private let issued: CertificateAuthority.Issued
 
     init() throws {
-        folder = try Folder()
+        folder = try TemporaryFolder()
         issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
         try folder.write(issued.certificatePEM, "cert.pem")
         try folder.write(issued.keyPEM, "key.pem")
@@ -58,8 +59,7 @@ import Testing
         try expectUse(Identity(pkcs12: .text(lines, name: "here"), passphrase: "open"))
         expect(
             "\(path): cannot be opened: wrong passphrase?", of: try Identity(pkcs12: .file(path), passphrase: "shut"))
-        expect(
-            "\(path): is protected by a passphrase and none was given", of: try Identity(pkcs12: .file(path)))
+        expect("\(path): is protected by a passphrase and none was given", of: try Identity(pkcs12: .file(path)))
     }
 
     @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])
@@ -186,27 +186,5 @@ import Testing
         #expect(details.isForProduction && !details.isForDevelopment)
         let plain = try issued.identity().details
         #expect(plain.topics.isEmpty && !plain.isForProduction && !plain.isForDevelopment)
-    }
-}
-
-/// A temporary folder, which is deleted with this object.
-final class Folder {
-    let path: String
-
-    init() throws {
-        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-
-    func path(_ name: String) -> String { "\(path)/\(name)" }
-
-    @discardableResult
-    func write(_ text: String, _ name: String) throws -> String { try write(Data(text.utf8), name) }
-
-    func write(_ data: Data, _ name: String) throws -> String {
-        try data.write(to: URL(fileURLWithPath: path(name)))
-        return path(name)
     }
 }

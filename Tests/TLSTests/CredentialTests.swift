@@ -1,5 +1,6 @@
 import Foundation
 import TLS
+import TestSupport
 import Testing
 
 @Suite struct SigningKeyTests {
@@ -35,16 +36,9 @@ import Testing
             """
         let message =
             "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
-        let r: [UInt8] = [
-            14, 209, 33, 83, 121, 99, 108, 72, 60, 47, 127, 21, 88, 7, 212, 2, 163, 178, 40, 3, 58, 249, 124, 126, 23,
-            129, 154, 195, 22, 158, 166, 101,
-        ]
-        let s: [UInt8] = [
-            197, 10, 7, 211, 140, 60, 112, 229, 216, 241, 45, 175, 8, 74, 84, 128, 166, 101, 144, 197, 242, 147, 80,
-            154,
-            143, 63, 127, 138, 131, 163, 84, 213,
-        ]
-        #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
+        let signature = Data(
+            base64Encoded: "DtEhU3ljbEg8L38VWAfUAqOyKAM6+Xx+F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3+Kg6NU1Q==")!
+        #expect(try VerificationKey(pem: pem).isValid(signature: Array(signature), of: Array(message.utf8)))
     }
 
     /// Keys and certificates that users may configure by mistake, created with the openssl command.
@@ -121,7 +115,7 @@ import Testing
         throws
     {
         let issued = try Pair.authority.issueServer()
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let plain = try folder.write(issued.keyPEM, "key.pem")
         for form in ["pkcs8 -topk8 -v2 aes-128-cbc -passout pass:open -in", "ec -aes128 -passout pass:open -in"] {
             let encrypted = try OpenSSLCommand.run("\(form) \(plain)")

@@ -18,9 +18,7 @@ final class Pair {
     static let authority = try! CertificateAuthority()
     static let identity = try! authority.issueServer(names: ["api.push.example"]).identity()
 
-    init(
-        hostName: String = "localhost", client: ClientContext? = nil, server: ServerContext? = nil
-    ) throws {
+    init(hostName: String = "localhost", client: ClientContext? = nil, server: ServerContext? = nil) throws {
         let trusting = try ClientContext(trust: .pem(Self.authority.certificatePEM))
         self.client = try .client(client ?? trusting, hostName: hostName)
         self.server = try .server(server ?? ServerContext(identity: Self.identity))

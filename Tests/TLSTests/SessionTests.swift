@@ -67,14 +67,6 @@ import Testing
         #expect(!pair.server.pendingOutput.isEmpty, "The server must send an alert to its peer")
     }
 
-    @Test func `The error of a connection to a peer without TLS names the cause`() throws {
-        let pair = try Pair()
-        let error = failure {
-            _ = try pair.give(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), pair.client, &pair.atClient)
-        }
-        #expect(error?.text.contains("does not speak TLS") == true)
-    }
-
     @Test func `Pending output can be consumed in steps of any size`() throws {
         let pair = try Pair()
         try pair.settle()

@@ -152,8 +152,7 @@ package final class ChildProcess: @unchecked Sendable {
     /// process itself.
     package var workerID: pid_t {
         get throws {
-            let children = try String(
-                contentsOfFile: "/proc/\(processID)/task/\(processID)/children", encoding: .utf8)
+            let children = try String(contentsOfFile: "/proc/\(processID)/task/\(processID)/children", encoding: .utf8)
             return children.split(separator: " ").compactMap { pid_t($0) }.first {
                 (try? String(contentsOfFile: "/proc/\($0)/comm", encoding: .utf8)) == "apns-worker\n"
             } ?? processID

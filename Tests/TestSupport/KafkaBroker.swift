@@ -149,15 +149,6 @@ package final class KafkaBroker: @unchecked Sendable {
         return "\(prefix).\(getpid()).\(UInt32.random(in: 0..<UInt32.max)).\(number)"
     }
 
-    /// Creates a topic with a unique name and returns the name.
-    package func newTopic(
-        _ prefix: String, partitions: Int = 1, configuration: [KafkaProperty] = []
-    ) throws -> String {
-        let name = Self.uniqueName(prefix)
-        try create([NewTopic(name, partitions: partitions, replicationFactor: 1, configuration: configuration)])
-        return name
-    }
-
     /// Creates topics, and waits until every component of the broker knows them.
     package func create(_ new: [NewTopic]) throws {
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))

@@ -1,11 +1,11 @@
 import APNsSimulator
 import Configuration
 import Delivery
-import EventLoop
 import Foundation
 import Network
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import Worker
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test func `A replaced key is used on new connections only`() throws {
-        let folder = try TestFolder()
+        let folder = try TemporaryFolder()
         let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
         let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
         let scene = try SimulatorScene {
@@ -136,7 +136,7 @@ import Testing
 
     @Test func `The system's certificate authorities are read again after their file was replaced`() async {
         await #expect(processExitsWith: .success) {
-            let folder = try TestFolder()
+            let folder = try TemporaryFolder()
             setenv("SSL_CERT_FILE", try folder.write("", "bundle.pem"), 1)
             setenv("SSL_CERT_DIR", "/nowhere", 1)
             let scene = try SimulatorScene()
@@ -165,9 +165,7 @@ import Testing
 
     /// No server listens at port 1.
     @Test(arguments: [{ $0.port = 1 }, { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }] as [Edit])
-    func `A transport reports each change of reachability once, also through a proxy`(edit: Edit)
-        throws
-    {
+    func `A transport reports each change of reachability once, also through a proxy`(edit: Edit) throws {
         let scene = try SimulatorScene()
         var app = try scene.tokenApp("shop")
         edit(&app)

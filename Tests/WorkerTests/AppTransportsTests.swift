@@ -1,7 +1,6 @@
 import Configuration
 import Delivery
 import EventLoop
-import Foundation
 import HTTP2
 import PushRecords
 import TLS
@@ -146,8 +145,7 @@ private final class Scene {
         let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
         while true {
             for case .closed(let app) in transports.inbox.events { closed.append(app) }
-            transports.deliver(
-                to: &machine, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
+            transports.deliver(to: &machine, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
             if condition() { return }
             guard LoopTime.read().monotonicNs < deadlineNs else {
                 Issue.record("not within 60 s: \(what)", sourceLocation: sourceLocation)

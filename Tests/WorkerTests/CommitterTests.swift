@@ -36,8 +36,7 @@ struct CommitterTests {
 
         init(partitions: Int) {
             machine = DeliveryMachine(settings: MachineSettings(), apps: [])
-            committer = OffsetCommitter(
-                .requests, name: "worker", logger: Logger(sink: MemorySink()))
+            committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink()))
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
@@ -220,9 +219,7 @@ struct CommitterTests {
         #expect(scene.member.sent[0].entries[0].offset == 8)
     }
 
-    @Test func `A revoked partition does not shift the answers of others, and is committed once it is back`()
-        throws
-    {
+    @Test func `A revoked partition does not shift the answers of others, and is committed once it is back`() throws {
         var scene = Scene(partitions: 3)
         scene.settle(offset: 7)
         let given = scene.member.partitions.removeValue(forKey: scene.ids[1])
@@ -252,8 +249,7 @@ struct CommitterTests {
         scene.commit(offset: 8)
         #expect(scene.member.sent.count == 2)
         let codes = [first.entries[0].partition: KafkaCode.none]
-        scene.committer.take(
-            CommitReply(tag: first.tag, code: .none, codes: codes), &scene.machine, now: scene.now)
+        scene.committer.take(CommitReply(tag: first.tag, code: .none, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 1, "the second commit has no answer yet")
         scene.commit()
         #expect(scene.member.sent.count == 2, "the second commit is still in flight")

@@ -3,6 +3,7 @@ import EventLoop
 import Foundation
 import Observability
 import TLS
+import TestSupport
 import Testing
 
 @testable import Configuration
@@ -46,7 +47,7 @@ extension PushWorker {
 
     /// A worker with one app, and a folder with its files.
     private final class Scene {
-        let folder: TestFolder
+        let folder: TemporaryFolder
         let log = MemorySink()
         let worker: PushWorker
         let key: String
@@ -54,7 +55,7 @@ extension PushWorker {
         let file: String
 
         init(watches: Bool = true) throws {
-            folder = try TestFolder()
+            folder = try TemporaryFolder()
             key = try folder.write(try SelfSigned.privateKey(), "key.p8")
             let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
             authority = try folder.write(issued.certificatePEM, "ca.pem")
@@ -77,15 +78,6 @@ extension PushWorker {
         func reload() {
             let file = file
             worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
-        }
-
-        /// Replaces a file while `body` runs, then restores it.
-        func displaced(_ path: String, by make: (String) throws -> Void, _ body: () throws -> Void) throws {
-            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
-            try make(path)
-            try body()
-            try FileManager.default.removeItem(atPath: path)
-            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
         }
 
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
@@ -128,14 +120,16 @@ extension PushWorker {
         ]
         for (path, subject, make) in cases {
             func look() { if subject == .configuration { scene.reload() } else { scene.worker.look() } }
-            try scene.displaced(path, by: make) {
-                look()
-                let fault = try #require(files.faults().first)
-                #expect(fault.subject == subject && fault.kind == .refused)
-                let name = URL(filePath: path).lastPathComponent
-                #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
-                #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
-            }
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+            try make(path)
+            look()
+            let fault = try #require(files.faults().first)
+            #expect(fault.subject == subject && fault.kind == .refused)
+            let name = URL(filePath: path).lastPathComponent
+            #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
+            #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
             // The restored file is the credential in use, so only the problem ends.
             look()
             #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
@@ -205,10 +199,7 @@ extension PushWorker {
 
     /// The read blocks, as on a network file system that does not answer.
     @Test(.timeLimit(.minutes(5)))
-    func
-        `A configuration read that blocks delays nothing else, and the last requested reload takes effect`()
-        throws
-    {
+    func `A configuration read that blocks delays nothing else, and the last requested reload takes effect`() throws {
         let scene = try Scene()
         let worker = scene.worker
         let file = scene.file

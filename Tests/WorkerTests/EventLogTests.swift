@@ -8,10 +8,7 @@ import Testing
 @Suite struct EventLogTests {
     @Test(
         arguments: [
-            (
-                .connected(address: "[::1]:443", streams: 1),
-                "info apns: connected app=shop address=[::1]:443 streams=1"
-            ),
+            (.connected(address: "[::1]:443", streams: 1), "info apns: connected app=shop address=[::1]:443 streams=1"),
             // A gateway of the binary protocol has no streams.
             (.connected(address: "a:2195", streams: nil), "info apns: connected app=shop address=a:2195"),
             // The address at the beginning of a reason has its own field.

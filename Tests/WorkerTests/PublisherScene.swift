@@ -136,8 +136,7 @@ final class PublisherScene {
     }
 
     private func readFirst(of topic: String, count: Int = 1, _ body: (borrowing Message) -> Void) throws {
-        let reader = try OffsetReader(
-            ClusterSettings(bootstrapServers: cluster.bootstrapServers), fetchKilobytes: 64)
+        let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.bootstrapServers), fetchKilobytes: 64)
         try reader.start(TopicPartition(topic, 0), at: 0)
         var left = count
         while left > 0 {

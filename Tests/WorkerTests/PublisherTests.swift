@@ -85,9 +85,7 @@ import Testing
         #expect(try scene.count(scene.results) == 5)
     }
 
-    @Test func `A single record that the broker rejects becomes a dead letter and blocks nothing`()
-        throws
-    {
+    @Test func `A single record that the broker rejects becomes a dead letter and blocks nothing`() throws {
         let scene = try PublisherScene()
         func problems() -> [Problem] { scene.publisher.problems(nowNs: scene.now.ns) }
         // The broker rejects the batch and the first record alone, and accepts the other records.
@@ -128,9 +126,7 @@ import Testing
     }
 
     /// librdkafka retries without end and logs that only at debug level.
-    @Test func `A topic with too few in-sync replicas is reported until it accepts records`()
-        throws
-    {
+    @Test func `A topic with too few in-sync replicas is reported until it accepts records`() throws {
         let scene = try PublisherScene()
         scene.request(1)
         try scene.run("a first result") { scene.settled == 1 }
@@ -176,8 +172,7 @@ import Testing
     }
 
     @Test func `A retry record that was acknowledged without an offset is in doubt when it is written again`() throws {
-        let scene = try PublisherScene(
-            producer: ["linger.ms": "0", "batch.num.messages": "1"], apps: [Self.paused])
+        let scene = try PublisherScene(producer: ["linger.ms": "0", "batch.num.messages": "1"], apps: [Self.paused])
         try scene.cluster.setRoundTrip(milliseconds: 300)
         // NOT_ENOUGH_REPLICAS
         scene.cluster.fail(0, with: [KafkaCode(rawValue: 19)])

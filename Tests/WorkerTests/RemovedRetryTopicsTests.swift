@@ -36,12 +36,9 @@ import Testing
 
     /// Replicas with another configuration write to a tier that this configuration does not name.
     @Test(.timeLimit(.minutes(5)))
-    func `The search finds a topic with retry records of the group and ignores other topics`()
-        throws
-    {
+    func `The search finds a topic with retry records of the group and ignores other topics`() throws {
         let mock = try MockCluster()
-        var configuration = WorkerConfiguration(
-            kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])
         configuration.requestTopics = [RequestTopic(name: "requests")]
         try mock.create("requests", partitions: 1)
         for output in configuration.outputTopics { try mock.create(output.name, partitions: 1) }

@@ -18,9 +18,7 @@ final class ScriptedFeedback: ByteChannelDelegate {
     private var listener: Listener?
     private var channel: SecureChannel?
 
-    init(
-        _ bytes: [UInt8], then ending: Ending, _ credentials: SimulatorCredentials, loop: Loop
-    ) throws {
+    init(_ bytes: [UInt8], then ending: Ending, _ credentials: SimulatorCredentials, loop: Loop) throws {
         self.bytes = bytes
         self.ending = ending
         let context = try ServerContext(identity: credentials.authority.issueServer().identity(), alpn: [])

@@ -13,7 +13,7 @@ import Testing
 /// A simulator, transports to it, and a core that counts the events of the transports.
 final class SimulatorScene {
     let simulator: Simulator
-    private let folder: TestFolder
+    private let folder: TemporaryFolder
     private let loop: Loop
     private var transports: AppTransports?
     private(set) var completions: [Int: [Completion]] = [:]
@@ -29,7 +29,7 @@ final class SimulatorScene {
         var options = SimulatorOptions()
         prepare(&options)
         simulator = try Simulator(options)
-        folder = try TestFolder()
+        folder = try TemporaryFolder()
         loop = try Loop()
         try folder.write(simulator.credentials.caPEM, "ca.pem")
     }
@@ -182,25 +182,5 @@ extension AppSettings {
         AppSettings(
             name: name, bundleIDs: ["com.example.shop"],
             credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
-    }
-}
-
-/// A temporary folder that is removed with this object.
-final class TestFolder {
-    let path: String
-
-    init() throws {
-        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-
-    func path(_ name: String) -> String { "\(path)/\(name)" }
-
-    @discardableResult
-    func write(_ text: String, _ name: String) throws -> String {
-        try Data(text.utf8).write(to: URL(fileURLWithPath: path(name)))
-        return path(name)
     }
 }

@@ -6,6 +6,7 @@ import Foundation
 import Kafka
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import Worker
@@ -112,7 +113,7 @@ struct StartTests {
 
     @Test func `A certificate is loaded from one file, two files or the configuration itself`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 20)
-        let folder = try TestFolder()
+        let folder = try TemporaryFolder()
         let both = try folder.write(issued.certificatePEM + issued.keyPEM, "both.pem")
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
         let key = try folder.write(issued.keyPEM, "key.pem")
@@ -130,7 +131,7 @@ struct StartTests {
 
     @Test func `Each unusable credential has an error line that names the app and the file`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
-        let folder = try TestFolder()
+        let folder = try TemporaryFolder()
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
         var untrusting = app("g", key: .text(try SelfSigned.privateKey()))
         untrusting.authorities = .file("/nowhere/ca.pem")
@@ -235,17 +236,10 @@ struct StartTests {
         configuration.unregistered.includeBadTokens = true
         configuration.retry.maxAttempts = 2
         let settings = configuration.machineSettings
-        #expect(settings.ordering == .none)
-        #expect(!settings.derivesIDs)
-        #expect(settings.inDoubt == .abandon)
-        #expect(settings.maxAgeMs == 0)
-        #expect(settings.maxAheadMs == 90_000)
-        #expect(settings.commitIntervalNs == 35_000_000)
-        #expect(settings.verdicts == ["Shutdown": .resend])
-        #expect(settings.publishesOnlyFailures)
-        #expect(settings.copiedHeaders == ["tenant"])
-        #expect(settings.includesBadTokens)
-        #expect(settings.maxAttempts == 2)
+        #expect(settings.ordering == .none && !settings.derivesIDs && settings.inDoubt == .abandon)
+        #expect(settings.maxAgeMs == 0 && settings.maxAheadMs == 90_000 && settings.commitIntervalNs == 35_000_000)
+        #expect(settings.verdicts == ["Shutdown": .resend] && settings.copiedHeaders == ["tenant"])
+        #expect(settings.publishesOnlyFailures && settings.includesBadTokens && settings.maxAttempts == 2)
         #expect(settings.tierDelaysMs == [30_000, 900_000, 7_200_000])
     }
 

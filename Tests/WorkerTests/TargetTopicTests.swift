@@ -115,9 +115,7 @@ struct TargetTopicTests {
 
     // MARK: Rule 3: a record that is rejected while others are accepted becomes a dead letter
 
-    @Test func `One bad record among a hundred becomes a dead letter, and the others are written in order`()
-        throws
-    {
+    @Test func `One bad record among a hundred becomes a dead letter, and the others are written in order`() throws {
         for bad in 0..<100 as Range<UInt64> {
             var run = try Run { tag, _ in tag == bad ? .invalidRecord : nil }
             run.produce(0..<100)
@@ -355,8 +353,7 @@ private struct Run {
         }
         let isReplaceable = !isDeadLetter || topic.form(of: tag) != .reduced
         guard
-            topic.refused(
-                record(tag), code, partition: partition(tag), isReplaceable: isReplaceable, nowNs: nowNs)
+            topic.refused(record(tag), code, partition: partition(tag), isReplaceable: isReplaceable, nowNs: nowNs)
         else { return }
         if isDeadLetter {
             reduced.append(tag)

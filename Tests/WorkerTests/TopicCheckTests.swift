@@ -11,8 +11,7 @@ struct TopicCheckTests {
     }
 
     private func described(_ names: [String]) -> [String: TopicDescription] {
-        Dictionary(
-            uniqueKeysWithValues: names.map { ($0, TopicDescription(name: $0, partitions: 4, code: .none)) })
+        Dictionary(uniqueKeysWithValues: names.map { ($0, TopicDescription(name: $0, partitions: 4, code: .none)) })
     }
 
     private let all = [
@@ -104,8 +103,7 @@ struct TopicCheckTests {
     }
 
     private func told(retentionBytes: Int64? = nil) -> [String: TopicConfiguration] {
-        let sound = TopicConfiguration(
-            cleanupPolicies: ["delete"], retentionMs: nil, retentionBytes: retentionBytes)
+        let sound = TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: nil, retentionBytes: retentionBytes)
         return Dictionary(uniqueKeysWithValues: all.map { ($0, sound) })
     }
 

@@ -60,8 +60,7 @@ extension TransportWorld {
         recent.forget(before: nowNs - backOff.firstNs + 1)
         recent.dialsNs.append(nowNs)
         let leaving = host.standing.count { $0.answers > 0 && $0.stage == .draining && !$0.isQuarantine }
-        let most =
-            maximum + 2 + leaving + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
+        let most = maximum + 2 + leaving + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
         chronicle.check(
             recent.dialsNs.count <= most,
             "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms exceed the limit of \(most)")

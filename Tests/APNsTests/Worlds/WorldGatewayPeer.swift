@@ -41,9 +41,7 @@ final class WorldGatewayPeer: WorldPeer {
     /// Whether the gateway's answer reached a client whose channel was open.
     private(set) var isHeard = false
 
-    init(
-        _ host: WorldHost, _ connection: WorldConnection, format: BinaryConfiguration.Format, answersFence: Bool
-    ) {
+    init(_ host: WorldHost, _ connection: WorldConnection, format: BinaryConfiguration.Format, answersFence: Bool) {
         self.host = host
         self.connection = connection
         self.format = format
@@ -147,9 +145,7 @@ final class WorldGatewayPeer: WorldPeer {
         if chronicle.chance(host.mood[.errs] / 10) {
             held.isDenied = true
             held.statusSaid = chronicle.pick([1, 2, 4, 5, 7, 8, 8, 8, 42, 255])
-            return refuse(
-                UInt8(held.statusSaid!), frame.identifier, lateMs: does(.isLate) ? 100...6_000 : 0...100
-            )
+            return refuse(UInt8(held.statusSaid!), frame.identifier, lateMs: does(.isLate) ? 100...6_000 : 0...100)
         }
         held.isDelivered = true
         lastProcessed = frame.identifier

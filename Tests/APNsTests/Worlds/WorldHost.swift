@@ -74,9 +74,7 @@ final class WorldHost: ChannelDialer {
     /// The time of the current event.
     private(set) var nowNs: Int64 = TestClock.start.monotonicNs
 
-    init(
-        _ chronicle: WorldChronicle, loop: Loop, makePeer: @escaping (WorldHost, WorldConnection) -> any WorldPeer
-    ) {
+    init(_ chronicle: WorldChronicle, loop: Loop, makePeer: @escaping (WorldHost, WorldConnection) -> any WorldPeer) {
         self.chronicle = chronicle
         self.loop = loop
         self.makePeer = makePeer

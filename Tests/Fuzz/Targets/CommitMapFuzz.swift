@@ -17,23 +17,17 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     let base = reader.word()
     let rest = reader.rest()
     if let map = CommitMap(metadata: rest, base: base) { check(map, base: base) }
-    // A fuzzer cannot guess a checksum, so it is computed over the input.
+    // A fuzzer cannot guess a checksum, so it is computed over the input: 24 bits of FNV-1a over the base, lowest byte
+    // first, and then the bytes.
     var sealed = [CommitMap.version, 0, 0, 0] + rest
-    let check = fnv24(sealed[4...], base: base)
-    sealed[1] = UInt8(check >> 16)
-    sealed[2] = UInt8(check >> 8 & 0xFF)
-    sealed[3] = UInt8(check & 0xFF)
+    var hash = FNV1a()
+    hash.add(UInt64(bitPattern: base))
+    hash.add(sealed[4...])
+    let check = hash.value ^ hash.value >> 32
+    for place in 1...3 { sealed[place] = UInt8(truncatingIfNeeded: check >> UInt64(24 - 8 * place)) }
     var text: [UInt8] = []
     Base64.url.append(sealed, to: &text)
     if let map = text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) { Fuzz.check(map, base: base) }
-}
-
-/// Returns the checksum of version 1: 24 bits of FNV-1a over the base, lowest byte first, and then the bytes.
-private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
-    var hash = FNV1a()
-    hash.add(UInt64(bitPattern: base))
-    hash.add(bytes)
-    return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
 }
 
 /// Checks that a decoded map is in ascending order and above the committed offset.

@@ -331,16 +331,14 @@ private struct MachineDriver: ~Copyable {
                 do throws(RecordError) {
                     _ = try DeliveryResult(json: Array(record.value))
                 } catch {
-                    fatalError(
-                        "a result cannot be decoded: \(error): \(String(decoding: record.value, as: UTF8.self))")
+                    fatalError("a result cannot be decoded: \(error): \(String(decoding: record.value, as: UTF8.self))")
                 }
             }
         case .retry:
             machine.withRetry(id) { content, order in
                 let record = retries.write(content, order)
                 var parser = RequestParser(copyHeaders: ["tenant"])
-                let request = parser.parse(
-                    key: record.key, value: record.value, headers: record.headers, role: .retry)
+                let request = parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry)
                 require(request.deadLetter == nil, "the next owner must be able to read a retry record")
                 // Counts in a record stop at a limit.
                 let most = RecordLimits.count

@@ -23,20 +23,6 @@ for (number, prefix) in ["00000001", "00000002", "00000003", "00000004", "fa1741
 }
 let tokens = devices.keys.sorted { $0.hex < $1.hex }
 
-// A payload that is too large is refused before it is produced, with Apple's reason.
-var essay = AlertPayload(title: "Terms", body: String(repeating: "Long and dull \u{1F4A4} ", count: 400))
-print("too large by \(try essay.size() - essay.sizeLimit) bytes")
-do {
-    _ = try PushNotification(essay).payloadRecord(to: tokens[0])
-    print("a payload that is too large was not refused")
-    exit(1)
-} catch {
-    print("refused: \(error)")
-    guard error.reason == .payloadTooLarge else { exit(1) }
-}
-try essay.trimBody(atWordEnd: true)
-guard try essay.size() <= essay.sizeLimit else { exit(1) }
-
 /// The shop's own data of an order.
 struct Order: Encodable {
     var id: Int
