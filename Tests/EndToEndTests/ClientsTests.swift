@@ -136,10 +136,6 @@ extension EndToEnd {
 }
 
 extension Trait where Self == ConditionTrait {
-    static var needsJavaClient: Self {
-        .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's own client, and java")
-    }
-
     fileprivate static var needsGo: Self {
         let packages = "golang-go golang-github-confluentinc-confluent-kafka-go-dev"
         return .enabled(

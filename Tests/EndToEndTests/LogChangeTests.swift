@@ -223,3 +223,9 @@ extension EndToEnd {
         }
     }
 }
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsJavaClient: Self {
+        .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's own client, and java")
+    }
+}
