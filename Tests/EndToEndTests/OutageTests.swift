@@ -23,7 +23,7 @@ extension EndToEnd.Outages {
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
             try scene.finish(worker)
-            #expect(worker.text.contains("lost partition assigned again"), "\(worker.text.suffix(4_000))")
+            #expect(worker.text.contains("lost partitions assigned again"), "\(worker.text.suffix(4_000))")
             // A notification may be marked as in doubt, because another owner may have sent it meanwhile. A second
             // request would be an error.
             try scene.audit("--simulator", simulator.control, "--lapsed")

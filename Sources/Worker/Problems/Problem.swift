@@ -73,8 +73,8 @@ struct Problem: Sendable, Equatable {
 
     /// - Parameter clockAheadMs: By how much this machine's clock is ahead of the timestamps of new requests.
     init(clockAheadMs: Int64) {
-        let minutes = abs(clockAheadMs) / 60_000
-        let difference = minutes < 180 ? "\(minutes) minutes" : "\(minutes / 60) hours"
+        let minutes = (abs(clockAheadMs) + 30_000) / 60_000
+        let difference = minutes < 180 ? "\(minutes) minutes" : "\((minutes + 30) / 60) hours"
         let isAhead = clockAheadMs > 0
         self.init(
             .machine, .clock,
