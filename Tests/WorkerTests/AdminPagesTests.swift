@@ -195,9 +195,9 @@ struct AdminPagesTests {
             "<b>20</b>requests not consumed, zero in about 30 s<", "<b>51</b>notifications per second<",
             ">accepted 100<", ">unregistered 0<", ">p50 3 ms<", ">lag 40<", "up to 40<",
             "<td>no connection</td><td>51</td><td>96 ms</td><td>128 ms</td><td>0</td><td>800</td>",
-            "<td>expires in 10 d 0 h</td><td><div class=\"long\">&lt;refused&gt;, 1 min 0 s ago</div></td>",
+            "<td>expires in 10 d 0 h</td>", "Last connection error of shop, 1 min 0 s ago: &lt;refused&gt;<",
             "<td>4 (paused 4)</td><td>2 (BadTopic 2)</td>", "<tr><td>of no app</td>",
-            "started 1 min 0 s ago, and read its configuration\n40 s ago. See also",
+            "started 1 min 0 s ago, and read its\nconfiguration 40 s ago. See also",
             "<details><summary>&lt;retry&gt;: lag 3, open records 1, partitions 1</summary>",
         ] { #expect(text.contains(words), "\(words): \(text)") }
         let places = ["r [2]", "r [1]", "r [0]"].map { text.firstRange(of: $0)?.lowerBound }

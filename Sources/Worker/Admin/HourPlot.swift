@@ -22,7 +22,7 @@ struct HourPlot {
         return """
             <figure><figcaption>\(title)
             <span class="quiet">\(most.map { "up to \(format($0))" } ?? "no values yet")</span></figcaption>
-            <svg viewBox="0 -3 \(Self.width) \(Self.height + 6)" preserveAspectRatio="none" aria-hidden="true">
+            <svg viewBox="0 -3 \(Self.width + 2) \(Self.height + 6)" preserveAspectRatio="none" aria-hidden="true">
             \(paths.joined(separator: "\n"))
             </svg><p>\(legend.joined(separator: "\n"))</p></figure>
 

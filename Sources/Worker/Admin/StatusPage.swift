@@ -52,17 +52,20 @@ struct StatusPage {
         @media (prefers-color-scheme: dark) { :root { --bad: #ff7b72; --good: #56d364;
           --0: #58a6ff; --1: #ffa657; --2: #56d364; --3: #d2a8ff; --4: #e3b341 } }
         body { font: 14px/1.5 system-ui, sans-serif; margin: 1.5em auto; max-width: 90em; padding: 0 1em }
-        h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin: 1.5em 0 .3em }
-        small { font-weight: normal; opacity: .7 }
-        h1 strong { float: right } .fine { color: var(--good) } .degraded, .starting, .bad { color: var(--bad) }
-        h1, .problem, .long { overflow-wrap: anywhere } .long { white-space: normal; min-width: 16em }
-        .numbers { display: flex; flex-wrap: wrap; gap: .5em 2.2em; padding: 0; list-style: none }
+        h1 { font-size: 1.4em; display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 .5em }
+        h1 strong { margin-left: auto } h2 { font-size: 1.1em; margin: 1.5em 0 .3em } h2 + p { margin: 0 }
+        small { font-weight: normal; opacity: .7 } .fine { color: var(--good) }
+        .degraded, .starting, .bad { color: var(--bad) } h1, p { overflow-wrap: anywhere }
+        .numbers { display: grid; grid-template-columns: repeat(auto-fill, minmax(9em, 1fr)); gap: .5em 1em }
+        .numbers { padding: 0; list-style: none }
         .numbers b { display: block; font-size: 1.5em; font-weight: 600 } .quiet, .numbers { opacity: .85 }
         .problem { border-left: 4px solid var(--bad); padding: .3em .8em; margin: .5em 0 } .problem p { margin: 0 }
         .wide { overflow-x: auto } table { border-collapse: collapse; min-width: 100% }
         th, td { padding: .25em .7em .25em 0; text-align: right; border-bottom: 1px solid var(--line) }
-        td, th { white-space: nowrap } th { font-weight: 600 } th:first-child, td:first-child { text-align: left } summary { cursor: pointer }
+        td, th { white-space: nowrap } th { font-weight: 600 } summary { cursor: pointer }
+        th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: Canvas }
         .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(17em, 1fr)); gap: 1em 2em }
+        figcaption { display: flex; justify-content: space-between }
         figure { margin: 0 } figure p { margin: 0; display: flex; flex-wrap: wrap; gap: 0 1em }
         svg { display: block; width: 100%; height: 5em; border: solid var(--line); border-width: 1px 0 }
         path { fill: none; stroke: currentColor; stroke-width: 1.5; stroke-linecap: round }
@@ -134,7 +137,7 @@ struct StatusPage {
                 title: "Other outcomes per second", lines: rates(Outcome.allCases.filter { $0 != .accepted }),
                 format: Self.rate),
             HourPlot(
-                title: "Time from request to outcome", lines: [("p50", quantile(0.5)), ("p99", quantile(0.99))],
+                title: "Time to outcome", lines: [("p50", quantile(0.5)), ("p99", quantile(0.99))],
                 format: Self.latency),
             HourPlot(title: "Requests not consumed", lines: [("lag", hour.lags)]) { Self.number(Self.whole($0)) },
         ]
@@ -148,7 +151,7 @@ struct StatusPage {
             <p class="quiet">The rate is of the last minute, and so are p50 and p99 of the time until APNs answers.</p>
 
             """
-        var (states, counts): ([[String]], [[String]]) = ([], [])
+        var (states, counts, errors): ([[String]], [[String]], String) = ([], [], "")
         for (index, (app, counters)) in zip(snapshot.apps, snapshot.counters.apps).enumerated() where !app.isRemoved {
             let (name, connections) = (Self.escaped(app.name), app.standing.connections)
             // An app that was added within the last minute has no earlier counters.
@@ -156,22 +159,22 @@ struct StatusPage {
             let latencies = [0.5, 0.99].map { share in
                 Self.latency(minute.flatMap { $0.quantile(share) { $0.apps[index].answerTimes } })
             }
-            let error = app.standing.lastError.map { error in
+            if let error = app.standing.lastError {
                 let ago = Self.duration(snapshot.takenMs - error.atMs)
-                return "<div class=\"long\">\(Self.escaped(error.text)), \(ago) ago</div>"
+                errors += "<p>Last connection error of \(name), \(ago) ago: \(Self.escaped(error.text))</p>\n"
             }
             let state = ["\(app.environment.text)", app.state, Self.rate(minute?.rate { $0.apps[index].concluded })]
             let load = [connections.open, connections.streams, app.status?.handed ?? 0, app.status?.ready ?? 0]
                 .map { Self.number($0) }
-            states.append([name] + state + latencies + load + [credential(of: app), error ?? ""])
+            states.append([name] + state + latencies + load + [credential(of: app)])
             counts.append([name] + Self.outcomes(counters))
         }
         if let others = snapshot.counters.apps.last, others.outcomes.contains(where: { $0 > 0 }) {
             counts.append(["of no app"] + Self.outcomes(others))
         }
         let columns = ["app", "environment", "state", "per second", "p50", "p99", "connections", "streams"]
-        writeTable(columns + ["in flight", "waiting", "credential", "last connection error"], states)
-        text += "<h2>Outcomes since the start</h2>\n"
+        writeTable(columns + ["in flight", "waiting", "credential"], states)
+        text += errors + "<h2>Outcomes since the start</h2>\n"
         writeTable(["app"] + Outcome.allCases.map(\.rawValue) + ["in doubt", "deferred", "reasons"], counts)
     }
 
@@ -240,8 +243,8 @@ struct StatusPage {
         func ago(_ ms: Int64) -> String { "\(Self.duration(snapshot.takenMs - ms)) ago" }
         let changed = snapshot.partitionsChanged.map { " Its partitions last changed \(ago($0.wallMs))." } ?? ""
         text += """
-            <p class="quiet">apns-worker \(BuildInfo.version) started \(ago(snapshot.startedMs)), and read its configuration
-            \(ago(snapshot.reloadedMs ?? snapshot.startedMs)).\(changed) See also
+            <p class="quiet">apns-worker \(BuildInfo.version) started \(ago(snapshot.startedMs)), and read its
+            configuration \(ago(snapshot.reloadedMs ?? snapshot.startedMs)).\(changed) See also
             <a href="/status">/status</a>, <a href="/metrics">/metrics</a>, <a href="/readyz">/readyz</a>,
             <a href="/livez">/livez</a>.</p>
             </body></html>
@@ -275,7 +278,8 @@ struct StatusPage {
 
     private static func latency(_ ms: Double?) -> String {
         guard let ms else { return "–" }
-        return ms < 10_000 ? "\(number(whole(ms.rounded(.up)))) ms" : duration(whole(ms))
+        if ms < 1_000 { return "\(whole(ms.rounded(.up))) ms" }
+        return ms < 60_000 ? "\(rate(ms / 1_000)) s" : duration(whole(ms))
     }
 
     private static func whole(_ value: Double) -> Int64 { Int64(exactly: value.rounded()) ?? .max }
