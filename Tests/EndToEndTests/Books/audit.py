@@ -34,19 +34,19 @@ class Result:
 
 class Audit(Findings):
     """`crashed`: a worker was killed, so notifications may have been sent and their results written more than once. The
-    server may have accepted up to `repeatable` of them again. `doubtful`: the server cut connections, so notifications
-    may be in doubt, and those in doubt may have been accepted again. `restarted`: workers were stopped in order, and the
-    next worker does not know of earlier answers that required a resend. `lapsed`: a session was lost and its partitions
-    returned, so notifications may be in doubt, but each was sent once."""
+    server may have accepted up to `repeatable` of them again. At most three times those that it received again, and
+    `margin` more, may be in doubt. `doubtful`: the server cut connections, so notifications may be in doubt, and those
+    in doubt may have been accepted again. `restarted`: workers were stopped in order, and the next worker does not know
+    of earlier answers that required a resend."""
 
-    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False, lapsed=False):
+    def __init__(self, topic, crashed=False, repeatable=None, margin=None, doubtful=False, restarted=False):
         super().__init__()
         self.topic = topic
         self.crashed = crashed
         self.repeatable = repeatable
+        self.margin = margin
         self.doubtful = doubtful
         self.restarted = restarted
-        self.lapsed = lapsed
         self.counts = Counter()
         self.records = 0
         self.expected = {}  # request -> [token, outcome, reason]
@@ -212,18 +212,17 @@ class Audit(Findings):
             if token and token != result.token:
                 self.found("server saw another token", name)
             again = accepted - (result.outcome == "accepted")
-            if again and not (
-                    again > 0 and not self.lapsed and (self.crashed or again <= result.in_doubt)):
+            if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
             exact = not (self.crashed or self.doubtful or self.restarted)
-            sent = result.attempts - (result.in_doubt if self.lapsed else 0)
-            if requests < result.attempts - result.in_doubt or (exact and requests != sent):
+            if requests < result.attempts - result.in_doubt or (exact and requests != result.attempts):
                 self.found("server saw another number of requests",
                            f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
             if result.in_doubt:
                 self.counts["in doubt"] += 1
-                if not (self.crashed or self.doubtful or self.lapsed):
+                self.counts["in doubt and received again"] += requests > 1
+                if not (self.crashed or self.doubtful):
                     self.found("in doubt, though no connection was cut", name)
             if accepted > 1:
                 self.counts["accepted again"] += accepted - 1
@@ -232,6 +231,9 @@ class Audit(Findings):
         if self.repeatable is not None and self.counts["accepted again"] > self.repeatable:
             self.found("sent again beyond what was in flight", f"{self.repeatable} may be",
                        self.counts["accepted again"] - self.repeatable)
+        again = self.counts["in doubt and received again"]
+        if self.margin is not None and self.counts["in doubt"] > 3 * again + self.margin:
+            self.found("in doubt beyond the send horizon", f"{self.margin} and three times {again} may be")
         for unknown in seen.keys() - ids:
             self.found("server saw what has no result", f"{unknown} {seen[unknown]}")
 

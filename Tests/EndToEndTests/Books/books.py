@@ -124,8 +124,8 @@ def midway(options):
 def audit(options):
     from audit import Audit
 
-    book = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful, options.restarted,
-                 options.lapsed)
+    book = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubt_margin, options.doubtful,
+                 options.restarted)
     with open(options.book) as lines:
         for line in lines:
             book.produced(json.loads(line))
@@ -215,8 +215,9 @@ def main():
     add("--restarted", action="store_true",
         help="workers were stopped in order: the next does not know of answers that asked to send again")
     add("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
-    add("--lapsed", action="store_true", help="a session was lost: requests may be in doubt, but are sent once")
     add("--repeats-at-most", type=int, help="after a kill: how many the server may have accepted again")
+    add("--doubt-margin", type=int,
+        help="after a kill: how many may be in doubt, besides three times those that the server received again")
     add("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
 
     add = parser.add_argument_group("gateways, of the binary protocol").add_argument
