@@ -44,6 +44,31 @@ extension EndToEnd {
             try scene.audit("--simulator", simulator.control, how == "are killed" ? "--crashed" : "--restarted")
         }
 
+        /// Each group skips the retry records of the other one. Otherwise every stay in the tier would double them.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `Two groups with the same retry topic each send a scheduled notification once`() throws {
+            let scene = try Scene("sharing", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let (first, firstPages) = try scene.startWorkerWithPages(untilFine: true)
+            var groups = [scene.configuration.group, "\(scene.name).other"]
+            scene.configuration.group = groups[1]
+            let (second, secondPages) = try scene.startWorkerWithPages(untilFine: true, named: "other")
+            let seconds = 6
+            let at = Int(Date().timeIntervalSince1970) + seconds
+            try scene.send(to: deviceTokens(1), headers: ["push-not-before=\(at)"])
+            let problem = #""kind":"retry_topic_shared","subject":"topic \#(scene.configuration.retry)""#
+            for pages in [firstPages, secondPages] { try pages.await("/status", says: problem) }
+            for worker in [second, first] {
+                scene.configuration.group = groups.removeLast()
+                try scene.finish(worker)
+            }
+            #expect(try scene.resultObjects().map { $0["outcome"] as? String } == ["accepted", "accepted"])
+            #expect(try simulator.totals().requests == 2)
+            // Each group writes a record when it reads the request, and after each stay of a second.
+            let written = try scene.records(of: scene.configuration.retry, "%o").count
+            #expect((2...2 * (seconds + 1)).contains(written), "\(written)")
+        }
+
         /// Another member of the retry group answers a rebalance late. The worker's own retry records must not look as
         /// if an earlier worker had sent them.
         @Test(.needs(.worker, .broker, .python))
