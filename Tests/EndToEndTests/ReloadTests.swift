@@ -6,11 +6,14 @@ extension EndToEnd {
     /// Tests of SIGHUP, and of files that change while the worker runs.
     @Suite struct ReloadTests {
         /// Returns a second app for the configuration.
-        private func news(_ scene: Scene, keyFile: String = "AuthKey_SIMULATOR1.p8", _ more: String = "") -> String {
-            """
-              - {name: news, bundle_ids: [com.example.news], host: localhost, port: \(scene.configuration.port),
-                token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}, tls: {ca_file: ca.pem}\(more)}
-            """
+        private func news(
+            _ scene: Scene, keyFile: String = "AuthKey_SIMULATOR1.p8", certificate: String? = nil, _ more: String = ""
+        ) -> String {
+            let token = "token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}"
+            return """
+                  - {name: news, bundle_ids: [com.example.news], host: localhost, port: \(scene.configuration.port),
+                    \(certificate.map { "certificate: \($0)" } ?? token), tls: {ca_file: ca.pem}\(more)}
+                """
         }
 
         @Test(.needs(.worker, .broker))
@@ -78,6 +81,31 @@ extension EndToEnd {
             // This setting is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
             try scene.reload(worker, saying: "configuration change takes effect after a restart key=drain")
+            try scene.stop(worker)
+        }
+
+        /// The worker starts with a second app whose key does not match its certificate.
+        @Test(.needs(.worker, .broker, .kcat, .openssl))
+        func `An app with an unusable credential at the start delays no other, and is sent once the file is valid`()
+            throws
+        {
+            let scene = try Scene("mismatch", partitions: 1)
+            _ = try scene.startSimulator()
+            for name in ["news", "other"] {
+                try scene.makeCertificate(name, by: "ca", subject: "/UID=com.example.news/CN=\(name)")
+            }
+            scene.configuration.apps = news(scene, certificate: "{file: news.pem, key_file: other-key.pem}")
+            try scene.check().expect(1, "not fine: app news: ", "the private key does not match the certificate")
+            let (worker, pages) = try scene.startWorkerWithPages()
+            try scene.send(1, topic: "com.example.news")
+            try scene.send(1)
+            try scene.awaitResults(1, of: worker)
+            try pages.await("/metrics") { Pages.sum("apns_worker_held_total", "app=\"news\"", in: $0.1) >= 1 }
+            try pages.await("/status", says: #""kind":"credential_unusable","subject":"app news""#)
+            #expect(try scene.resultObjects().map { $0["app"] as? String } == ["shop"])
+            try scene.write(String(contentsOfFile: scene.file("news-key.pem"), encoding: .utf8), to: "other-key.pem")
+            try pages.await("/metrics", says: count("accepted", of: "news", 1))
+            try pages.await("/status", says: #""health":"fine""#)
             try scene.stop(worker)
         }
 
