@@ -391,6 +391,28 @@ extension EndToEnd {
             try run("--deadline 60s", exec: "cat").expect(1, "session.timeout.ms")
         }
 
+        /// Runs the worker's program with an empty, read-only file system at `/tmp`.
+        private static func runWithoutTmp(_ arguments: [String]) throws -> Scene.Finished {
+            let mount = #"mount -t tmpfs -o ro none /tmp && exec "$@""#
+            return try Scene.run("unshare", ["-rm", "sh", "-c", mount, "sh", Tool.worker.path()] + arguments)
+        }
+
+        @Test(
+            .needs(.worker, .broker, .kcat),
+            .enabled("unshare(1) may not mount over /tmp, or the program is in it") {
+                (try? runWithoutTmp(["--help"]))?.ending == .exited(0)
+            })
+        func `Tail --exec runs with a read-only /tmp`() throws {
+            let scene = try Scene("readonly", partitions: 1)
+            let value = #"{"device_token":"\#(hex(1, digits: 64))","observed_at_ms":1}"#
+            try scene.kcat(["k\u{1e}\(value)"], to: scene.configuration.unregistered, options: ["-K\\x1e"])
+            let words =
+                "tail unregistered --bootstrap-servers \(scene.servers) --topic \(scene.configuration.unregistered) "
+                + "--group \(scene.name) --count 1 --deadline 120s --exec"
+            try Self.runWithoutTmp(words.split(separator: " ").map(String.init) + ["cat; ! touch /tmp/file"])
+                .expect(0, value, "Read-only file system")
+        }
+
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it
         /// does too.
         @Test(.needs(.worker, .broker, .python, .kcat))
