@@ -43,12 +43,28 @@ extension EndToEnd {
             #expect(try run("check") == .signalled(number))
         }
 
-        @Test(.needs(.worker, .broker))
+        /// Like many web servers, this one answers a request that is not HTTP without waiting for the end of a line.
+        private static let webServer = """
+            import http.server
+            class Handler(http.server.BaseHTTPRequestHandler):
+                requestline, command, request_version = "", "", "HTTP/1.1"
+                def handle(self):
+                    self.rfile.read1()
+                    self.send_error(400)
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            print(server.server_port, flush=True)
+            server.serve_forever()
+            """
+
+        @Test(.needs(.worker, .broker, .python))
         func `A port that speaks another protocol than security.protocol is named`() throws {
             let scene = try Scene("listener", partitions: 1)
             let simulator = try scene.startSimulator()
             let http = simulator.control.replacing("http://", with: "")
+            let webServer = try scene.start(Tool.python.path(), ["-c", Self.webServer])
+            let web = try "127.0.0.1:\(webServer.waitFor("\n").prefix { $0 != "\n" })"
             for (servers, security, cause, advice) in [
+                (web, "plaintext", "", "the port answers with HTTP: set kafka.bootstrap_servers to a Kafka listener"),
                 (http, "ssl", "the port ", "kafka.librdkafka to plaintext"),
                 ("127.0.0.1:\(simulator.port)", "plaintext", "", "kafka.librdkafka to ssl"),
                 (scene.servers, "ssl", "the port ends the TLS handshake", "kafka.librdkafka to plaintext"),
