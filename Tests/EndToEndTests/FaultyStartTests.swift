@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 import Testing
 
@@ -74,6 +75,20 @@ extension EndToEnd {
                 try scene.configure()
                 try scene.command("check").expect(1, "\(servers) cannot be reached: \(cause)", advice)
             }
+        }
+
+        @Test(.needs(.worker, .broker))
+        func `check warns of topics that may lose requests`() throws {
+            let scene = try Scene("unsafe", partitions: 1)
+            _ = try scene.startSimulator()
+            let more = ["compacted", "unclean"].map { "\(scene.name).more.\($0)" }
+            try scene.create(more[0], configuration: [KafkaProperty("cleanup.policy", "compact")])
+            try scene.create(more[1], configuration: [KafkaProperty("unclean.leader.election.enable", "true")])
+            scene.configuration.requestTopics = #"\#(scene.configuration.requests), "^\#(scene.name)[.]more""#
+            let warning = "warning: kafka: topic "
+            try scene.check().expect(
+                0, "\(warning)\(more[0]) (requests.topics) has cleanup.policy=compact",
+                "\(warning)\(more[1]) (requests.topics) has unclean.leader.election.enable=true")
         }
 
         /// A fault, the words that its log line must contain, and whether `run` keeps trying.
