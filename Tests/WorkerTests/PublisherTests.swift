@@ -85,6 +85,18 @@ import Testing
         #expect(try scene.count(scene.results) == 5)
     }
 
+    /// The smallest queue that the worker accepts holds the value, but not the headers of the dead letter.
+    @Test func `A dead letter that is too large for the producer is written in its reduced form`() throws {
+        let scene = try PublisherScene(
+            producer: ["message.max.bytes": "1048576", "queue.buffering.max.kbytes": "1024"])
+        let size = 1_048_576 - 100
+        #expect(try scene.offerDeadLetters(1, bytes: size) == [true])
+        try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.deadLetters) == 1)
+        #expect(try scene.headers(of: scene.deadLetters)[0]["push-dlq-truncated"] == "\(size)")
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.isWritable(.deadLetters))
+    }
+
     @Test func `A single record that the broker rejects becomes a dead letter and blocks nothing`() throws {
         let scene = try PublisherScene()
         func problems() -> [Problem] { scene.publisher.problems(nowNs: scene.now.ns) }
