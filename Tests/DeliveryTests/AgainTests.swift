@@ -56,17 +56,26 @@ struct AgainTests {
         #expect(rig.settled() == ["a abandoned  sends 1 doubt 1", "b tier 0 attempt 0 scheduled sends 1 doubt 1"])
     }
 
-    @Test func `After resend_max resends a notification goes to the 15m tier, as one attempt`() {
+    @Test
+    func `After resend_max resends a notification goes to a tier, and after max_attempts stays it is abandoned`() {
         let rig = Self.ready()
-        for _ in 0..<5 {
-            rig.doubt("a")
-            #expect(rig.wait(ms: 1_000).send() == ["a"])
+        let tier = rig.assignTier(900_000)
+        for stay in 0...5 {
+            if stay > 0 {
+                let headers = rig.retryHeaders(attempt: stay, sends: stay * 6, inDoubt: stay * 6)
+                #expect(rig.offer(tier, Int64(stay), "a", headers: headers) == ["a"])
+            }
+            for _ in 0..<5 {
+                rig.doubt("a")
+                #expect(rig.wait(ms: 1_000).send() == ["a"])
+            }
+            #expect(rig.doubt("a").send() == [])
+            let retry = rig.settle()
+            let end = stay < 5 ? "tier \(stay == 0 ? 1 : 2) attempt \(stay + 1)" : "abandoned"
+            #expect(retry.map(\.description) == ["a \(end)  sends \(stay * 6 + 6) doubt \(stay * 6 + 6)"])
+            if stay == 0 { #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000]) }
+            #expect(rig.isEmpty)
         }
-        #expect(rig.doubt("a").send() == [])
-        let retry = rig.settle()
-        #expect(retry.map(\.description) == ["a tier 1 attempt 1  sends 6 doubt 6"])
-        #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000])
-        #expect(rig.isEmpty)
     }
 
     @Test(
