@@ -116,6 +116,23 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
+        /// The line in the article about replays finds the result of a replayed request, and ends.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `The result of a replayed request is found`() throws {
+            let article = try String(
+                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/Replay.md"), encoding: .utf8)
+            let line = try #require(article.split(separator: "```\n").first { $0.hasPrefix("kcat ") })
+            let scene = try Scene("replayed", partitions: 1)
+            let worker = try scene.startWorker()
+            let header = "push-replay-of=apns.requests/3/1042/7"
+            try scene.send(to: deviceTokens(1), headers: [header])
+            try scene.awaitResults(1, of: worker)
+            let command = line.replacing("localhost:9092", with: scene.servers)
+                .replacing("apns.results", with: scene.configuration.results)
+            try Scene.run("sh", ["-c", String(command)]).expect(0, header, deviceTokens(1)[0])
+            try scene.stop(worker)
+        }
+
         @Test func `The code of the article is part of the programs`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
