@@ -121,11 +121,12 @@ import Testing
     {
         let cluster = try Cluster(place)
         try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
-        let member = try cluster.member()
+        // With `debug: topic`, librdkafka's log mentions offsets that are not out of range.
+        let member = try cluster.member(properties: [KafkaProperty("debug", "topic")])
         try member.run("the records") { member.records.count == 3 }
         #expect(try member.commit([CommitEntry(cluster.partition(0), offset: 1000)], tag: 1).code == .none)
         try member.close()
-        #expect(member.resets.isEmpty)
+        #expect(member.resets.isEmpty && !member.log.isEmpty)
 
         let next = try cluster.member()
         // The turn after the one that reads the error from the queue reports it.
