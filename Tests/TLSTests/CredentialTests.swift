@@ -102,7 +102,10 @@ import Testing
             "\"\(pem)\"", "'\(breaks("\\n"))'", "\u{FEFF}\(pem)", Data(pem.utf8).base64EncodedString(), digits,
             Data(pem.utf8).base64EncodedString(options: [.lineLength64Characters, .endLineWithCarriageReturn]),
         ]
-        let forms = texts.map { Array($0.utf8) } + [Array(der)]
+        let wide = try [String.Encoding.utf16, .utf16LittleEndian, .utf16BigEndian].map { encoding in
+            Array(try #require(pem.data(using: encoding)))
+        }
+        let forms = texts.map { Array($0.utf8) } + [Array(der)] + wide
         let expected = try SigningKey(pem: pem).verificationKey.pem
         for (index, form) in forms.enumerated() {
             #expect(try SigningKey(.bytes(form, name: "key")).verificationKey.pem == expected, "form \(index)")
