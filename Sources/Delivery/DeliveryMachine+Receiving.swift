@@ -305,8 +305,10 @@ extension DeliveryMachine {
             store[slot].answer.reason =
                 store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
             conclude(slot, .invalid)
-        } else if store[bodyOf: record].isExpired {
-            if hasExpired(record) { conclude(slot, .expired) } else { deferToTier(slot, .clock) }
+        } else if store[bodyOf: record].isExpired, hasExpired(record) {
+            conclude(slot, .expired)
+        } else if store[bodyOf: record].isExpired, !store.isNowOrNever(slot) {
+            deferToTier(slot, .clock)
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)
         } else if store[bodyOf: record].isInDoubt, settlement.settings.inDoubt == .abandon {

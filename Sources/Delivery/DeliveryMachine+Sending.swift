@@ -172,11 +172,13 @@ extension DeliveryMachine {
     /// clocks (`ProducersClock`).
     func hasExpired(_ record: RecordSlot) -> Bool {
         let aheadMs = journal.producersClock.aheadMs(now)
-        guard aheadMs > 0 else { return true }
+        let expiration = store[bodyOf: record].headers.expiration
+        // A notification with expiration 0 is sent instead of deferred, so one comparison is not enough.
+        guard aheadMs > 0, expiration != 0 || clockAheadMs != nil else { return true }
         let now = DeliveryTime(ns: now.ns, wallMs: now.wallMs - aheadMs)
         let maxAgeMs = settlement.settings.maxAgeMs
         if maxAgeMs > 0, store.isLate(record, limitMs: maxAgeMs, now: now) { return true }
-        guard let expiration = store[bodyOf: record].headers.expiration else { return false }
+        guard let expiration else { return false }
         return expiration == 0
             ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
     }

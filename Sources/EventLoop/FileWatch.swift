@@ -16,12 +16,15 @@ package final class FileWatch {
     package let reading: FileReading
     private let onChange: ([String]) -> Void
     private let reportsMissing: Bool
+    private let slowPath: String?
     private let intervalNs: Int64
     private var alarm: Alarm?
 
     private struct File: Sendable {
         var path: String
         var hash: UInt64?
+        /// The hash that the previous check found.
+        var found: UInt64?
         /// The number of calls to `remember` for this file. A hash that was computed before the last call is outdated.
         var remembered = 0
     }
@@ -29,14 +32,18 @@ package final class FileWatch {
     /// Calls the handler on the loop's thread with the paths of files whose contents differ from the given hash. Pass
     /// the hash of the bytes in use, because the file may have been replaced since they were read. With a hash of
     /// `nil`, any contents are reported.
+    ///
+    /// - Parameter slowPath: A file that is reported only when two successive checks find the same new contents,
+    ///   because a half-written version could look complete.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil, reportsMissing: Bool = false,
-        intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
+        slowPath: String? = nil, intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
     ) {
         self.reading = reading ?? FileReading(loop: loop)
         self.files = files.map { File(path: $0.path, hash: $0.hash) }
         self.onChange = onChange
         self.reportsMissing = reportsMissing
+        self.slowPath = slowPath
         self.intervalNs = intervalNs
         alarm = Alarm(loop: loop) { [weak self] in self?.check() }
         alarm?.set(afterNs: intervalNs)
@@ -61,7 +68,9 @@ package final class FileWatch {
     private func compare(_ hashes: [UInt64?], with before: [File]) {
         var changed: [String] = []
         for (index, hash) in hashes.enumerated() where files[index].remembered == before[index].remembered {
-            guard hash != files[index].hash, hash != nil || reportsMissing else { continue }
+            let isSteady = files[index].path != slowPath || hash == files[index].found
+            files[index].found = hash
+            guard hash != files[index].hash, hash != nil || reportsMissing, isSteady else { continue }
             files[index].hash = hash
             changed.append(files[index].path)
         }

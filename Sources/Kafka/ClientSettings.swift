@@ -140,6 +140,7 @@ package struct ProducerSettings: Sendable, Equatable {
             "acks": isTrial ? "2" : "all", "enable.idempotence": isTrial ? "false" : "true", "message.timeout.ms": "0",
             "delivery.report.only.error": "false",
         ])
+        if isTrial { fixed += KafkaProperty.list(["linger.ms": "0"]) }
         if sendsSingly {
             // Allow only one request in flight. Otherwise a broker could reject one request with a retriable error, and
             // accept the next one as the first request of a new producer. librdkafka would then report the rejected

@@ -152,8 +152,8 @@ final class Fleet {
         try simulator.set("latency=10ms")
         try scene.settle(one)
         for worker in running { try scene.stop(worker) }
-        // The send horizon of a partition is up to about 100 records ahead. These include the envelopes, which are among
-        // the first records.
+        // The send horizon of a partition is up to about 100 records ahead. These include the envelopes, which are
+        // among the first records.
         let margin = scene.partitions * 100 + Self.notifications / 2
         let crash = ["--crashed", "--repeats-at-most", "\(Self.notifications / 8)", "--doubt-margin", "\(margin)"]
         try scene.books("audit", ["--simulator", simulator.control] + (afterCrash ? crash : []))

@@ -304,8 +304,10 @@ struct StatusPage {
     }
 
     private static func escaped(_ text: String) -> String {
-        // A peer's text may contain control characters, which HTML does not allow.
-        let printable = text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 }
+        // A peer's text may contain control characters, which HTML does not allow, or change the direction of writing.
+        let printable = text.unicodeScalars.map { scalar -> Unicode.Scalar in
+            [.control, .format].contains(scalar.properties.generalCategory) ? " " : scalar
+        }
         return String(String.UnicodeScalarView(printable))
             .replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
             .replacing("\"", with: "&quot;")

@@ -31,6 +31,8 @@ final class ConfigurationFiles {
     private var nextReload: PushWorker.Rereading?
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
+    /// When to try a refused reload again (monotonic), because the files that the configuration names may have changed.
+    private var nextAttemptNs: Int64 = 0
     /// The errors of changed credential files that cannot be used, by app index.
     private var refusedFiles: [Int: [String]] = [:]
     private var kafkaWatch: FileWatch?
@@ -119,9 +121,12 @@ final class ConfigurationFiles {
     }
 
     private func refuse(_ lines: [String]) {
+        let isRepeated = lines == refusedReload
         refusedReload = lines
+        nextAttemptNs = loop.now.monotonicNs + 10_000_000_000
         worker.pages.reloaded(isRefused: true, now: worker.now)
-        for line in lines {
+        // While the problem lasts, the log repeats it.
+        for line in lines where !isRepeated {
             logger.error(
                 .worker, "configuration rejected, keeping the previous one", about: line, ["text": .text(line)])
         }
@@ -135,7 +140,8 @@ final class ConfigurationFiles {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = worker.apps.hashes(of: Array(Set(files.joined())))
         watched = FileWatch(
-            paths + (source.map { [($0.path, $0.hash)] } ?? []), loop: loop, reading: credential, reportsMissing: true
+            paths + (source.map { [($0.path, $0.hash)] } ?? []), loop: loop, reading: credential, reportsMissing: true,
+            slowPath: source?.path
         ) { [weak self] changed in
             guard let self, !isStopped else { return }
             if let source, changed.contains(source.path) { reload(source.read) }
@@ -163,6 +169,12 @@ final class ConfigurationFiles {
                 .kafka, "file of the Kafka clients changed, restart needed",
                 ["files": .text(changed.joined(separator: ","))])
         }
+    }
+
+    /// Tries a refused reload again, if it is due.
+    func retryReload() {
+        guard !isStopped, !refusedReload.isEmpty, let source, loop.now.monotonicNs >= nextAttemptNs else { return }
+        reload(source.read)
     }
 
     /// Reads the credential of the next app with a changed file, unless a read is in progress. If the system cannot
@@ -224,7 +236,7 @@ final class ConfigurationFiles {
                 Problem(
                     .configuration, .refused,
                     "the changed configuration was rejected, and the previous one stays in use: \(first)\(more)",
-                    "correct the configuration; the worker reads a changed file within 10 s"))
+                    "correct the configuration or the files that it names; the worker reads them again within 20 s"))
         }
         if !changedKafkaFiles.isEmpty {
             let names = changedKafkaFiles.sorted().joined(separator: ", ")

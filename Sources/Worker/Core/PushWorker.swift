@@ -269,7 +269,7 @@ package final class PushWorker: @unchecked Sendable {
             parts.readers.first?.reportEnds(to: &machine)
             health.update(
                 shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps,
-                others: files.faults() + [machine.clockAheadMs.map(Problem.init(clockAheadMs:))].compactMap(\.self),
+                others: files.faults() + (machine.clockAheadMs.map { [Problem(clockAheadMs: $0)] } ?? []),
                 eventLog, now)
             postSnapshot(now)
         }
@@ -281,6 +281,7 @@ package final class PushWorker: @unchecked Sendable {
     /// could not be started before. Also calls `Logger.writeLeftOut`.
     private func maintain() {
         files.readNextApp()
+        files.retryReload()
         if feedback == nil { readFeedback() }
         logger.writeLeftOut()
         loop.schedule(afterNs: 1_000_000_000) { [weak self] in self?.maintain() }

@@ -45,7 +45,8 @@ package struct RequiredPermissions {
                 : Topic(path: path, name: name, operations: [.write] + ofAll)
         }
         topics = requests + outputs
-        patterns = configuration.requestTopics.filter(\.isPattern).map(\.name)
+        // Each pattern is printed in a comment, which a line break would end.
+        patterns = configuration.requestTopics.filter(\.isPattern).map { String($0.name.filter { !$0.isNewline }) }
     }
 
     /// Returns the lines of a shell script: a command that grants READ on each group, a command that grants all
