@@ -83,6 +83,39 @@ extension PushWorker {
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
 
+    @Test func `A changed configuration is applied once it is complete and each file is there`() throws {
+        let scene = try Scene(watches: false)
+        let (file, files) = (scene.file, scene.worker.files)
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        files.source = .init(path: file, hash: FileWatch.hash(file)) { () throws(ConfigurationError) in
+            try WorkerConfiguration.load(file: file)
+        }
+        files.watch()
+        func names() -> [String] { scene.worker.apps.living.map { scene.worker.apps.rows[$0].name } }
+        func write(_ text: String) throws { try scene.folder.write(text, "worker.yaml") }
+        let second = text.split(separator: "\n").dropFirst(2).joined(separator: "\n").replacing("shop", with: "news")
+        // The file is seen once while it lacks its second half.
+        for more in [second, ""] {
+            try write(text + more)
+            scene.worker.look()
+            #expect(names() == ["shop"])
+        }
+        try write(text + second)
+        for _ in 0..<2 { scene.worker.look() }
+        #expect(names() == ["shop", "news"])
+
+        try write((text + second).replacing("key.p8", with: "late.p8"))
+        for _ in 0..<2 { scene.worker.look() }
+        #expect(files.faults().map(\.subject) == [.configuration])
+        try FileManager.default.copyItem(atPath: scene.key, toPath: scene.key.replacing("key.p8", with: "late.p8"))
+        files.retryReload(nowNs: 0)
+        scene.worker.finishReading()
+        #expect(files.faults().map(\.subject) == [.configuration])
+        files.retryReload(nowNs: .max)
+        scene.worker.finishReading()
+        #expect(files.faults().isEmpty)
+    }
+
     @Test func `A removed credential file is reported until it is there again`() throws {
         let scene = try Scene()
         let files = scene.worker.files

@@ -172,8 +172,8 @@ final class ConfigurationFiles {
     }
 
     /// Tries a refused reload again, if it is due.
-    func retryReload() {
-        guard !isStopped, !refusedReload.isEmpty, let source, loop.now.monotonicNs >= nextAttemptNs else { return }
+    func retryReload(nowNs: Int64) {
+        guard !isStopped, !refusedReload.isEmpty, let source, nowNs >= nextAttemptNs else { return }
         reload(source.read)
     }
 

@@ -281,7 +281,7 @@ package final class PushWorker: @unchecked Sendable {
     /// could not be started before. Also calls `Logger.writeLeftOut`.
     private func maintain() {
         files.readNextApp()
-        files.retryReload()
+        files.retryReload(nowNs: now.ns)
         if feedback == nil { readFeedback() }
         logger.writeLeftOut()
         loop.schedule(afterNs: 1_000_000_000) { [weak self] in self?.maintain() }
