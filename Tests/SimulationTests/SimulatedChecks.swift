@@ -44,7 +44,9 @@ extension SimulatedWorld {
         // If a map was truncated or damaged, or a drain cut short, a settled or refused notification may be sent again,
         // but must be counted as in doubt. A retry record need not, because the original request is then sent again
         // with that count.
-        let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.tries.inDoubt > 0
+        // It may have moved between retry topics since.
+        let wasDamaged = logs[place.log].wasDamaged || place.log >= 3 && logs[3...].contains(where: \.wasDamaged)
+        let isForgotten = (wasMapCut || wasDamaged) && notification.tries.inDoubt > 0
         let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
         let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
         let mayBeForgotten = mayBeTwice && (notification.tries.inDoubt > 0 || place.log >= 3)

@@ -257,18 +257,15 @@ final class SimulatedWorld {
         slowness = 1
         kafkaDownUntilMs = 0
         fullUntilMs = 0
-        for worker in workers {
-            worker.cutOffSinceNs = nil
-            // Otherwise notifications could be deferred for hours until they expire by the producers' clock.
-            worker.skewMs = 0
-            worker.machine.journal.producersClock = ProducersClock()
-        }
+        for worker in workers { (worker.cutOffSinceNs, worker.skewMs) = (nil, 0) }
         // Answers may be slow and devices many, so the limit restarts whenever a notification has ended.
         let patience = 4_000 + flood * 200
         var left = patience
         var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
+            // Otherwise notifications could be deferred for hours until they expire by the producers' clock.
+            for worker in workers { worker.machine.journal.producersClock = ProducersClock() }
             // If notifications that wait for a refused commit fill an app's share, its other notifications are deferred
             // until the commit is accepted.
             healDenials(isAll: left < patience / 2)
