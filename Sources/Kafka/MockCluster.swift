@@ -13,6 +13,7 @@ import CRdkafka
         guard let raw = unsafe rd_kafka_mock_cluster_new(client.raw, 1) else {
             throw KafkaError(.wrongState, "the in-process brokers could not be started")
         }
+        unsafe crdkafka_mock_assign_immediately(raw)
         unsafe self.raw = raw
     }
 

@@ -23,6 +23,16 @@ static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
     return (uint64_t)(uintptr_t)message->_private;
 }
 
+/// Makes mock brokers assign a new group's partitions without delay. By default, they wait for three seconds. Does
+/// nothing if this build's librdkafka headers are older than 2.6.0, whose brokers always wait.
+static inline void crdkafka_mock_assign_immediately(rd_kafka_mock_cluster_t *cluster) {
+#if RD_KAFKA_VERSION >= 0x020600ff
+    rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, 0);
+#else
+    (void)cluster;
+#endif
+}
+
 /// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Never calls `tell` if this build's
 /// librdkafka headers are older than 2.3.0, the first version with this request.
 static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,

@@ -116,7 +116,7 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> Wor
     app.connections.min = 2
     app.connections.max = 2
     var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
-    // The in-process broker delays a group's first assignment by the session timeout less a second.
+    // Before librdkafka 2.6, the in-process broker delays the first assignment by the session timeout less a second.
     result.kafka.sessionTimeout = .seconds(3)
     // The in-process broker answers an empty fetch only after this wait, even if a producer adds records during the
     // wait.
