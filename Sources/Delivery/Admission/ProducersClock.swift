@@ -12,7 +12,8 @@ struct ProducersClock {
     private static let mistakeMs: Int64 = 30 * 86_400_000
     private static let most = 15
 
-    /// By how much this machine's clock was ahead of the last timestamps, or 0 if both agreed.
+    /// For each of the last compared requests: the time of this machine's clock minus the request's timestamp, in
+    /// milliseconds. 0 if the difference was at most `toleranceMs`.
     private var differencesMs: [Int64] = []
     private var oldest = 0
     /// The smallest of `differencesMs`. A wrong clock of this machine differs from all producers, so one timestamp that
@@ -44,8 +45,9 @@ struct ProducersClock {
         smallestMs = differencesMs.min { abs($0) < abs($1) } ?? 0
     }
 
-    /// By how much this machine's clock is ahead of the producers' clocks. Negative if it is behind, and 0 if the
-    /// clocks agree or nothing was compared since this machine's clock was set.
+    /// Returns the smallest difference between this machine's clock and the compared timestamps, in milliseconds:
+    /// positive if the clock is ahead, and negative if it is behind. 0 if a timestamp agreed, or if nothing was
+    /// compared since the clock was set.
     func aheadMs(_ now: DeliveryTime) -> Int64 { smallestMs == 0 || wasSet(now) ? 0 : smallestMs }
 
     /// Whether this machine's clock was set since the first comparison, or the machine was suspended.
