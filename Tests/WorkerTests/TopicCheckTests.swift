@@ -54,7 +54,11 @@ struct TopicCheckTests {
         let deadTokens = try #require(new.first { $0.name == "apns.unregistered" })
         #expect(deadTokens.configuration == [Kafka.KafkaProperty("cleanup.policy", "compact")])
         let hours = try #require(new.first { $0.name == "apns.retry.2h" })
-        #expect(hours.configuration == [Kafka.KafkaProperty("retention.ms", "\(7_200_000 + 7 * 86_400_000)")])
+        #expect(
+            hours.configuration == [
+                Kafka.KafkaProperty("retention.ms", "\(7_200_000 + 7 * 86_400_000)"),
+                Kafka.KafkaProperty("message.timestamp.type", "LogAppendTime"),
+            ])
         #expect(try #require(new.first).configuration.isEmpty)
     }
 

@@ -41,7 +41,8 @@ struct TopicCheck {
     }
 
     /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. A retry topic's
-    /// retention is its delay plus a week.
+    /// retention is its delay plus a week. The broker sets the timestamps of its records: if a worker's clock that is
+    /// days behind set them, the broker would delete the records at once.
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
@@ -49,7 +50,10 @@ struct TopicCheck {
                 new.configuration = [Kafka.KafkaProperty("cleanup.policy", "compact")]
             } else if let delay = delay(of: topic.name) {
                 let weekMs: Int64 = 7 * 86_400_000
-                new.configuration = [Kafka.KafkaProperty("retention.ms", "\(delay.milliseconds + weekMs)")]
+                new.configuration = [
+                    Kafka.KafkaProperty("retention.ms", "\(delay.milliseconds + weekMs)"),
+                    Kafka.KafkaProperty("message.timestamp.type", "LogAppendTime"),
+                ]
             }
             return new
         }
