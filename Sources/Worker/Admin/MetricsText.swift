@@ -2,8 +2,10 @@ internal import Configuration
 internal import Delivery
 internal import Glibc
 internal import HTTP2
+internal import Kafka
 internal import Observability
 internal import PushRecords
+internal import TLS
 
 /// The page `/metrics`: a snapshot of the worker in Prometheus' text format or in OpenMetrics. Metric names follow
 /// Prometheus' conventions: base units, and `_total` for counters.
@@ -47,14 +49,14 @@ struct MetricsText {
 
     private mutating func one(_ name: String, _ help: StaticString, _ value: Int) {
         family(name, help)
-        out.sample(value)
+        out.sample(Double(value))
     }
 
     private mutating func perApp(
         _ name: String, _ help: StaticString, of rows: [AppRow]? = nil, _ value: (AppRow) -> Double?
     ) {
         family(name, help)
-        for app in rows ?? apps { if let value = value(app) { out.sample(["app": app.app.name], value) } }
+        for app in rows ?? apps { if let value = value(app) { out.sample(value, ["app": app.app.name]) } }
     }
 
     private mutating func perApp(
@@ -75,7 +77,7 @@ struct MetricsText {
     ) {
         family(name, help)
         for app in rows ?? apps {
-            for (word, value) in values(app) { out.sample(["app": app.app.name, label: word], value) }
+            for (word, value) in values(app) { out.sample(Double(value), ["app": app.app.name, label: word]) }
         }
     }
 
@@ -85,27 +87,27 @@ struct MetricsText {
         family("partition_\(name)", help)
         for partition in snapshot.partitions {
             guard let value = value(partition) else { continue }
-            out.sample(["topic": partition.status.topic, "partition": "\(partition.status.partition)"], value)
+            out.sample(value, ["topic": partition.status.topic, "partition": "\(partition.status.partition)"])
         }
     }
 
     private mutating func perRole(_ name: String, _ help: StaticString, _ value: (WorkerSnapshot.Role) -> Int?) {
         family(name, help)
         for role in WorkerSnapshot.Role.allCases {
-            if let value = value(role) { out.sample(["role": role.rawValue], value) }
+            if let value = value(role) { out.sample(Double(value), ["role": role.rawValue]) }
         }
     }
 
     private mutating func perTopic(_ name: String, _ help: StaticString, _ counts: WorkerSnapshot.TopicCounts) {
         family(name, help)
-        for (topic, records) in counts { out.sample(["topic": topic], records) }
+        for (topic, records) in counts { out.sample(Double(records), ["topic": topic]) }
     }
 
     // MARK: Families
 
     private mutating func writeWorker() {
         family("build_info", "Versions of the worker, its libraries and Swift's standard library. Always 1.")
-        out.sample(BuildInfo.labels, 1)
+        out.sample(1, BuildInfo.labels)
         one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
         one("degraded", "Degraded: 1 while /status lists a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
         one("crashes_total", "Crashes after which the worker was restarted.", snapshot.crashes.total)
@@ -119,13 +121,11 @@ struct MetricsText {
         family(
             "problems",
             "Problems by kind and subject. The sample with both labels empty counts problems not listed in /status.")
-        let problems = snapshot.problems.map { [$0.kind.rawValue, "\($0.subject)"] }
-        for (labels, count) in Dictionary(problems.map { ($0, 1) }, uniquingKeysWith: +)
-            .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
-        {
-            out.sample(["kind": labels[0], "subject": labels[1]], count)
+        let problems = Dictionary(grouping: snapshot.problems) { [$0.kind.rawValue, "\($0.subject)"] }
+        for (labels, alike) in problems.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
+            out.sample(Double(alike.count), ["kind": labels[0], "subject": labels[1]])
         }
-        if snapshot.problemsLeftOut > 0 { out.sample(["kind": "", "subject": ""], snapshot.problemsLeftOut) }
+        if snapshot.problemsLeftOut > 0 { out.sample(Double(snapshot.problemsLeftOut), ["kind": "", "subject": ""]) }
     }
 
     private mutating func writeNotifications() {
@@ -179,9 +179,7 @@ struct MetricsText {
         perApp(
             "retries_total", "Moves of notifications to a retry topic that count as an attempt, by retry topic.",
             by: "tier"
-        ) {
-            Array(zip(tiers, $0.counters.retries))
-        }
+        ) { Array(zip(tiers, $0.counters.retries)) }
         perApp("in_flight", "Unanswered requests, including those that wait for a free stream.") {
             Double($0.app.status?.handed ?? 0)
         }
@@ -329,14 +327,14 @@ struct MetricsText {
         )
         for (client, health) in snapshot.clients {
             for (broker, microseconds) in health.roundTripsUs.sorted(by: { $0.key < $1.key }) {
-                out.sample(["client": client, "broker": broker], Double(microseconds) / 1_000_000)
+                out.sample(Double(microseconds) / 1_000_000, ["client": client, "broker": broker])
             }
         }
         let queue = snapshot.clients.first { $0.name == "producer" }?.health.queue
         family("producer_queue_records", "Records in librdkafka's producer queue or in a request, up to 4 s ago.")
-        if let queue { out.sample(Int(queue.records)) }
+        if let queue { out.sample(Double(queue.records)) }
         family("producer_queue_bytes", "Bytes of the records in librdkafka's producer queue or in a request.")
-        if let queue { out.sample(Int(queue.bytes)) }
+        if let queue { out.sample(Double(queue.bytes)) }
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
@@ -349,10 +347,25 @@ struct MetricsText {
             ("process_max_fds", "Limit of open file descriptors (RLIMIT_NOFILE).", process.descriptorLimit),
         ] as [(String, StaticString, Int?)] {
             out.family(name, .gauge, help)
-            if let figure { out.sample(figure) }
+            if let figure { out.sample(Double(figure)) }
         }
         out.family("process_start_time_seconds", .gauge, "Start of the worker, in Unix time.")
         out.sample(Double(snapshot.startedMs) / 1_000)
+    }
+}
+
+/// The versions of this build and of the libraries that it has loaded.
+package enum BuildInfo {
+    /// The version that `apns-worker --version`, the metrics and the status page show.
+    package static let version = "0.1.0"
+
+    /// The labels of the metric `build_info`: the versions of the worker, of the loaded libraries and of Swift's
+    /// standard library.
+    static var labels: PrometheusText.Labels {
+        [
+            "version": version, "librdkafka": KafkaLibrary.versionText, "nghttp2": ClientSession.libraryVersion,
+            "openssl": Session.libraryVersion, "swift": "\(_SwiftStdlibVersion.current)",
+        ]
     }
 }
 
@@ -379,39 +392,30 @@ struct ProcessFigures: Sendable {
     var residentBytes: Int?
     /// The number of open file descriptors, or `nil` if /proc cannot be read.
     var openDescriptors: Int?
-    var descriptorLimit: Int?
+    var descriptorLimit = 0
     var logLinesLost = 0
 
     static func read() -> ProcessFigures {
-        var usage = rusage()
+        var figures = ProcessFigures(logLinesLost: Logger.linesLost)
+        // getrusage(2) and getrlimit(2) fail only if they are called with wrong arguments.
+        var (usage, limit) = (rusage(), rlimit())
         getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
-        let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
-        return ProcessFigures(
-            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(),
-            openDescriptors: openDescriptors(), descriptorLimit: descriptorLimit(), logLinesLost: Logger.linesLost)
-    }
-
-    /// Returns the process's resident memory in bytes. The second number of /proc/self/statm is in pages (proc(5)).
-    private static func residentBytes() -> Int? {
-        guard let bytes = try? readFile("/proc/self/statm") else { return nil }
-        let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
-        guard words.count > 1, let pages = Int(words[1]) else { return nil }
-        return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
-    }
-
-    private static func openDescriptors() -> Int? {
-        guard let folder = opendir("/proc/self/fd") else { return nil }
-        defer { closedir(folder) }
-        // The folder also lists `.`, `..` and the descriptor with which it is read.
-        var count = -3
-        while readdir(folder) != nil { count += 1 }
-        return count
-    }
-
-    private static func descriptorLimit() -> Int? {
-        var limit = rlimit()
-        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
-        return Int(clamping: limit.rlim_cur)
+        figures.cpuSeconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + micros / 1_000_000
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        figures.descriptorLimit = Int(clamping: limit.rlim_cur)
+        // The second number of /proc/self/statm is the resident memory in pages (proc(5)).
+        let memory = String(decoding: (try? readFile("/proc/self/statm")) ?? [], as: UTF8.self).split(separator: " ")
+        if memory.count > 1, let pages = Int(memory[1]) {
+            figures.residentBytes = pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+        }
+        if let folder = opendir("/proc/self/fd") {
+            // The folder also lists `.`, `..` and the descriptor with which it is read.
+            var count = -3
+            while readdir(folder) != nil { count += 1 }
+            closedir(folder)
+            figures.openDescriptors = count
+        }
+        return figures
     }
 }

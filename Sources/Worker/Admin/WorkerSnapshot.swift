@@ -35,11 +35,7 @@ struct WorkerSnapshot: Sendable {
         /// The number of offsets from the watermark to the log end, or `nil` while the log end is unknown. Without a
         /// watermark, counts from offset 0.
         var lag: Int64? {
-            guard let logEnd else { return nil }
-            guard let watermark = status.watermark else { return logEnd }
-            // Another program may have committed an arbitrary offset, so the subtraction can overflow.
-            let (lag, overflow) = logEnd.subtractingReportingOverflow(watermark)
-            return overflow ? nil : max(0, lag)
+            logEnd.map { max(0, $0 &- (status.watermark ?? 0)) }
         }
     }
 
@@ -104,11 +100,7 @@ struct WorkerSnapshot: Sendable {
 
     /// Returns the total lag of the partitions, or `nil` if the lag of one of them is unknown.
     static func lag(of partitions: [Partition]) -> Int64? {
-        var sum: Int64 = 0
-        for partition in partitions {
-            guard let lag = partition.lag else { return nil }
-            sum = sum.addingReportingOverflow(lag).overflow ? .max : sum + lag
-        }
-        return sum
+        let lags = partitions.compactMap(\.lag)
+        return lags.count < partitions.count ? nil : lags.reduce(0, &+)
     }
 }

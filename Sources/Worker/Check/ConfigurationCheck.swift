@@ -148,25 +148,27 @@ package struct ConfigurationCheck {
         return true
     }
 
-    private func report(reaching app: LoadedApp, _ body: (_ way: (String) -> String) throws -> String) -> Bool {
-        let name = "app \(app.settings.name)"
+    /// Runs a probe, and reports the host with the address that the probe returns and its findings, or its error.
+    private func report(
+        reaching target: DialTarget, of app: LoadedApp, as subject: String = "",
+        _ probe: () throws -> (address: String, findings: String)
+    ) -> Bool {
+        let name = "app \(app.settings.name):"
         do {
-            let text = try body { address in app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)" }
-            return report(.fine, "\(name): \(text)")
+            let (address, findings) = try probe()
+            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)"
+            return report(.fine, "\(name)\(subject) \(target.text) reached \(way)\(findings)")
         } catch {
-            return report(.notFine, "\(name): \(error)")
+            return report(.notFine, "\(name)\(subject.isEmpty ? "" : subject + ":") \(error)")
         }
     }
 
     private func reach(_ app: LoadedApp) -> Bool {
-        let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
-        return report(reaching: app) { way in
-            let answer = try HostProbe.run(
-                DialTarget(host: host, port: port, proxy: app.proxy), context: app.context)
+        report(reaching: app.target, of: app) {
+            let answer = try HostProbe.run(app.target, context: app.context)
             // Apple allows one stream before it has received a provider token.
             let streams = answer.streams == 1 ? "1 stream to begin with" : "\(answer.streams) streams"
-            return "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), HTTP/2 with "
-                + streams
+            return (answer.address, ", \(answer.tlsVersion), HTTP/2 with \(streams)")
         }
     }
 
@@ -181,15 +183,12 @@ package struct ConfigurationCheck {
                     + "unconfirmed notifications are sent again when the gateway closes the connection; set "
                     + "binary.format to framed or enhanced if the gateway supports it")
         }
-        let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
         var status: UInt8?
-        let isReached = report(reaching: app) { way in
+        let isReached = report(reaching: app.target, of: app) {
             let answer = try GatewayProbe.run(
-                DialTarget(host: host, port: port, proxy: app.proxy), context: app.context,
-                asking: probesCredentials ? binary.format.ofTransport : nil)
+                app.target, context: app.context, asking: probesCredentials ? binary.format.ofTransport : nil)
             status = answer.status
-            return
-                "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), binary protocol"
+            return (answer.address, ", \(answer.tlsVersion), binary protocol")
         }
         guard isReached, probesCredentials else { return isReached }
         let isFine = status == 8 || status == nil && !binary.answersFence
@@ -209,15 +208,12 @@ package struct ConfigurationCheck {
     /// the TLS handshake, and then deletes them.
     private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
         let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
-        return report(reaching: app) { way in
-            do {
-                let address = try ReachProbe.run(target)
-                return
-                    "the feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)); TLS and "
-                    + "the certificate were not tested, because the service would send its tokens and delete them"
-            } catch {
-                throw DirectSend.Failure("the feedback service: \(error)")
-            }
+        return report(reaching: target, of: app, as: " the feedback service") {
+            let address = try ReachProbe.run(target)
+            return (
+                address,
+                "; TLS and the certificate were not tested, because the service would send its tokens and delete them"
+            )
         }
     }
 

@@ -65,7 +65,7 @@ package enum DirectSend {
         } catch {
             throw Failure("\(error)")
         }
-        let place = DialTarget.text(settings.host, UInt16(clamping: settings.port))
+        let place = app.target.text
         let outgoing = request.outgoing(topic)
         do {
             let exchange = try Exchange(app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app))

@@ -83,11 +83,7 @@ package enum RefusalAdvice {
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not valid for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
-            if case .certificate(let certificate) = app.credential {
-                "the certificate has expired, was revoked, or is not from Apple; renew \(certificate.place)"
-            } else {
-                "the certificate has expired, was revoked, or is not from Apple; renew it"
-            }
+            "the certificate has expired, was revoked, or is not from Apple; renew \(app.certificatePlace ?? "it")"
         case .badCertificateEnvironment: "the certificate is not valid for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
             "the credential is not valid for \(topic); check the credential's team and the spelling of the bundle id"

@@ -76,14 +76,10 @@ struct AppHealth {
                 certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
                 apps[index].settings.binary == nil ? nil : gatewayProblem(row, now),
             ].compactMap(\.self)
-            // An app without a usable connection or credential gets no answers, so missing answers are not a separate
-            // problem.
-            let isCutOff = problems.contains {
-                $0.subject == row.subject && $0.kind == .credential || $0.kind == .unconnected
-            }
-            let isUnconnected = problems.contains { $0.kind == .unconnected }
-            return problems
-                + [isUnconnected ? nil : connectionProblem(row, index, isCutOff: isCutOff, now)].compactMap(\.self)
+            if problems.contains(where: { $0.kind == .unconnected }) { return problems }
+            // An app without a usable credential gets no answers, so missing answers are not a separate problem.
+            let isRefused = problems.contains { $0.subject == row.subject && $0.kind == .credential }
+            return problems + [connectionProblem(row, index, isRefused: isRefused, now)].compactMap(\.self)
         }
     }
 
@@ -93,8 +89,8 @@ struct AppHealth {
         let (subject, name, topic): (Problem.Subject, String, String)
         switch circuit {
         case .connection:
-            return unconnected(
-                row, Self.connectFailure(row) ?? "no connection can be made", ": the app's notifications are deferred")
+            let cause = Self.connectFailure(row) ?? "no connection can be made"
+            return Self.unconnected(row, "\(cause): the app's notifications are deferred")
         case .credential: (subject, name, topic) = (row.subject, "", settings.bundleIDs.joined(separator: ", "))
         case .topic(let refused, _):
             (subject, name, topic) = (.topicOfApp(row.name, topic: "\(refused)"), " for \(refused)", "\(refused)")
@@ -108,18 +104,15 @@ struct AppHealth {
     }
 
     private static func connectFailure(_ row: WorkerSnapshot.App) -> String? {
+        if let host = row.standing.streamlessHost {
+            return "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
+        }
         guard case .connectFailed(let host, let reason, _)? = row.standing.unreachable else { return nil }
         return "cannot connect to \(host): \(reason)"
     }
 
-    /// - Parameter text: The problem's text, which is replaced if all connections of the app allow no streams.
-    private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
-        let streamless = row.standing.streamlessHost.map {
-            "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
-        }
-        return Problem(
-            row.subject, .unconnected, (streamless ?? text) + effect,
-            "check the network, the proxy and the app's host")
+    private static func unconnected(_ row: WorkerSnapshot.App, _ text: String) -> Problem {
+        Problem(row.subject, .unconnected, text, "check the network, the proxy and the app's host")
     }
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
@@ -153,13 +146,15 @@ struct AppHealth {
     }
 
     private func connectionProblem(
-        _ row: WorkerSnapshot.App, _ index: Int, isCutOff: Bool, _ now: DeliveryTime
+        _ row: WorkerSnapshot.App, _ index: Int, isRefused: Bool, _ now: DeliveryTime
     ) -> Problem? {
-        if let failure = Self.connectFailure(row) { return unconnected(row, failure) }
-        if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isCutOff {
-            return unconnected(row, "the app has no connection")
+        let failure = Self.connectFailure(row)
+        // A server may briefly allow no streams (RFC 9113, 6.5.2).
+        if let failure, row.standing.streamlessHost == nil { return Self.unconnected(row, failure) }
+        if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isRefused {
+            return Self.unconnected(row, failure ?? "the app has no connection")
         }
-        guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
+        guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isRefused else {
             return nil
         }
         // A single unanswered notification may itself be the cause, so it does not prove that the host is at fault.

@@ -58,14 +58,9 @@ struct BrokerHealth: Equatable {
         } else {
             reach = waiting.isEmpty ? .unknown : .silent
         }
-        let silent = brokers.filter { !$0.isCoordinator }.compactMap { broker in
-            silence(of: broker).map { (broker.name, $0) }
-        }
-        silences = Dictionary(silent) { $1 }
-        let answered = brokers.filter { !$0.isCoordinator }.compactMap { broker in
-            broker.roundTripUs.map { (broker.name, $0) }
-        }
-        roundTripsUs = Dictionary(answered) { $1 }
+        let named = Dictionary(brokers.filter { !$0.isCoordinator }.map { ($0.name, $0) }) { $1 }
+        silences = named.compactMapValues { silence(of: $0) }
+        roundTripsUs = named.compactMapValues(\.roundTripUs)
         queue = statistics.queue
         // The coordinator is briefly unknown while it moves, or until a new cluster has created its offsets topic.
         isCoordinatorSilent =

@@ -41,14 +41,11 @@ extension ClientStatistics {
     init?(_ text: String) {
         self.init()
         var text = text
-        do {
-            try text.withUTF8 { bytes in
-                var reader = try JSONReader(UnsafeRawBufferPointer(bytes))
-                try read(&reader)
-            }
-        } catch {
-            return nil
+        let isRead: Void? = try? text.withUTF8 { bytes in
+            var reader = try JSONReader(UnsafeRawBufferPointer(bytes))
+            try read(&reader)
         }
+        if isRead == nil { return nil }
     }
 
     private mutating func read(_ reader: inout JSONReader) throws(JSONError) {

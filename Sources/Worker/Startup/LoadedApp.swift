@@ -13,16 +13,14 @@ package struct LoadedApp: Sendable {
     package let faults: [String]
     /// The TLS context with the trusted CAs and, if the app has one, the client certificate.
     package let context: ClientContext
-    /// Whether the app relies on the system's CA certificates but none are installed.
-    let lacksAuthorities: Bool
     /// The key that signs provider tokens, or `nil` if the app has a client certificate or the key cannot be used.
     package let signingKey: SigningKey?
     package let certificate: CertificateDetails?
-    /// The identity of the app's provider token. Apps with equal identities share a token, because Apple limits how
-    /// often a token may change.
-    let tokenIdentity: TokenIdentity?
-    /// The credentials `NAME:PASSWORD` for the proxy, or empty if the proxy needs none.
-    private let proxyCredentials: String
+    package let proxy: DialTarget.Proxy?
+    /// The app's host, through its proxy.
+    var target: DialTarget {
+        DialTarget(host: settings.host, port: UInt16(clamping: settings.port), proxy: proxy)
+    }
     /// The hashes (`FileWatch.hash`) of the contents that were read from the app's files, by path.
     let fileHashes: [String: UInt64]
 
@@ -49,7 +47,14 @@ package struct LoadedApp: Sendable {
             case .certificate(let credential): identity = try credential.identity(&files)
             }
         }
-        proxyCredentials = load("proxy: ") { try settings.proxy?.credentials.map { try files.line($0) } ?? "" } ?? ""
+        proxy =
+            load("proxy: ") {
+                try settings.proxy.map { proxy in
+                    DialTarget.Proxy(
+                        host: proxy.host, port: UInt16(clamping: proxy.port),
+                        credentials: try proxy.credentials.map { try files.line($0) } ?? "")
+                }
+            } ?? nil
         var context = load("tls: ") {
             let trust: Trust =
                 !settings.verifiesHost
@@ -62,48 +67,25 @@ package struct LoadedApp: Sendable {
         if allowsFaults, context == nil { context = try? ClientContext(alpn: []) }
         guard allowsFaults || lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
-        lacksAuthorities = settings.verifiesHost && settings.authorities == nil && SystemTrust.isEmpty
         self.signingKey = signingKey
         fileHashes = files.hashes
         certificate = identity?.details
-        tokenIdentity =
-            if case .token(let credential) = settings.credential, let signingKey {
-                TokenIdentity(
-                    teamID: credential.teamID, keyID: credential.keyID, publicKey: signingKey.verificationKey.pem)
-            } else {
-                nil
-            }
     }
 
     /// Loads every app. Throws the errors of the apps that cannot be loaded and for which `allowingFaults` is false.
     package static func load(
         _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
     ) throws(StartFailure) -> [LoadedApp] {
-        var loaded: [LoadedApp] = []
         var lines: [String] = []
-        for app in apps {
-            do throws(StartFailure) {
-                loaded.append(try LoadedApp(app, allowsFaults: allowingFaults(app)))
-            } catch {
+        let loaded = apps.compactMap { app in
+            do throws(StartFailure) { return try LoadedApp(app, allowsFaults: allowingFaults(app)) } catch {
                 lines += error.lines
+                return nil
             }
         }
         guard lines.isEmpty else { throw StartFailure(lines) }
         return loaded
     }
-
-    package var proxy: DialTarget.Proxy? {
-        settings.proxy.map {
-            DialTarget.Proxy(host: $0.host, port: UInt16(clamping: $0.port), credentials: proxyCredentials)
-        }
-    }
-}
-
-/// The identity of a team's signing key. The public key distinguishes successive keys with the same id.
-struct TokenIdentity: Hashable, Sendable {
-    var teamID: String
-    var keyID: String
-    var publicKey: String
 }
 
 /// Reads files and stores the hashes of their contents, for comparison by `FileWatch`.
@@ -115,10 +97,9 @@ private struct ReadFiles {
         do throws(FileError) { bytes = try readFile(path) } catch {
             throw TLSError("\(path): cannot be read: \(error.reason)")
         }
-        let hash = FileWatch.hash(of: bytes)
         // A file that is both certificate and key is read twice, and may change between the two reads. `FileWatch`
         // notices the change, because only the first hash is kept.
-        if hashes[path] == nil { hashes[path] = hash }
+        hashes[path] = hashes[path] ?? FileWatch.hash(of: bytes)
         return bytes
     }
 
@@ -164,32 +145,35 @@ extension CertificateCredential {
             return try Identity(pkcs12: files.source(bundle, "certificate.pkcs12"), passphrase: passphrase)
         }
     }
-
-    var place: String {
-        switch form {
-        case .pem(let certificate, _): certificate.path ?? "certificate.pem"
-        case .pkcs12(let bundle): bundle.path ?? "certificate.pkcs12"
-        }
-    }
 }
 
 /// Provider tokens, one for each key, because Apple limits how often a token may change. Not thread-safe.
 final class ProviderTokens {
-    /// The tokens by key, including replaced keys, because Apple may refuse another new token if a replaced key is soon
-    /// used again.
-    private var tokens: [TokenIdentity: ProviderToken] = [:]
+    /// The tokens by team, key id and public key, which distinguishes successive keys with the same id. Includes
+    /// replaced keys, because Apple may refuse another new token if a replaced key is soon used again.
+    private var tokens: [[String]: ProviderToken] = [:]
 
     /// Returns the app's provider token, or `nil` if the app has a certificate.
     func token(of app: LoadedApp) -> ProviderToken? {
-        guard let identity = app.tokenIdentity, let key = app.signingKey else { return nil }
+        guard case .token(let credential) = app.settings.credential, let key = app.signingKey else { return nil }
+        let identity = [credential.teamID, credential.keyID, key.verificationKey.pem]
         if let token = tokens[identity] { return token }
-        let token = ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: key)
+        let token = ProviderToken(keyID: credential.keyID, teamID: credential.teamID, key: key)
         tokens[identity] = token
         return token
     }
 }
 
 extension AppSettings {
+    /// The path or the configuration key of the app's certificate, or `nil` if the app has a key instead.
+    var certificatePlace: String? {
+        guard case .certificate(let credential) = credential else { return nil }
+        return switch credential.form {
+        case .pem(let certificate, _): certificate.path ?? "certificate.pem"
+        case .pkcs12(let bundle): bundle.path ?? "certificate.pkcs12"
+        }
+    }
+
     /// The paths of the app's key, certificate, passphrase and CA files (by default the system's CA bundle). Secrets
     /// given directly in the configuration have no path.
     var credentialFiles: [String] {
@@ -212,8 +196,7 @@ extension AppSettings {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
-            && verifiesHost == other.verifiesHost
-            && indexesAuthorization == other.indexesAuthorization
+            && verifiesHost == other.verifiesHost && indexesAuthorization == other.indexesAuthorization
             && binary?.withoutFeedback == other.binary?.withoutFeedback
     }
 }
@@ -234,13 +217,13 @@ extension LoadedApp {
     /// Apple's certificate. The worker loads the app anyway, because an app that cannot send must not stop other apps.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
-        if lacksAuthorities {
+        if settings.verifiesHost, settings.authorities == nil, SystemTrust.isEmpty {
             lines.append(
                 "app \(settings.name): no host can be trusted, because there is no CA certificate in \(SystemTrust.file): "
                     + "install ca-certificates, or set tls.ca_file")
         }
-        guard let certificate, case .certificate(let credential) = settings.credential else { return lines }
-        let name = "app \(settings.name): the certificate in \(credential.place)"
+        guard let certificate, let place = settings.certificatePlace else { return lines }
+        let name = "app \(settings.name): the certificate in \(place)"
         if certificate.notAfterMs <= nowMs {
             lines.append("\(name) expired on \(certificate.notAfterDay): replace it")
         } else if certificate.notBeforeMs > nowMs {
@@ -265,10 +248,10 @@ extension LoadedApp {
 
     /// Returns a warning if the app's certificate expires within 30 days, otherwise `nil`.
     package func certificateWarning(nowMs: Int64) -> String? {
-        guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
+        guard let certificate, let place = settings.certificatePlace else { return nil }
         let leftMs = certificate.notAfterMs - nowMs
         guard leftMs > 0, leftMs <= 30 * 86_400_000 else { return nil }
-        return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
+        return "app \(settings.name): the certificate in \(place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
 }

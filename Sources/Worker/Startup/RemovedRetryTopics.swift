@@ -27,9 +27,7 @@ final class RemovedRetryTopics {
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
-    private var retry: Alarm?
-    /// Whether another search was requested during the current query.
-    private var mustAskAgain = false
+    private lazy var next = Alarm(loop: loop) { [weak self] in self?.search() }
 
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, loop: Loop, logger: Logger,
@@ -41,38 +39,25 @@ final class RemovedRetryTopics {
         self.logger = logger
         self.onChange = onChange
         self.onTopics = onTopics
-        retry = Alarm(loop: loop) { [weak self] in self?.search() }
     }
 
-    /// Begins a query of the brokers. If a query is running, another one follows it.
+    /// Begins a query of the brokers. If a query is running, tries again a second later.
     func search() {
-        guard !isAsking else {
-            mustAskAgain = true
-            return
-        }
+        guard !isAsking else { return next.set(afterNs: 1_000_000_000) }
         let answers = Mailbox<Result<Answer, KafkaError>>(loop: loop) { [weak self] answers in
             for answer in answers { self?.take(answer) }
         }
         let (configuration, cluster) = (configuration, cluster)
         let thread = try? startThread("topics") {
-            answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster) })
+            answers.post(Result { () throws(KafkaError) in try Self.query(configuration, cluster) })
         }
-        guard let thread else {
-            retry?.set(afterNs: Self.retryNs)
-            return
-        }
+        guard let thread else { return next.set(afterNs: Self.retryNs) }
         pthread_detach(thread)
         isAsking = true
     }
 
     private func take(_ answer: Result<Answer, KafkaError>) {
         isAsking = false
-        defer {
-            if mustAskAgain {
-                mustAskAgain = false
-                search()
-            }
-        }
         switch answer {
         case .success(let answer):
             onTopics(answer.existing)
@@ -81,7 +66,7 @@ final class RemovedRetryTopics {
             logger.warning(
                 .kafka, "lookup of removed retry topics failed, retrying",
                 ["error": .text(error.text), "advice": "grant Describe on all topics and on the group"])
-            retry?.set(afterNs: Self.retryNs)
+            next.set(afterNs: Self.retryNs)
         }
     }
 
@@ -97,39 +82,33 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. A removed retry topic is one with committed offsets of the retry group and with a retry
+    private typealias Answer = (found: [String], existing: Set<String>)
+
+    /// Queries the brokers. A removed retry topic is one with committed offsets of the retry group and with a retry
     /// record. The offsets alone do not suffice, because another worker may use a group of the same name for requests.
     /// The offsets are queried with a consumer, because the admin API of librdkafka 2.0.2, which could list them, does
-    /// not answer on a new cluster.
-    struct Answer: Sendable {
-        let found: [String]
-        let existing: Set<String>
-
-        /// Queries the brokers. Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
-        init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(KafkaError) {
-            let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
-            let timeoutMs = RemovedRetryTopics.timeoutMs
-            let topics = try Topics(cluster).all(timeoutMs: timeoutMs)
-            existing = Set(topics.keys)
-            let others = topics.values.filter {
-                $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__")
-            }
-            let partitions = others.flatMap(\.all)
-            let group = configuration.consumer(.retries, of: cluster).memberGroupID
-            let reader = try OffsetReader(cluster, group: group, fetchKilobytes: 64)
-            let committed = partitions.isEmpty ? [] : try reader.committed(partitions, timeoutMs: timeoutMs)
-            let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
-            let places = committed.filter { read.contains($0.partition.topic) }
-            let bounds = places.isEmpty ? [:] : try reader.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
-            var isOfRetries: [String: Bool] = [:]
-            for place in places where isOfRetries[place.partition.topic] == nil {
-                guard let range = bounds[place.partition] else { continue }
-                let first = max(place.offset ?? 0, range.lowerBound)
-                guard first < range.upperBound else { continue }
-                isOfRetries[place.partition.topic] = try reader.holdsRetry(place.partition, at: first)
-            }
-            found = isOfRetries.filter(\.value).keys.sorted()
+    /// not answer on a new cluster. Waits up to `timeoutMs` for each of four answers, and for a record of each topic.
+    private static func query(
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings
+    ) throws(KafkaError) -> Answer {
+        let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
+        let topics = try Topics(cluster).all(timeoutMs: timeoutMs)
+        let others = topics.values.filter { $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__") }
+        let partitions = others.flatMap(\.all)
+        let group = configuration.consumer(.retries, of: cluster).memberGroupID
+        let reader = try OffsetReader(cluster, group: group, fetchKilobytes: 64)
+        let committed = partitions.isEmpty ? [] : try reader.committed(partitions, timeoutMs: timeoutMs)
+        let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
+        let places = committed.filter { read.contains($0.partition.topic) }
+        let bounds = places.isEmpty ? [:] : try reader.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
+        var isOfRetries: [String: Bool] = [:]
+        for place in places where isOfRetries[place.partition.topic] == nil {
+            guard let range = bounds[place.partition], case let first = max(place.offset ?? 0, range.lowerBound),
+                first < range.upperBound
+            else { continue }
+            isOfRetries[place.partition.topic] = try reader.holdsRetry(place.partition, at: first)
         }
+        return (isOfRetries.filter(\.value).keys.sorted(), Set(topics.keys))
     }
 }
 
@@ -138,20 +117,18 @@ extension OffsetReader {
     fileprivate func holdsRetry(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) -> Bool {
         try start(partition, at: offset)
         defer { stop(partition) }
-        var isRetry = false
-        var error: KafkaError?
-        let hasCome = next(timeoutMs: RemovedRetryTopics.timeoutMs) { _, message in
+        var answer = Result<Bool, KafkaError>.failure(KafkaError(.timedOut, "no record received from \(partition)"))
+        _ = next(timeoutMs: RemovedRetryTopics.timeoutMs) { _, message in
+            answer = .success(false)
             message.forEachHeader { name, _ in
-                if name.elementsEqual("push-retry-request".utf8) { isRetry = true }
+                if name.elementsEqual("push-retry-request".utf8) { answer = .success(true) }
             }
         } trouble: { _, trouble in
             switch trouble {
-            case .end, .outOfRange: break
-            case .unreadable(_, let cause), .failed(let cause): error = cause
+            case .end, .outOfRange: answer = .success(false)
+            case .unreadable(_, let cause), .failed(let cause): answer = .failure(cause)
             }
         }
-        if let error { throw error }
-        guard hasCome else { throw KafkaError(.timedOut, "no record received from \(partition)") }
-        return isRetry
+        return try answer.get()
     }
 }

@@ -70,13 +70,6 @@ package struct RequiredPermissions {
 
 /// Returns a word of a shell command, in quotes if it contains more than letters, digits and harmless punctuation.
 private func shellWord(_ text: String) -> String {
-    let isPlain = text.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: "._-:,=@/".utf8.contains(byte)
-        }
-    }
+    let isPlain = text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) || "._-:,=@/".contains($0) }
     return isPlain ? text : "'\(text.replacing("'", with: #"'\''"#))'"
 }
