@@ -258,8 +258,11 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         if !resumed.isEmpty { eventLog.writeResumed(resumed) }
-        if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
-        moveStopping(parts, now)
+        if !shutdown.isUnderWay, let error = parts.fatalError { beginStopping(because: "Kafka: \(error.text)") }
+        if shutdown.isUnderWay {
+            if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
+            loop.schedule(afterNs: 5_000_000) {}
+        }
         if pages.isDue(now) {
             parts.readers.first?.reportEnds(to: &machine)
             health.update(
@@ -293,20 +296,13 @@ package final class PushWorker: @unchecked Sendable {
     ///   commits offsets as far as possible, but the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
+        if let reason {
+            logger.error(
+                .worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
+        }
         files.stop()
         shutdown.begin(
             parts, feedback, &machine, limitNs: configuration.drain.shutdown.nanoseconds, because: reason, now)
-    }
-
-    private func stop(because reason: String) {
-        logger.error(.worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
-        beginStopping(because: reason)
-    }
-
-    private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
-        guard shutdown.isUnderWay else { return }
-        if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        loop.schedule(afterNs: 5_000_000) {}
     }
 
     /// Ends everything that `run` started, without another commit: `Shutdown` has committed the offsets.
