@@ -247,9 +247,7 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
-        // it was written.
-        guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
+        guard !code.isPurged else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(
             .kafka, "dead token refused by Kafka, retrying", about: topicName,
