@@ -109,9 +109,6 @@ package struct ProducerSettings: Sendable, Equatable {
     /// Whether each record is sent immediately in a separate batch. Use it for records that a broker has rejected: if
     /// one record of a batch is too large, the broker rejects all records in the batch.
     package var sendsSingly: Bool
-    /// Whether brokers reject every record, after they have checked the permission to write it
-    /// (`Producer.topicsDenied(_:among:timeoutMs:)`).
-    var isTrial = false
     /// The transactional id. Brokers fence a producer when another one starts with this id.
     package var transactionalID: String?
 
@@ -137,10 +134,9 @@ package struct ProducerSettings: Sendable, Equatable {
             "message.max.bytes": "\(Self.recordBytes)",
         ])
         var fixed = KafkaProperty.list([
-            "acks": isTrial ? "2" : "all", "enable.idempotence": isTrial ? "false" : "true", "message.timeout.ms": "0",
+            "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0",
             "delivery.report.only.error": "false",
         ])
-        if isTrial { fixed += KafkaProperty.list(["linger.ms": "0"]) }
         if sendsSingly {
             // Allow only one request in flight. Otherwise a broker could reject one request with a retriable error, and
             // accept the next one as the first request of a new producer. librdkafka would then report the rejected

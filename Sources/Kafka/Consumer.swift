@@ -45,18 +45,12 @@ import Glibc
 
     // MARK: Events
 
-    /// Passes events to `handler`, and waits up to `timeoutMs` for the first one. Returns the number of events.
-    @discardableResult
-    package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) -> Int {
-        var count = 0
-        client.poll(timeoutMs: timeoutMs) { event in
-            count += 1
-            if let event = translate(event) { handler(event) }
-        }
+    /// Passes events to `handler`, and waits up to `timeoutMs` for the first one.
+    package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) {
+        client.poll(timeoutMs: timeoutMs) { if let event = translate($0) { handler(event) } }
         let failures = shared.events
         shared.events = []
         for event in failures { handler(event) }
-        return count + failures.count
     }
 
     private func translate(_ event: borrowing QueueEvent) -> ConsumerEvent? {

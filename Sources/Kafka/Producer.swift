@@ -22,7 +22,7 @@ package struct ProducerTopic: Hashable, Sendable {
 /// producer's queue is full, wait for delivery reports before producing more. After a fatal error event, call
 /// `rebuild`.
 @safe package final class Producer {
-    private let settings: ProducerSettings
+    private let properties: [KafkaProperty]
     private let wakeUpDescriptor: Int32
     private(set) var client: ProducerClient
     /// Clients that failed fatally. Each client stays here until `serve` has delivered its last report.
@@ -33,9 +33,9 @@ package struct ProducerTopic: Hashable, Sendable {
     /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) that signals delivery reports and events, or -1 for
     ///   none. Keep it open as long as the producer exists.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
-        self.settings = settings
+        properties = settings.all
         self.wakeUpDescriptor = wakeUpDescriptor
-        client = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
+        client = try ProducerClient(properties, wakeUpDescriptor: wakeUpDescriptor)
     }
 
     deinit { client.purge() }
@@ -107,25 +107,22 @@ package struct ProducerTopic: Hashable, Sendable {
     /// clients.
     package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
-    /// Delivers reports and events, and waits up to `timeoutMs` for the first one. Returns the number of reports.
-    /// `report` may call `produce`.
-    @discardableResult
+    /// Delivers reports and events, and waits up to `timeoutMs` for the first one. `report` may call `produce`.
     package func serve(
         timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
-    ) -> Int {
-        var count = client.serve(timeoutMs: timeoutMs, report: report, event: event)
-        guard !former.isEmpty else { return count }
+    ) {
+        client.serve(timeoutMs: timeoutMs, report: report, event: event)
+        guard !former.isEmpty else { return }
         // Drop events of replaced clients: their fatal error has been handled already.
-        for old in former { count += old.serve(timeoutMs: 0, report: report, event: { _ in }) }
+        for old in former { old.serve(timeoutMs: 0, report: report, event: { _ in }) }
         former.removeAll { $0.outstanding == 0 }
-        return count
     }
 
     /// Replaces the client after a fatal error, without waiting. `serve` delivers a report for each record in the old
     /// client. The report may say that the record was purged although a broker has stored it. If no new client can be
     /// created, this method throws and changes nothing.
     package func rebuild() throws(KafkaError) {
-        let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
+        let fresh = try ProducerClient(properties, wakeUpDescriptor: wakeUpDescriptor)
         for name in topicNames { try fresh.add(name) }
         client.purge()
         former.append(client)
@@ -142,27 +139,23 @@ extension Producer {
     package static func topicsDenied(
         _ cluster: ClusterSettings, among topics: [String], timeoutMs: Int32
     ) throws(KafkaError) -> [String] {
-        var settings = ProducerSettings(cluster: cluster)
-        settings.isTrial = true
-        let producer = try Producer(settings)
-        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        var denied: Set<String> = []
-        var unanswered = 0
-        for (tag, name) in topics.enumerated() {
-            let code = unsafe producer.produce(
-                to: try producer.topic(name), key: nothing, value: nothing,
-                headers: UnsafeBufferPointer(start: nil, count: 0), tag: UInt64(tag))
-            if code == .none { unanswered += 1 }
-            if code == .topicAuthorizationFailed { denied.insert(name) }
+        // Of two values for a property, librdkafka uses the last one.
+        let trial = KafkaProperty.list(["acks": "2", "enable.idempotence": "false", "linger.ms": "0"])
+        let client = try ProducerClient(ProducerSettings(cluster: cluster).all + trial)
+        defer { client.purge() }
+        // The result for each topic, or `nil` while there is none.
+        var codes: [KafkaCode?] = []
+        for (index, name) in topics.enumerated() {
+            try client.add(name)
+            let code = unsafe crdkafka_produce(
+                client.handle.raw, client.topics[index], -1, nil, 0, nil, 0, nil, 0, UInt64(index))
+            codes.append(code == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaCode(code))
         }
         let deadlineMs = Stopwatch.nowMs + Int64(timeoutMs)
-        while unanswered > 0, Stopwatch.nowMs < deadlineMs {
-            unanswered -= producer.serve(timeoutMs: 50) { report in
-                if report.code == .topicAuthorizationFailed { denied.insert(topics[Int(report.tag)]) }
-            } event: { _ in
-            }
+        while codes.contains(nil), Stopwatch.nowMs < deadlineMs {
+            client.serve(timeoutMs: 50, report: { codes[Int($0.tag)] = $0.code }, event: { _ in })
         }
-        return denied.sorted()
+        return zip(topics, codes).filter { $1 == .topicAuthorizationFailed }.map { $0.0 }.sorted()
     }
 }
 

@@ -6,9 +6,9 @@ import CRdkafka
     /// The handles of the topics by `ProducerTopic.index`. This object owns them.
     private(set) var topics: [OpaquePointer] = unsafe []
 
-    init(_ settings: ProducerSettings, wakeUpDescriptor: Int32) throws(KafkaError) {
+    init(_ properties: [KafkaProperty], wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         handle = try ClientHandle(
-            RD_KAFKA_PRODUCER, settings.all, events: RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_STATS,
+            RD_KAFKA_PRODUCER, properties, events: RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_STATS,
             wakeUpDescriptor: wakeUpDescriptor)
     }
 
@@ -31,18 +31,15 @@ import CRdkafka
         _ = unsafe rd_kafka_purge(handle.raw, flags)
     }
 
-    func serve(timeoutMs: Int32, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void) -> Int {
-        var count = 0
+    func serve(timeoutMs: Int32, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void) {
         handle.poll(timeoutMs: timeoutMs) { next in
             if next.type == RD_KAFKA_EVENT_DR {
                 while let message = unsafe rd_kafka_event_message_next(next.raw) {
                     report(unsafe DeliveryReport(of: message))
-                    count += 1
                 }
             } else if let translated = next.clientEvent(of: handle) {
                 event(translated)
             }
         }
-        return count
     }
 }

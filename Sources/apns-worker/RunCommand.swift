@@ -1,6 +1,5 @@
 import CLinux
 import Configuration
-import EventLoop
 import Glibc
 import Kafka
 import Observability
@@ -44,7 +43,8 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     // gain little, because the core, net and librdkafka threads free each other's memory.
     linux_tune_malloc(2)
     try options.configuration.app.requireEither(options.configuration.file)
-    let file = options.configuration.file.flatMap { isRegularFile($0) ? (path: $0, hash: FileWatch.hash($0)) : nil }
+    let file = options.configuration.file.flatMap { isRegularFile($0) ? $0 : nil }
+    let source = ConfigurationSource(file: file, read: options.read)
     let loaded = try options.read()
     let log = loaded.configuration.log
     let logger = Logger(levels: log.levels, format: log.format)
@@ -66,7 +66,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     }
     let worker = try PushWorker(loaded.configuration, logger: logger, crashes: crashes)
     do throws(StartFailure) {
-        let ending = try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: options.read, file: file)
+        let ending = try worker.run(handlesSignals: true, isSupervised: isSupervised, source: source)
         var code = ExitCode.fine
         if case .failed(let reason) = ending {
             complain("apns-worker run: \(reason)")

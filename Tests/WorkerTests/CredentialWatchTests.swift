@@ -16,8 +16,12 @@ extension PushWorker {
         finishReading()
     }
 
-    fileprivate func reloadNow(_ reread: @escaping PushWorker.Rereading) {
-        files.reload(reread)
+    /// Reloads the configuration from a file that is not watched.
+    fileprivate func reloadNow(_ file: String) {
+        files.source = ConfigurationSource(file: nil) { () throws(ConfigurationError) in
+            try WorkerConfiguration.load(file: file)
+        }
+        files.reload()
         finishReading()
     }
 
@@ -75,10 +79,7 @@ extension PushWorker {
             if watches { worker.files.watch() }
         }
 
-        func reload() {
-            let file = file
-            worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
-        }
+        func reload() { worker.reloadNow(file) }
 
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
@@ -87,7 +88,7 @@ extension PushWorker {
         let scene = try Scene(watches: false)
         let (file, files) = (scene.file, scene.worker.files)
         let text = try String(contentsOfFile: file, encoding: .utf8)
-        files.source = .init(path: file, hash: FileWatch.hash(file)) { () throws(ConfigurationError) in
+        files.source = ConfigurationSource(file: file) { () throws(ConfigurationError) in
             try WorkerConfiguration.load(file: file)
         }
         files.watch()
@@ -108,11 +109,7 @@ extension PushWorker {
         for _ in 0..<2 { scene.worker.look() }
         #expect(files.faults().map(\.subject) == [.configuration])
         try FileManager.default.copyItem(atPath: scene.key, toPath: scene.key.replacing("key.p8", with: "late.p8"))
-        files.retryReload(nowNs: 0)
-        scene.worker.finishReading()
-        #expect(files.faults().map(\.subject) == [.configuration])
-        files.retryReload(nowNs: .max)
-        scene.worker.finishReading()
+        scene.worker.look()
         #expect(files.faults().isEmpty)
     }
 
@@ -219,8 +216,7 @@ extension PushWorker {
         #expect(unusable() == [.app("app2")] && worker.apps[1].publicKey != nil)
 
         // A reload may add an app with an unusable key, but must not replace a key in use with an unusable one.
-        let file = scene.file
-        func reload() { worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) } }
+        func reload() { worker.reloadNow(scene.file) }
         try write(try SelfSigned.privateKey(), to: "damaged.p8")
         try configure(["key.p8", "missing.p8", "damaged.p8", "later.p8"])
         reload()
@@ -237,12 +233,15 @@ extension PushWorker {
         let worker = scene.worker
         let file = scene.file
         let (began, gate) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-        worker.files.reload { () throws(ConfigurationError) in
+        worker.files.source = ConfigurationSource(file: nil) { () throws(ConfigurationError) in
             let loaded = try WorkerConfiguration.load(file: file)
             began.signal()
+            // Later reads find the signal of the first one.
             gate.wait()
+            gate.signal()
             return loaded
         }
+        worker.files.reload()
         began.wait()
         #expect(
             worker.files.faults().isEmpty && worker.apps.all.count == 1, "the credential or configuration in use stays")
@@ -257,7 +256,7 @@ extension PushWorker {
         let text = try String(contentsOfFile: file, encoding: .utf8)
         for paused in [false, true] {
             try (text + "    paused: \(paused)\n").write(toFile: file, atomically: true, encoding: .utf8)
-            worker.files.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
+            worker.files.reload()
         }
         #expect(!worker.apps[0].settings.isPaused)
         gate.signal()

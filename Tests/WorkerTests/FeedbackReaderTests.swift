@@ -40,7 +40,7 @@ import Testing
                 time.monotonicNs += lateness.ns
                 return time
             })
-            reader = try FeedbackReader(
+            reader = FeedbackReader(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
                 logger: Logger(sink: log))
             reader.onEnd = { [unowned self] in outcomes.append($1) }

@@ -1,38 +1,62 @@
-internal import Configuration
+package import Configuration
 internal import Delivery
 internal import EventLoop
 internal import Observability
+
+/// The source of the configuration, from which the worker reads it again.
+package struct ConfigurationSource: Sendable {
+    /// The path of the configuration, or `nil` if it was not read from a regular file.
+    fileprivate let file: String?
+    /// The hash of the file's contents that are in use, computed before they were read.
+    fileprivate var hash: UInt64?
+    fileprivate let read: @Sendable () throws(ConfigurationError) -> LoadedConfiguration
+
+    /// Hashes the file. Create the source before the configuration is first read.
+    package init(file: String?, read: @escaping @Sendable () throws(ConfigurationError) -> LoadedConfiguration) {
+        self.file = file
+        self.read = read
+        hash = file.flatMap { FileWatch.hash($0) }
+    }
+
+    /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
+    fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
+
+    /// Reads the configuration and the changed apps on the file-reading thread. Fails if one of the `living` apps,
+    /// which work now, cannot be used with its new settings. Any other app may be loaded with faults.
+    fileprivate func load(_ living: [AppSettings]) throws(StartFailure) -> Reread {
+        let loaded: LoadedConfiguration
+        do throws(ConfigurationError) {
+            loaded = try read()
+        } catch {
+            throw StartFailure(error.lines)
+        }
+        func former(_ app: AppSettings) -> AppSettings? {
+            living.first { $0.name == app.name && $0.environment == app.environment }
+        }
+        let changed = try LoadedApp.load(
+            loaded.configuration.apps.filter { former($0)?.connects(like: $0) != true }
+        ) { former($0) == nil }
+        return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
+    }
+}
 
 /// Rereads files while the worker runs: the configuration on SIGHUP or when its file changes, and an app's credential
 /// when its file changes.
 /// A separate thread reads the files, because the core thread must not wait for a file system. A file takes effect
 /// completely or not at all. Core thread.
 final class ConfigurationFiles {
-    /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
-    private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
-
-    /// The file of the configuration.
-    struct Source {
-        var path: String
-        /// The hash of the contents that were read last, computed before they were read.
-        var hash: UInt64?
-        var read: PushWorker.Rereading
-    }
-
     private unowned let worker: PushWorker
     private let loop: Loop
     private let logger: Logger
     private let configuration: FileReading
     private let credential: FileReading
     private var watched: FileWatch?
-    /// The file of the configuration, or `nil` if it was not read from a file.
-    var source: Source?
-    /// The most recent reload that was requested while another reload was in progress.
-    private var nextReload: PushWorker.Rereading?
+    /// The source of the configuration, or `nil` if the configuration cannot be read again.
+    var source: ConfigurationSource?
+    /// Whether a reload was requested while another reload was in progress.
+    private var reloadsAgain = false
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
-    /// When to try a refused reload again (monotonic), because the files that the configuration names may have changed.
-    private var nextAttemptNs: Int64 = 0
     /// The errors of changed credential files that cannot be used, by app index.
     private var refusedFiles: [Int: [String]] = [:]
     private var kafkaWatch: FileWatch?
@@ -59,53 +83,32 @@ final class ConfigurationFiles {
     /// Begins to reload the configuration. Changes of apps (credentials, limits, pauses) and of log levels take effect
     /// once the whole configuration is read, or not at all if the reload fails. If a reload is requested during another
     /// one, it begins afterwards, and the result of the earlier reload is discarded.
-    func reload(_ reread: @escaping PushWorker.Rereading) {
+    func reload() {
+        guard let source else { return }
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
-        let path = source?.path
         let hasBegun = configuration.begin({
-            (path.flatMap(FileWatch.hash), Result { () throws(StartFailure) in try Self.read(reread, living) })
+            (source.file.flatMap { FileWatch.hash($0) }, Result { () throws(StartFailure) in try source.load(living) })
         }) { [weak self] (hash, found) in self?.take(found, hash) }
         guard !hasBegun else { return }
         guard configuration.isBusy else {
             return refuse(["no thread could be started to read the configuration; send SIGHUP again"])
         }
-        nextReload = reread
+        reloadsAgain = true
     }
 
-    /// Reads the configuration and the changed apps on the file-reading thread. Fails if an app that works now cannot
-    /// be used with its new settings. Any other app may be loaded with faults.
-    private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
-        let loaded: LoadedConfiguration
-        do throws(ConfigurationError) {
-            loaded = try reread()
-        } catch {
-            throw StartFailure(error.lines)
-        }
-        func former(_ app: AppSettings) -> AppSettings? {
-            living.first { $0.name == app.name && $0.environment == app.environment }
-        }
-        let changed = try LoadedApp.load(
-            loaded.configuration.apps.filter { former($0)?.connects(like: $0) != true }
-        ) { former($0) == nil }
-        return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
-    }
-
-    private func take(_ found: Result<Reread, StartFailure>, _ hash: UInt64?) {
+    private func take(_ found: Result<ConfigurationSource.Reread, StartFailure>, _ hash: UInt64?) {
         guard !isStopped else { return }
-        if let path = source?.path {
-            source?.hash = hash
-            watched?.remember(path, hash: hash)
-        }
-        if let again = nextReload {
-            nextReload = nil
-            return reload(again)
+        if reloadsAgain {
+            reloadsAgain = false
+            return reload()
         }
         switch found {
         case .failure(let failure): refuse(failure.lines)
         case .success((let loaded, let changed)):
             let keys = worker.takeOver(loaded, changed)
             refusedReload = []
+            source?.hash = hash
             worker.pages.reloaded(isRefused: false, now: worker.now)
             refusedFiles = [:]
             watch()
@@ -123,7 +126,8 @@ final class ConfigurationFiles {
     private func refuse(_ lines: [String]) {
         let isRepeated = lines == refusedReload
         refusedReload = lines
-        nextAttemptNs = loop.now.monotonicNs + 10_000_000_000
+        // Other files that the configuration names may change, so the next check reports the file again.
+        if let file = source?.file { watched?.remember(file, hash: nil) }
         worker.pages.reloaded(isRefused: true, now: worker.now)
         // While the problem lasts, the log repeats it.
         for line in lines where !isRepeated {
@@ -139,12 +143,13 @@ final class ConfigurationFiles {
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = worker.apps.hashes(of: Array(Set(files.joined())))
+        let file = source?.file
         watched = FileWatch(
-            paths + (source.map { [($0.path, $0.hash)] } ?? []), loop: loop, reading: credential, reportsMissing: true,
-            slowPath: source?.path
+            paths + (file.map { [($0, source?.hash)] } ?? []), loop: loop, reading: credential, reportsMissing: true,
+            slowPath: file
         ) { [weak self] changed in
             guard let self, !isStopped else { return }
-            if let source, changed.contains(source.path) { reload(source.read) }
+            if let file, changed.contains(file) { reload() }
             let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
             appsToRead.formUnion(readers.map { AppIndex($0) })
             readNextApp()
@@ -169,12 +174,6 @@ final class ConfigurationFiles {
                 .kafka, "file of the Kafka clients changed, restart needed",
                 ["files": .text(changed.joined(separator: ","))])
         }
-    }
-
-    /// Tries a refused reload again, if it is due.
-    func retryReload(nowNs: Int64) {
-        guard !isStopped, !refusedReload.isEmpty, let source, nowNs >= nextAttemptNs else { return }
-        reload(source.read)
     }
 
     /// Reads the credential of the next app with a changed file, unless a read is in progress. If the system cannot

@@ -21,9 +21,6 @@ package final class PushWorker: @unchecked Sendable {
     /// The numbers of unanswered notifications and open connections, and whether the worker has joined its groups.
     package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
 
-    /// A function that reads the configuration again from its source.
-    package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
-
     private var configuration: WorkerConfiguration
     let logger: Logger
     let loop: Loop
@@ -98,22 +95,20 @@ package final class PushWorker: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - isSupervised: Whether the supervisor, instead of this process, handles a second SIGTERM or SIGINT.
-    ///   - file: The file of the configuration, which `reread` reads, and the hash of its contents. `nil` if it was not
-    ///     read from a file.
+    ///   - source: The source of the configuration, or `nil` if the worker does not reload it.
     /// - Throws: `StartFailure` if a thread, the admin pages or a Kafka client cannot be started, or if
     ///   `ClusterReadiness.attempt(timeoutMs:)` throws it.
     package func run(
-        handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil,
-        file: (path: String, hash: UInt64?)? = nil
+        handlesSignals: Bool = false, isSupervised: Bool = false, source: ConfigurationSource? = nil
     ) throws(StartFailure) -> Ending {
-        if let file, let reread { files.source = .init(path: file.path, hash: file.hash, read: reread) }
+        files.source = source
         if handlesSignals {
             do {
                 _ = try Signals(
                     [SIGTERM, SIGINT, SIGHUP], stopping: isSupervised ? [] : [SIGTERM, SIGINT], loop: loop
                 ) { [weak self] signal in
                     guard let self else { return }
-                    if signal == SIGHUP { return hangUp(reread) }
+                    if signal == SIGHUP { return hangUp() }
                     // Ctrl-C in a terminal signals both this process and its supervisor. The supervisor forwards the
                     // signal, so this process receives it twice.
                     guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
@@ -263,8 +258,11 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         if !resumed.isEmpty { eventLog.writeResumed(resumed) }
-        if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
-        moveStopping(parts, now)
+        if !shutdown.isUnderWay, let error = parts.fatalError { beginStopping(because: "Kafka: \(error.text)") }
+        if shutdown.isUnderWay {
+            if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
+            loop.schedule(afterNs: 5_000_000) {}
+        }
         if pages.isDue(now) {
             parts.readers.first?.reportEnds(to: &machine)
             health.update(
@@ -281,7 +279,6 @@ package final class PushWorker: @unchecked Sendable {
     /// could not be started before. Also calls `Logger.writeLeftOut`.
     private func maintain() {
         files.readNextApp()
-        files.retryReload(nowNs: now.ns)
         if feedback == nil { readFeedback() }
         logger.writeLeftOut()
         loop.schedule(afterNs: 1_000_000_000) { [weak self] in self?.maintain() }
@@ -299,20 +296,13 @@ package final class PushWorker: @unchecked Sendable {
     ///   commits offsets as far as possible, but the process exits with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
+        if let reason {
+            logger.error(
+                .worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
+        }
         files.stop()
         shutdown.begin(
             parts, feedback, &machine, limitNs: configuration.drain.shutdown.nanoseconds, because: reason, now)
-    }
-
-    private func stop(because reason: String) {
-        logger.error(.worker, "stopping after a fatal error: draining notifications in flight", ["reason": "\(reason)"])
-        beginStopping(because: reason)
-    }
-
-    private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
-        guard shutdown.isUnderWay else { return }
-        if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        loop.schedule(afterNs: 5_000_000) {}
     }
 
     /// Ends everything that `run` started, without another commit: `Shutdown` has committed the offsets.
@@ -339,11 +329,11 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Reloading
 
-    private func hangUp(_ reread: Rereading?) {
-        guard let reread, parts != nil, !shutdown.isUnderWay else {
+    private func hangUp() {
+        guard parts != nil, !shutdown.isUnderWay else {
             return logger.notice(.worker, "SIGHUP ignored: the worker is starting or stopping")
         }
-        files.reload(reread)
+        files.reload()
     }
 
     /// Applies a new configuration. Returns the keys of all changed settings.

@@ -4,9 +4,9 @@ internal import Observability
 internal import Synchronization
 
 /// Stops a worker in stages: the worker drains and leaves the consumer groups, waits until Kafka has acknowledged
-/// produced records, and closes connections. Every stage has a deadline, so the process ends within `drain.shutdown`
-/// plus `mostAfterDrainNs`. With the default of 12 s, this fits into Kubernetes' default grace period (30 s). Core
-/// thread, except for `isRequested`.
+/// produced records, and closes connections. Every stage has a time limit. With the default of 12 s for
+/// `drain.shutdown`, the process ends within Kubernetes' default grace period (30 s). Core thread, except for
+/// `isRequested`.
 final class Shutdown {
     private enum Stage {
         case draining(deadlineNs: Int64)
@@ -19,15 +19,13 @@ final class Shutdown {
     private(set) var failure: String?
 
     /// The time limit for leaving the groups after the drain limit, including the last commit (`GroupReader`).
-    private static let leaveNs: Int64 = 6_000_000_000
-    private static let flushNs: Int64 = 2_000_000_000
+    static let leaveNs: Int64 = 6_000_000_000
+    static let flushNs: Int64 = 2_000_000_000
     /// The time limit for closing connections. The binary protocol waits up to 5 s for the answer to a fence. HTTP/2
     /// connections usually have no open requests at this stage.
-    private static let closeNs: Int64 = 5_300_000_000
+    static let closeNs: Int64 = 5_300_000_000
     /// The time limit for the end of the Kafka clients, after the last stage.
     static let clientsNs: Int64 = 4_000_000_000
-    /// The maximum time from the drain limit to the end of the process.
-    static let mostAfterDrainNs = leaveNs + flushNs + closeNs + clientsNs
 
     var isUnderWay: Bool { stage != nil }
 

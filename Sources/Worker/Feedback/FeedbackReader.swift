@@ -62,13 +62,12 @@ final class FeedbackReader {
     /// The time limit for checking whether Kafka answers. The check blocks the thread.
     private static let checkMs: Int32 = 1_500
 
-    init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
+    init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) {
         self.cluster = cluster
         topicName = topic
         self.loop = loop
         self.logger = logger
         dialer = Dialer(loop: loop)
-        doorbell = try Doorbell(loop: loop) { [weak self] in self?.serve() }
         retryAlarm = Alarm(loop: loop) { [weak self] in self?.serve() }
     }
 
@@ -83,11 +82,17 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// - Throws: `KafkaError` if Kafka cannot accept tokens now. In this case the reader has not contacted the service.
+    /// - Throws: `KafkaError` if the producer cannot be created or Kafka cannot accept tokens now. In this case the
+    ///   reader has not contacted the service.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         let number = UInt64(app.index)
         guard reads[number] == nil else { return }
         if producer == nil {
+            do throws(SystemError) {
+                if doorbell == nil { doorbell = try Doorbell(loop: loop) { [weak self] in self?.serve() } }
+            } catch {
+                throw KafkaError(.noResources, "\(error)")
+            }
             let made = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell?.descriptor ?? -1)
             topic = try made.topic(topicName)
             producer = made
@@ -242,9 +247,7 @@ final class FeedbackReader {
             return
         }
         refused.append(report.detach())
-        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
-        // it was written.
-        guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
+        guard !code.isPurged else { return }
         trouble = "\(topicName): \(KafkaError(code).text)"
         logger.warning(
             .kafka, "dead token refused by Kafka, retrying", about: topicName,

@@ -34,13 +34,12 @@ package enum FeedbackRun {
     ) throws(StartFailure) -> Ending {
         var left = try LoadedApp.load(apps).enumerated().compactMap { FeedbackApp($1, index: $0) }
         let loop: Loop
-        let reader: FeedbackReader
         do {
             loop = try Loop()
-            reader = try FeedbackReader(cluster, topic: topic, loop: loop, logger: logger)
         } catch {
             throw StartFailure(["\(error)"])
         }
+        let reader = FeedbackReader(cluster, topic: topic, loop: loop, logger: logger)
         reader.onEnd = { onOutcome($1) }
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         var nextTryNs: Int64 = 0

@@ -13,14 +13,11 @@ final class FeedbackThread: @unchecked Sendable {
     /// An app's index and the state of its feedback reads, posted to the core thread.
     typealias StandingUpdate = (app: Int, standing: FeedbackStanding)
 
-    private let cluster: ClusterSettings
-    private let topic: String
-    private let logger: Logger
     private let standings: Mailbox<StandingUpdate>
     private let thread: LoopThread
     private let isOver = Atomic(false)
 
-    private var reader: FeedbackReader?
+    private let reader: FeedbackReader
     private var apps: [Int: FeedbackApp] = [:]
     private var plan = FeedbackPlan()
     private var alarm: Alarm?
@@ -30,11 +27,11 @@ final class FeedbackThread: @unchecked Sendable {
     init(
         _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<StandingUpdate>
     ) throws(SystemError) {
-        self.cluster = cluster
-        self.topic = topic
-        self.logger = logger
         self.standings = standings
         thread = try LoopThread(name: "feedback")
+        reader = FeedbackReader(cluster, topic: topic, loop: thread.loop, logger: logger)
+        reader.onEnd = { [unowned self] in ended($0, $1) }
+        alarm = Alarm(loop: thread.loop) { [unowned self] in runDueReads() }
     }
 
     /// Sets the apps whose feedback is read. A changed app takes effect at its next read.
@@ -42,7 +39,6 @@ final class FeedbackThread: @unchecked Sendable {
         thread.loop.perform { [self] in
             self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
             plan.set(self.apps.mapValues(\.intervalNs), nowNs: thread.loop.now.monotonicNs)
-            makeReader()
             runDueReads()
         }
     }
@@ -52,7 +48,7 @@ final class FeedbackThread: @unchecked Sendable {
         thread.loop.perform { [self] in
             isFinishing = true
             plan.set([:], nowNs: 0)
-            reader?.hurry()
+            reader.hurry()
             runDueReads()
         }
     }
@@ -65,7 +61,7 @@ final class FeedbackThread: @unchecked Sendable {
     func stop() {
         thread.loop.perform { [self] in
             alarm = nil
-            reader?.close(because: "the worker stopped")
+            reader.close(because: "the worker stopped")
         }
         thread.stop()
         thread.join()
@@ -73,23 +69,8 @@ final class FeedbackThread: @unchecked Sendable {
 
     // MARK: Feedback thread
 
-    private func makeReader() {
-        guard reader == nil else { return }
-        do throws(SystemError) {
-            let reader = try FeedbackReader(cluster, topic: topic, loop: thread.loop, logger: logger)
-            reader.onEnd = { [unowned self] in ended($0, $1) }
-            self.reader = reader
-            alarm = Alarm(loop: thread.loop) { [unowned self] in runDueReads() }
-        } catch {
-            logger.error(
-                .apns, "feedback reader not started",
-                ["error": "\(error)", "advice": "raise the process's limit of open files (ulimit -n), and send SIGHUP"])
-        }
-    }
-
     private func runDueReads() {
-        if isFinishing, reader?.count ?? 0 == 0 { isOver.store(true, ordering: .releasing) }
-        guard let reader else { return }
+        if isFinishing, reader.count == 0 { isOver.store(true, ordering: .releasing) }
         let nowNs = thread.loop.now.monotonicNs
         while let index = plan.due(nowNs: nowNs), let app = apps[index] {
             do throws(KafkaError) {

@@ -75,17 +75,13 @@ final class OffsetCommitter {
             problems[.partition(partition)] = nil
             return .acknowledged
         }
-        if code == .offsetMetadataTooLarge {
-            note(.group(name), code, Advice.group(name, code), now)
-            return .metadataTooLarge
-        }
         if code.isRebalance {
             logger.debug(.kafka, "commit refused during a rebalance", ["error": "\(code.name)"])
             return .refusedByGroup
         }
-        if code.isOfGroup {
+        if code == .offsetMetadataTooLarge || code.isOfGroup {
             note(.group(name), code, Advice.group(name, code), now)
-            return .refusedByGroup
+            return code == .offsetMetadataTooLarge ? .metadataTooLarge : .refusedByGroup
         }
         // librdkafka reports one partition's error for all partitions of the commit (rdkafka_request.c, OffsetCommit),
         // so the partition at fault is known only if the commit has a single partition.

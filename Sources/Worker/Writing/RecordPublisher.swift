@@ -266,13 +266,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a record was acknowledged without an offset and is written again; it may exist twice",
                 about: targets[index].name, ["topic": "\(targets[index].name)"])
         }
-        // With these codes no broker has refused the record: librdkafka dropped the record, or has no confirmation that
-        // it was written.
-        let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
-            if isPurged { return targets[index].writeAgain(record) }
+            if code.isPurged { return targets[index].writeAgain(record) }
             refuseAlone(record, form, code, partition: partition, now)
-        } else if isPurged {
+        } else if code.isPurged {
             targets[index].take(record, .together)
         } else {
             refuse(record, code, now)

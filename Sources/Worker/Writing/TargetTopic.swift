@@ -251,6 +251,9 @@ extension KafkaCode {
         }
     }
 
+    /// Whether no broker has refused the record: librdkafka dropped it, or has no confirmation that it was written.
+    var isPurged: Bool { self == .purgedInQueue || self == .purgedInFlight || self == .inconsistent }
+
     /// The number of refusals after which a record is given up. Only a refusal of the record alone counts, and only if
     /// Kafka has accepted other records of the topic since the record's previous refusal. For an unclear fault, the
     /// limit is higher (20, about eight minutes), because the record may still be deliverable.
