@@ -37,10 +37,9 @@ private struct DemoOptions {
             .init(
                 "faults", value: "LIST",
                 "Inject these faults, separated by commas: goaway@5000,cut-after@2s (apns-worker simulate --help lists all faults)."
-            ) { options, text throws(UsageError) in
-                for word in text.split(separator: ",", omittingEmptySubsequences: false) {
-                    options.faults.append(try parsedFault(String(word)))
-                }
+            ) { options, text in
+                let words = text.split(separator: ",", omittingEmptySubsequences: false)
+                options.faults += try words.map { try FaultRule(text: String($0)) }
             },
             .init(
                 "withhold", value: "N", to: \.withheld, integer(1...10_000_000),
