@@ -93,7 +93,10 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     let limit = Deadline(after: .seconds(10))
     repeat { try reader.read(into: &books, timeoutMs: 300) } while books.lacksDeadTokens && !limit.hasPassed
     simulator.books.forEach { _, token, received, accepted in
-        books.noteSimulated(DemoTraffic.number(inToken: token), received: received, accepted: accepted)
+        books.update(DemoTraffic.number(inToken: token)) { entry in
+            entry.received += received
+            entry.accepted += accepted
+        }
     }
     problem = problem ?? failure.withLock { $0 }
     let (agree, text) = books.compared(simulator.books.totals, isWhole: problem == nil)
