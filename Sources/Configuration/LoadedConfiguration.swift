@@ -28,7 +28,7 @@ package struct AppFlags: Hashable, Sendable {
 extension WorkerConfiguration {
     /// Reads and validates a configuration file. `environment` returns the value of a variable for `${NAME}`.
     package static func load(
-        file path: String, environment: (String) -> String? = processEnvironment
+        file path: String, environment: @escaping (String) -> String? = processEnvironment
     ) throws(ConfigurationError) -> LoadedConfiguration {
         let bytes: [UInt8]
         do throws(FileError) {
@@ -42,15 +42,13 @@ extension WorkerConfiguration {
     /// Parses and validates the text of a file. Errors name `path`. Relative paths in the text are relative to the
     /// folder of `path`.
     package static func load(
-        _ bytes: [UInt8], path: String, environment: (String) -> String?
+        _ bytes: [UInt8], path: String, environment: @escaping (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {
         let document = Document(utf8: bytes)
         let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
-        return try withoutActuallyEscaping(environment) { environment throws(ConfigurationError) in
-            let reading = Reading(.file(path: path), environment: environment, folder: folder)
-            for problem in document.problems { reading.refuse("", problem.text, at: problem.mark) }
-            return try load(document.root, reading, isComplete: document.problems.isEmpty)
-        }
+        let reading = Reading(.file(path: path), environment: environment, folder: folder)
+        for problem in document.problems { reading.refuse("", problem.text, at: problem.mark) }
+        return try load(document.root, reading, isComplete: document.problems.isEmpty)
     }
 
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
@@ -60,11 +58,8 @@ extension WorkerConfiguration {
     private static func load(
         _ root: Node?, _ reading: Reading, isComplete: Bool
     ) throws(ConfigurationError) -> LoadedConfiguration {
-        guard let root else {
-            if isComplete { reading.refuse("", "the file is empty") }
-            throw ConfigurationError(lines: reading.problemLines)
-        }
-        guard var section = Value(node: root, path: "", reading: reading).section() else {
+        if root == nil, isComplete { reading.refuse("", "the file is empty") }
+        guard let root, var section = Value(node: root, path: "", reading: reading).section() else {
             throw ConfigurationError(lines: reading.problemLines)
         }
         let configuration = WorkerConfiguration(reading: &section)

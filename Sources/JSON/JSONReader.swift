@@ -39,14 +39,14 @@
     /// Returns the name of the object's next member, whose value must be read next. At the object's end, leaves the
     /// object and returns `nil`.
     package mutating func nextMember() -> JSONText? {
-        if byte == 0x2C { step(1) }
+        if byte == 0x2C { step() }
         if byte == 0x7D {
-            step(1)
+            step()
             return nil
         }
         precondition(byte == 0x22, "the previous member's value must be read before the next name")
         let name = stringBody()
-        step(1)
+        step()
         return name
     }
 
@@ -54,9 +54,9 @@
 
     /// Returns whether the array has another element, which must be read next. At the array's end, leaves the array.
     package mutating func nextElement() -> Bool {
-        if byte == 0x2C { step(1) }
+        if byte == 0x2C { step() }
         if byte == 0x5D {
-            step(1)
+            step()
             return false
         }
         return true
@@ -80,13 +80,6 @@
         try expect(.number)
         let digits = unsafe String(decoding: skip(), as: UTF8.self)
         return Double(digits) ?? (digits.hasPrefix("-") ? -Double.infinity : Double.infinity)
-    }
-
-    package mutating func bool() throws(JSONError) -> Bool {
-        try expect(.bool)
-        let value = byte == 0x74
-        unsafe skip()
-        return value
     }
 
     /// Reads a `null` if it is the next value, and returns whether it was.
@@ -125,18 +118,13 @@
             case 0x2C, 0x3A, 0x20, 0x09, 0x0A, 0x0D:
                 unsafe q += 1
             default:
-                while unsafe q < end && JSONReader.isWord(q.load(as: UInt8.self)) { unsafe q += 1 }
+                // A comma, a bracket or white space ends a number, `true`, `false` or `null`.
+                while unsafe q < end, case let byte = unsafe q.load(as: UInt8.self), byte > 0x20,
+                    byte != 0x2C, byte != 0x5D, byte != 0x7D
+                { unsafe q += 1 }
             }
         } while depth > 0
         return unsafe q
-    }
-
-    /// Returns whether a byte of validated JSON, outside strings, belongs to a number, `true`, `false` or `null`.
-    private static func isWord(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x61...0x7A, 0x45, 0x2B, 0x2D, 0x2E: true
-        default: false
-        }
     }
 
     private var byte: UInt8 {
@@ -144,11 +132,11 @@
         return unsafe p.load(as: UInt8.self)
     }
 
-    private mutating func step(_ count: Int) { unsafe p = unsafe JSONScanner.skipSpace(p + count, end) }
+    private mutating func step() { unsafe p = unsafe JSONScanner.skipSpace(p + 1, end) }
 
     private mutating func enter(_ expected: JSONKind) throws(JSONError) {
         try expect(expected)
-        step(1)
+        step()
     }
 
     private func expect(_ expected: JSONKind) throws(JSONError) {

@@ -26,9 +26,6 @@
     package mutating func beginArray() { open(0x5B) }
     package mutating func endArray() { close(0x5D) }
 
-    /// Writes the name of a member, whose value must follow.
-    package mutating func name(_ name: StaticString) { unsafe self.name(UnsafeRawBufferPointer(lending: name)) }
-
     /// Writes the name of a member, whose value must follow. Replaces invalid UTF-8 by U+FFFD.
     package mutating func name(_ bytes: UnsafeRawBufferPointer) {
         unsafe value(string: bytes)

@@ -12,7 +12,7 @@ final class ReplayTransactions {
     private let cluster: ClusterSettings
     private let wait: BrokerWait
     private let reader: OffsetReader
-    private var producer: Producer!
+    private var producer: Producer
     /// Whether librdkafka has reported that the current transaction failed.
     private var hasFailed = false
     /// The reason why the records cannot be written together: a broker refused the content or size of a record or of a
@@ -32,12 +32,12 @@ final class ReplayTransactions {
         self.cluster = cluster
         self.reader = reader
         self.wait = wait
+        producer = try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
     }
 
-    /// Creates a producer, which aborts the transaction of an earlier run and fences that run. Returns the job that is
-    /// stored in the group's committed offsets, or `nil` if there is none.
+    /// Aborts the transaction of an earlier run or producer, and fences that run. Returns the job that is stored in the
+    /// group's committed offsets, or `nil` if there is none. Call the method once for each producer.
     func begin(_ partitions: [TopicPartition]) throws -> ReplayJob? {
-        producer = try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
         while true {
             try wait.check()
             do throws(KafkaError) {
@@ -84,6 +84,7 @@ final class ReplayTransactions {
             }
             // A new producer aborts the transaction if it is still open. The group's offsets show whether it was
             // committed.
+            producer = try Producer(ProducerSettings(cluster: cluster, transactionalID: order.group))
             let found = try begin(Array(job.partitions.keys))
             if found == job { return nil }
             guard found == committed else { throw takenOver }

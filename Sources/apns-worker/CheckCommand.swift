@@ -10,9 +10,9 @@ private struct CheckOptions {
 
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
-        "probe", nil,
+        "probe", sets: \.probesCredentials,
         "Also send one notification for each bundle id (up to 400 per app) to a token of zeros, which no device has. The answer BadDeviceToken (from a simulator: 200) proves that the credential works. The command explains other answers."
-    ) { $0.probesCredentials = true }
+    )
     let acl = OptionTable<CheckOptions>.Option(
         "acl", sets: \.printsPermissions,
         "Only print the kafka-acls.sh commands that grant the permissions which run needs with this configuration.")

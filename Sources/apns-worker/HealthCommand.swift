@@ -2,7 +2,8 @@ import Configuration
 
 private struct HealthOptions {
     var address = NetworkAddress(host: "127.0.0.1", port: 9464)
-    var page = "/livez"
+    var asksReadiness = false
+    var page: String { asksReadiness ? "/readyz" : "/livez" }
 }
 
 private let healthTable = OptionTable<HealthOptions>(
@@ -14,12 +15,11 @@ private let healthTable = OptionTable<HealthOptions>(
     options: [
         .init(
             "listen", value: "HOST:PORT", "The admin endpoint, as in admin.listen (default 127.0.0.1:9464)."
-        ) {
-            options, text throws(UsageError) in
+        ) { options, text in
             options.address = try OptionValue.accept(
                 text, "HOST:PORT (an IPv6 address in brackets: [::1]:9464)", NetworkAddress(text))
         },
-        .init("ready", nil, "Ask whether the worker has joined its consumer groups (/readyz).") { $0.page = "/readyz" },
+        .init("ready", sets: \.asksReadiness, "Ask whether the worker has joined its consumer groups (/readyz)."),
     ],
     notes: "Exit codes: 0 the worker answers 200, 1 it answers otherwise or not at all, 64 wrong usage.")
 

@@ -5,9 +5,9 @@ extension OptionTable.Option {
     init<Value>(
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, Value> & Sendable,
-        _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
+        _ read: @escaping @Sendable (String) throws -> Value, _ help: String
     ) {
-        self.init(name, letter, value: value, help) { values, text throws(UsageError) in
+        self.init(name, letter, value: value, help) { values, text in
             values[keyPath: member] = try read(text)
         }
     }
@@ -17,37 +17,40 @@ extension OptionTable.Option {
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, String?> & Sendable, _ help: String
     ) {
-        self.init(
-            name, letter, value: value, to: member, { text throws(UsageError) in try OptionValue.text(text) }, help)
+        self.init(name, letter, value: value, help) { values, text in
+            values[keyPath: member] = try OptionValue.text(text)
+        }
     }
 
     /// Creates an option whose value is one of the raw values of `Value`.
     init<Value: RawRepresentable & CaseIterable & SendableMetatype>(
         _ name: String, value: String, choice member: any WritableKeyPath<Values, Value> & Sendable, _ help: String
     ) where Value.RawValue == String {
-        self.init(name, value: value, to: member, { text throws(UsageError) in try OptionValue.choice(text) }, help)
+        self.init(name, value: value, to: member, OptionValue.choice, help)
     }
 
     /// Creates an option that may be repeated. Each value is appended to the array at the key path `member`.
     init<Value>(
         _ name: String, value: String, each member: any WritableKeyPath<Values, [Value]> & Sendable,
-        _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
+        _ read: @escaping @Sendable (String) throws -> Value, _ help: String
     ) {
-        self.init(name, value: value, help) { values, text throws(UsageError) in
+        self.init(name, value: value, help) { values, text in
             values[keyPath: member].append(try read(text))
         }
     }
 
-    /// Creates an option without a value. Giving the option sets the property at the key path `member` to true.
-    init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
-        self.init(name, nil, help) { $0[keyPath: member] = true }
+    /// Creates an option without a value. Giving the option sets the property at the key path `member`.
+    init(
+        _ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, to value: Bool = true, _ help: String
+    ) {
+        self.init(name, value: nil, help) { values, _ in values[keyPath: member] = value }
     }
 }
 
 func integer<Value: FixedWidthInteger & SendableMetatype>(
-    _ range: ClosedRange<Int>
-) -> @Sendable (String) throws(UsageError) -> Value {
-    { text throws(UsageError) in Value(try OptionValue.integer(text, range)) }
+    _ range: ClosedRange<Int>, _: Value.Type = Value.self
+) -> @Sendable (String) throws -> Value {
+    { text in Value(try OptionValue.integer(text, range)) }
 }
 
 enum OutputFormat: String, CaseIterable {

@@ -32,8 +32,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         .init(
             "listen", value: "HOST:PORT",
             "Serve APNs at this address (default 127.0.0.1:2197). Port 0 chooses a free port."
-        ) {
-            options, text throws(UsageError) in
+        ) { options, text in
             guard let address = NetworkAddress(text) ?? NetworkAddress("\(options.host):\(text)") else {
                 throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:2197)")
             }
@@ -54,11 +53,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         .init(
             "gateway-fault", value: "NAME",
             "Inject this fault (see below) into each connection of the gateway: error-delay=200ms, close@1000. Repeat the option for more faults."
-        ) { options, text throws(UsageError) in
-            do throws(SimulatorError) { try options.gatewayFaults.add(text) } catch {
-                throw UsageError(error.description)
-            }
-        },
+        ) { try $0.gatewayFaults.add($1) },
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
             "The longest payload that the gateway accepts (default 2048; Apple's limit was 256 before 2014)."),
@@ -84,9 +79,9 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
             "Also accept provider tokens of this key (.p8, or the public key in PEM), with any team id. Repeat the option for more keys."
         ),
-        .init("any-token", nil, "Accept every request without checking its provider token.") {
-            $0.wantsProviderToken = false
-        },
+        .init(
+            "any-token", sets: \.wantsProviderToken, to: false,
+            "Accept every request without checking its provider token."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
             "Simulate this environment: production (default) or development."),
@@ -94,9 +89,9 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
             "Accept only the topics of this bundle id (default: all topics). Repeat the option for more bundle ids."),
         .init(
-            "any-suffix", nil,
+            "any-suffix", sets: \.checksTopicSuffixes, to: false,
             "Accept each push type with any topic. Without this option a voip push needs a topic that ends in .voip, as with Apple."
-        ) { $0.checksTopicSuffixes = false },
+        ),
         .init(
             "no-broadcast", value: "ID", each: \.withoutBroadcast, OptionValue.text,
             "Answer broadcasts for this bundle id with FeatureNotEnabled. Repeat the option for more bundle ids."),
@@ -111,7 +106,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "latency", value: "TIME", to: \.latency, parsedLatency,
             "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
         .init(
-            "fault", value: "FAULT@EVERY", each: \.faults, parsedFault,
+            "fault", value: "FAULT@EVERY", each: \.faults, FaultRule.init(text:),
             "Inject a fault (see below) after every N requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more faults."
         ),
         .init(
@@ -123,10 +118,6 @@ func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     try OptionValue.accept(text, "a time such as 50ms, 20ms..80ms or ~50ms", Latency(text: text))
 }
 
-func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
-    do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
-}
-
 /// Parses the value of `--key`: `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -135,19 +126,17 @@ private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, pat
         parts.count == 2 && !parts.contains("") ? (parts[0], parts[1]) : nil)
 }
 
-private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {
+private func parsedFeedback(_ text: String) throws -> SimulatorOptions.FeedbackItem {
     let parts = text.split(separator: "@", omittingEmptySubsequences: false)
     guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
         throw UsageError("expected a device token in hex, or a token with a time: HEX@1700000000")
     }
-    do throws(SimulatorError) {
-        return try SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)
-    } catch { throw UsageError(error.description) }
+    return try SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)
 }
 
 /// Returns an option for a port on the host of `--listen`.
 private func portOption(
     _ name: String, _ port: any WritableKeyPath<SimulatorOptions, UInt16?> & Sendable, _ help: String
 ) -> OptionTable<SimulatorOptions>.Option {
-    .init(name, value: "PORT", to: port, { text throws(UsageError) in try integer(0...65_535)(text) as UInt16 }, help)
+    .init(name, value: "PORT", to: port, integer(0...65_535, UInt16.self), help)
 }

@@ -17,10 +17,10 @@ private let table = OptionTable<Values>(
             "count", value: "N",
             "How many; a long explanation that does not fit on one line of the help, because it goes on and on."
         ) {
-            values, text throws(UsageError) in values.count = try OptionValue.integer(text, 1...9)
+            values, text in values.count = try OptionValue.integer(text, 1...9)
         },
         .init("name", "n", value: "NAME", "A name; again for more.") { $0.names.append($1) },
-        .init("loud", "l", "Loudly.") { $0.isLoud = true },
+        .init("loud", "l", value: nil, "Loudly.") { values, _ in values.isLoud = true },
     ], notes: "The end.")
 
 @Suite struct OptionTableTests {

@@ -12,16 +12,17 @@ package struct LogFlags: Hashable, Sendable {
         .init(
             "log-level", value: "LEVEL",
             "Override log.level, and write lines of this level and above (\(words(Level.self)))."
-        ) { flags, text throws(UsageError) in flags.level = try OptionValue.choice(text) },
+        ) { flags, text in flags.level = try OptionValue.choice(text) },
         .init(
             "log-part", value: "PART=LEVEL",
             "Override log.parts for one part (\(words(Part.self))). Repeat the option for more parts."
-        ) { flags, text throws(UsageError) in
+        ) { flags, text in
             guard let sign = text.firstIndex(of: "=") else {
                 throw UsageError("expected PART=LEVEL, such as apns=debug, found \(quoted(text))")
             }
             let part: Part = try OptionValue.choice(String(text[..<sign]))
-            flags.parts[part] = try OptionValue.choice(String(text[text.index(after: sign)...]), Level.self)
+            let level: Level = try OptionValue.choice(String(text[text.index(after: sign)...]))
+            flags.parts[part] = level
         },
     ]
 

@@ -18,11 +18,11 @@ package struct OptionTable<Values>: Sendable {
         var help: String
         /// Applies the option's value, or an empty text for an option without a value. Throws a description of valid
         /// values that does not repeat the option's name.
-        var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
+        var apply: @Sendable (inout Values, String) throws -> Void
 
         package init(
-            _ name: String, _ letter: Character? = nil, value: String, _ help: String,
-            apply: @escaping @Sendable (inout Values, String) throws(UsageError) -> Void
+            _ name: String, _ letter: Character? = nil, value: String?, _ help: String,
+            apply: @escaping @Sendable (inout Values, String) throws -> Void
         ) {
             self.name = name
             self.letter = letter
@@ -31,33 +31,20 @@ package struct OptionTable<Values>: Sendable {
             self.apply = apply
         }
 
-        package init(
-            _ name: String, _ letter: Character? = nil, _ help: String,
-            apply: @escaping @Sendable (inout Values) -> Void
-        ) {
-            self.name = name
-            self.letter = letter
-            self.help = help
-            self.apply = { values, _ in apply(&values) }
-        }
-
         /// Returns this option for the table of another command, whose values contain a `Values` in the member `part`.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {
-            let apply = apply
-            var option = OptionTable<Outer>.Option(name, letter, value: "", help) {
-                outer, text throws(UsageError) in try apply(&outer[keyPath: part], text)
+            .init(name, letter, value: value, help) { outer, text in
+                try apply(&outer[keyPath: part], text)
             }
-            option.value = value
-            return option
         }
 
         /// Returns a copy of this option that also appends each of its occurrences to a list, as `name=value` or
         /// `name`.
         package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
             var option = self
-            option.apply = { values, text throws(UsageError) in
+            option.apply = { values, text in
                 try apply(&values, text)
                 values[keyPath: list].append(value == nil ? name : "\(name)=\(text)")
             }
@@ -80,7 +67,7 @@ package struct OptionTable<Values>: Sendable {
         self.usage = usage
         self.about = about
         self.options =
-            options + [Option("help", "h", "Print this help and exit.", apply: { _ in })]
+            options + [Option("help", "h", value: nil, "Print this help and exit.") { _, _ in }]
         self.notes = notes
     }
 
@@ -95,11 +82,21 @@ package struct OptionTable<Values>: Sendable {
                 guard word.hasPrefix("-"), word != "-", word != "--" else {
                     throw UsageError("unexpected argument \(quoted(word == "--" ? words.first ?? "" : word))")
                 }
-                let isHelp =
-                    word.hasPrefix("--")
-                    ? try readLong(word.dropFirst(2), &words, &values)
-                    : try readLetters(word.dropFirst(), &words, &values)
-                if isHelp { return nil }
+                var (option, text) = try word.hasPrefix("--") ? long(word.dropFirst(2)) : lettered(word.dropFirst())
+                if option.name == "help" { return nil }
+                if option.value == nil {
+                    // The text contains further option letters.
+                    if let letters = text { words = ["-\(letters)"] + words }
+                    text = ""
+                }
+                guard let text = text ?? words.popFirst() else {
+                    throw UsageError("\(word.hasPrefix("--") ? "--\(option.name)" : word) needs a value")
+                }
+                do {
+                    try option.apply(&values, text)
+                } catch {
+                    throw UsageError("--\(option.name): \(error)")
+                }
             }
         } catch {
             throw UsageError(oneLine("\(command): \(error) (see \(command) --help)"))
@@ -107,31 +104,20 @@ package struct OptionTable<Values>: Sendable {
         return values
     }
 
-    /// Parses a long option, `name` or `name=value`. Returns whether the option is `help`.
-    private func readLong(
-        _ word: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
-    ) throws(UsageError) -> Bool {
+    /// Returns a long option, `name` or `name=value`, and its value.
+    private func long(_ word: Substring) throws(UsageError) -> (Option, String?) {
         let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let option = try option(named: parts[0])
         if option.value == nil, parts.count > 1 { throw UsageError("--\(option.name) takes no value") }
-        return try apply(option, as: "--\(option.name)", parts.count > 1 ? parts[1] : nil, &words, &values)
+        return (option, parts.count > 1 ? parts[1] : nil)
     }
 
-    /// Parses combined option letters, the last of which may be followed by its value. Returns whether one of them is
-    /// `-h` (help).
-    private func readLetters(
-        _ letters: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
-    ) throws(UsageError) -> Bool {
-        var letters = letters
-        while let letter = letters.popFirst() {
-            guard let option = options.first(where: { $0.letter == letter }) else {
-                throw UsageError("unknown option \(quoted("-\(letter)"))")
-            }
-            let value = option.value == nil || letters.isEmpty ? nil : String(letters)
-            if value != nil { letters = "" }
-            if try apply(option, as: "-\(letter)", value, &words, &values) { return true }
+    /// Returns the option of the first letter, and the following text: its value or further option letters.
+    private func lettered(_ letters: Substring) throws(UsageError) -> (Option, String?) {
+        guard let option = options.first(where: { $0.letter == letters.first }) else {
+            throw UsageError("unknown option \(quoted("-\(letters.prefix(1))"))")
         }
-        return false
+        return (option, letters.count > 1 ? String(letters.dropFirst()) : nil)
     }
 
     /// Returns the option with this name, or the only option whose name begins with `name`.
@@ -145,24 +131,6 @@ package struct OptionTable<Values>: Sendable {
         }
         let suggestion = nearest(to: name, among: options.map(\.name)).map { "; did you mean --\($0)?" } ?? ""
         throw UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
-    }
-
-    /// Applies an option with the given value, or with the next word as its value. Returns whether the option is
-    /// `--help`.
-    private func apply(
-        _ option: Option, as word: String, _ value: String?, _ words: inout ArraySlice<String>,
-        _ values: inout Values
-    ) throws(UsageError) -> Bool {
-        guard option.name != "help" else { return true }
-        guard let value = option.value == nil ? "" : value ?? words.popFirst() else {
-            throw UsageError("\(word) needs a value")
-        }
-        do throws(UsageError) {
-            try option.apply(&values, value)
-        } catch {
-            throw UsageError("--\(option.name): \(error)")
-        }
-        return false
     }
 }
 

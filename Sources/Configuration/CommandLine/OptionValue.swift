@@ -1,4 +1,5 @@
 import Glibc
+internal import Observability
 
 /// Parsers of option values. Each throws an error that describes the valid values.
 package enum OptionValue {
@@ -36,9 +37,8 @@ package enum OptionValue {
         return text
     }
 
-    package static func choice<T: RawRepresentable & CaseIterable>(
-        _ text: String, _: T.Type = T.self
-    ) throws(UsageError) -> T where T.RawValue == String {
+    package static func choice<T: RawRepresentable & CaseIterable>(_ text: String) throws(UsageError) -> T
+    where T.RawValue == String {
         try accept(text, "one of \(T.allCases.map(\.rawValue).joined(separator: ", "))", T(rawValue: text))
     }
 
@@ -75,27 +75,22 @@ package enum Moment: Hashable, Sendable {
     private static func milliseconds(_ text: String) -> Int64? {
         guard
             let match = text.wholeMatch(
-                of: /(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)/
+                of: /(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))/
                     .asciiOnlyDigits())
         else { return nil }
-        func number(_ digits: Substring) -> Int32 { Int32(digits) ?? 0 }
-        let wanted = [match.2, match.3, match.4, match.5, match.6].map(number)
+        func number(_ digits: Substring?) -> Int64 { digits.flatMap { Int64($0) } ?? 0 }
+        let text = "\(match.1)T\(match.2)"
+        let numbers = text.split { !$0.isNumber }.compactMap { Int32($0) }
         var parts = unsafe tm()
-        unsafe parts.tm_year = number(match.1) - 1_900
-        unsafe parts.tm_mon = wanted[0] - 1
-        unsafe (parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec) = (wanted[1], wanted[2], wanted[3], wanted[4])
+        unsafe (parts.tm_year, parts.tm_mon, parts.tm_mday) = (numbers[0] - 1_900, numbers[1] - 1, numbers[2])
+        unsafe (parts.tm_hour, parts.tm_min, parts.tm_sec) = (numbers[3], numbers[4], numbers[5])
         let seconds = Int64(unsafe timegm(&parts))
         // Reject dates such as 31 February, which timegm(3) normalizes to a day in March.
-        let found = unsafe [parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec]
-        guard found == wanted else { return nil }
-        let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0
-        var offset: Int64 = 0
-        if match.8.count == 6 {
-            let (hours, minutes) = (number(match.8.dropFirst().prefix(2)), number(match.8.suffix(2)))
-            guard hours < 24, minutes < 60 else { return nil }
-            offset = Int64(hours * 3_600 + minutes * 60) * (match.8.hasPrefix("-") ? -1 : 1)
-        }
-        let ms = (seconds - offset) * 1_000 + fraction
+        guard Timestamp(wallMs: seconds * 1_000).text.hasPrefix(text) else { return nil }
+        let (hours, minutes) = (number(match.5), number(match.6))
+        guard hours < 24, minutes < 60 else { return nil }
+        let offset = (hours * 3_600 + minutes * 60) * (match.4 == "-" ? -1 : 1)
+        let ms = (seconds - offset) * 1_000 + number(match.3.map { ($0 + "00").prefix(3) })
         return ms >= 0 ? ms : nil
     }
 }

@@ -61,10 +61,5 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
     }
 
     /// The path of the secret's file, or `nil` if the configuration itself contains the secret.
-    package var path: String? {
-        switch self {
-        case .text: nil
-        case .file(let path): path
-        }
-    }
+    package var path: String? { if case .file(let path) = self { path } else { nil } }
 }

@@ -67,10 +67,7 @@ struct Section {
         let fileName = fileName ?? "\(name)_file"
         let inline = value(name)
         guard let file = value(fileName) else { return inline?.text("the secret's text").map { .text($0) } }
-        guard inline == nil else {
-            file.refuse("give either \(name) or \(fileName)")
-            return nil
-        }
+        guard inline == nil else { return file.rejected("give either \(name) or \(fileName)") }
         return file.filePath().map { .file($0) }
     }
 

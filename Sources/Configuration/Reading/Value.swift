@@ -7,27 +7,22 @@ struct Value {
     let path: String
     let reading: Reading
 
-    func refuse(_ text: String) {
-        reading.refuse(path, text, at: node.mark)
+    func refuse(_ text: String) { reading.refuse(path, text, at: node.mark) }
+
+    /// Rejects the value, and returns `nil` in place of its content.
+    func rejected<T>(_ text: String) -> T? {
+        refuse(text)
+        return nil
     }
 
     /// Returns the scalar's text with environment variables substituted.
     private func scalar(_ expectation: String) -> String? {
-        guard !node.isNull else {
-            refuse("has no value; expected \(expectation)")
-            return nil
-        }
+        guard !node.isNull else { return rejected("has no value; expected \(expectation)") }
         guard case .scalar(let text, _) = node.content else {
-            refuse("expected \(expectation), found \(kind)")
-            return nil
+            return rejected("expected \(expectation), found \(kind)")
         }
         guard let environment = reading.environment else { return text }
-        do throws(SubstitutionError) {
-            return try substituted(text, from: environment)
-        } catch {
-            refuse(error.text)
-            return nil
-        }
+        do { return try substituted(text, from: environment) } catch { return rejected("\(error)") }
     }
 
     private var kind: String {
@@ -40,11 +35,7 @@ struct Value {
 
     func text(_ expectation: String = "a text") -> String? {
         guard let text = scalar(expectation) else { return nil }
-        guard !text.isEmpty else {
-            refuse("must not be empty")
-            return nil
-        }
-        return text
+        return text.isEmpty ? rejected("must not be empty") : text
     }
 
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
@@ -52,12 +43,7 @@ struct Value {
     /// Returns the content of the file that the value names, without the line breaks at its end.
     func fileText() -> String? {
         guard let path = filePath() else { return nil }
-        do throws(FileError) {
-            return Secret.line(in: try readFile(path))
-        } catch {
-            refuse("\(error)")
-            return nil
-        }
+        do { return Secret.line(in: try readFile(path)) } catch { return rejected("\(error)") }
     }
 
     /// Returns the text if `isValid` accepts it, and otherwise rejects the value. `expectation` describes valid texts.
@@ -68,14 +54,12 @@ struct Value {
     /// Returns the text converted by `body`, or rejects the value if `body` returns `nil`.
     private func read<T>(_ expectation: String, orEmpty: Bool = true, _ body: (String) -> T?) -> T? {
         guard let text = orEmpty ? scalar(expectation) : text(expectation) else { return nil }
-        guard let result = body(text) else {
-            refuse("expected \(expectation), found \(quoted(text))")
-            return nil
-        }
-        return result
+        return body(text) ?? rejected("expected \(expectation), found \(quoted(text))")
     }
 
-    func boolean() -> Bool? { choice(of: [("true", true), ("false", false)], expectation: "true or false") }
+    func boolean(_ expectation: String = "true or false") -> Bool? {
+        choice(of: [("true", true), ("false", false)], expectation: expectation)
+    }
 
     func integer(_ range: ClosedRange<Int>) -> Int? {
         read("a whole number from \(range.lowerBound) to \(range.upperBound)") { text in
@@ -113,12 +97,13 @@ struct Value {
     /// Returns a mapping. A missing value counts as an empty mapping, so that all keys of a section can be commented
     /// out.
     func section() -> Section? {
-        if case .mapping(let entries) = node.content {
-            return Section(entries, path: path, mark: node.mark, reading: reading)
+        var entries: [Entry] = []
+        if case .mapping(let found) = node.content {
+            entries = found
+        } else if !node.isNull {
+            return rejected("expected a mapping, found \(kind)")
         }
-        guard !node.isNull else { return Section([], path: path, mark: node.mark, reading: reading) }
-        refuse("expected a mapping, found \(kind)")
-        return nil
+        return Section(entries, path: path, mark: node.mark, reading: reading)
     }
 
     var isMapping: Bool {
@@ -128,16 +113,11 @@ struct Value {
     /// Returns a list of 1 to `limit` values (or none, with `orEmpty`), each read by `body`.
     func list<T>(limit: Int, orEmpty: Bool = false, _ body: (Value) -> T?) -> [T]? {
         guard case .sequence(let nodes) = node.content else {
-            refuse("expected a list, found \(node.isNull ? "nothing" : kind)")
-            return nil
+            return rejected("expected a list, found \(node.isNull ? "nothing" : kind)")
         }
-        guard orEmpty || !nodes.isEmpty else {
-            refuse("must have at least one value")
-            return nil
-        }
+        guard orEmpty || !nodes.isEmpty else { return rejected("must have at least one value") }
         guard nodes.count <= limit else {
-            refuse("has \(nodes.count) values; at most \(limit) are allowed")
-            return nil
+            return rejected("has \(nodes.count) values; at most \(limit) are allowed")
         }
         let items = nodes.enumerated().map { index, item in
             let path = "\(path)[\(index)]"
@@ -158,52 +138,29 @@ struct Value {
     }
 }
 
-struct SubstitutionError: Error, Equatable {
-    var text: String
+/// An error in a text of the configuration.
+struct InvalidText: Error, CustomStringConvertible {
+    let description: String
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` with the variable's value, and `$$` with a dollar sign. The default
 /// replaces a variable that is unset or empty. Any other dollar sign is kept. The result is not substituted again.
-func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
-    guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
-    var result = ""
-    var rest = Substring(text)
-    while let dollar = rest.firstIndex(of: "$") {
-        result += rest[..<dollar]
-        rest = rest[rest.index(after: dollar)...]
-        if rest.first == "$" {
-            result += "$"
-            rest.removeFirst()
-        } else if rest.first == "{" {
-            guard let end = rest.firstIndex(of: "}") else {
-                throw SubstitutionError(text: "${ without a closing }; write $$ for a dollar sign")
-            }
-            result += try value(of: rest[rest.index(after: rest.startIndex)..<end], from: environment)
-            rest = rest[rest.index(after: end)...]
-        } else {
-            result += "$"
+private func substituted(_ text: String, from environment: (String) -> String?) throws -> String {
+    try text.replacing(/\$(?:\$|\{([^}]*)(\}?))/) { match in
+        guard let expression = match.1 else { return "$" }
+        guard match.2 == "}" else {
+            throw InvalidText(description: "${ without a closing }; write $$ for a dollar sign")
         }
-    }
-    return result + rest
-}
-
-private func value(
-    of expression: Substring, from environment: (String) -> String?
-) throws(SubstitutionError) -> String {
-    let name = expression.prefix { $0 == "_" || $0.isASCII && ($0.isLetter || $0.isNumber) }
-    let rest = expression[name.endIndex...]
-    guard let first = name.first, !first.isNumber, rest.isEmpty || rest.hasPrefix(":-") else {
-        throw SubstitutionError(
-            text: "${\(expression)} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign")
-    }
-    let value = environment(String(name))
-    if rest.isEmpty {
+        guard let parts = expression.wholeMatch(of: /(?s)([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?/) else {
+            throw InvalidText(
+                description: "${\(expression)} is neither ${NAME} nor ${NAME:-default}; write $$ for a dollar sign")
+        }
+        let value = environment(String(parts.1))
+        if let fallback = parts.2 { return value.flatMap { $0.isEmpty ? nil : $0 } ?? String(fallback) }
         guard let value else {
-            throw SubstitutionError(
-                text: "the environment variable \(name) is not set; set it, or write ${\(name):-default}")
+            throw InvalidText(
+                description: "the environment variable \(parts.1) is not set; set it, or write ${\(parts.1):-default}")
         }
         return value
     }
-    guard let value, !value.isEmpty else { return String(rest.dropFirst(2)) }
-    return value
 }

@@ -107,10 +107,7 @@ extension KafkaSettings.TopicCreation {
     /// `.some(nil)` if the worker must create no topics.
     fileprivate static func read(_ value: Value) -> Self?? {
         guard value.isMapping, var section = value.section() else {
-            let isOn = value.choice(
-                of: [("false", false), ("true", true)],
-                expectation: "false, true or {partitions: …, replication_factor: …}")
-            return isOn.map { $0 ? Self() : nil }
+            return value.boolean("false, true or {partitions: …, replication_factor: …}").map { $0 ? Self() : nil }
         }
         var creation = Self()
         section.read("partitions", into: &creation.partitions) { $0.integer(1...10_000) }

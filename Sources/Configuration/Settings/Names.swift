@@ -7,12 +7,11 @@ extension Value {
     func topicNameOrPattern() -> String? {
         guard let text = text("a topic's name, or a pattern that starts with ^") else { return nil }
         guard text.hasPrefix("^") else { return topicName() }
-        do throws(PatternError) {
+        do throws(InvalidText) {
             _ = try Pattern(text)
             return text
         } catch {
-            refuse("\(quoted(text)) is not a POSIX extended regular expression: \(error.reason)")
-            return nil
+            return rejected("\(quoted(text)) is not a POSIX extended regular expression: \(error)")
         }
     }
 
@@ -25,12 +24,10 @@ extension Value {
 /// Returns whether the text is a host name or an address (IPv6 without brackets).
 func isHostName(_ text: String) -> Bool {
     guard !text.isEmpty, text.utf8.count <= 253 else { return false }
-    let isAddress = text.filter { $0 == ":" }.count > 1 && text.unicodeScalars.allSatisfy(isIPv6Scalar)
+    let isAddress =
+        text.count { $0 == ":" } > 1
+        && text.unicodeScalars.allSatisfy { $0.properties.isASCIIHexDigit || ":.%".unicodeScalars.contains($0) }
     return isAddress || text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
-}
-
-private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {
-    scalar.properties.isASCIIHexDigit || scalar == ":" || scalar == "." || scalar == "%"
 }
 
 /// Returns whether Kafka allows a non-empty topic name (`org.apache.kafka.common.internals.Topic`).
@@ -65,20 +62,10 @@ package struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     package init?(_ text: String) {
-        guard let colon = text.lastIndex(of: ":") else { return nil }
-        let digits = text[text.index(after: colon)...]
-        guard !digits.isEmpty, digits.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }),
-            let port = Int(digits), port <= 65_535
+        guard let match = text.wholeMatch(of: /(?:\[(.*:.*)\]|([^:]*)):([0-9]+)/), let port = Int(match.3),
+            case let host = String(match.1 ?? match.2 ?? ""), port <= 65_535, isHostName(host)
         else { return nil }
-        var host = text[..<colon]
-        if host.first == "[", host.last == "]" {
-            host = host.dropFirst().dropLast()
-            guard host.contains(":") else { return nil }
-        } else if host.contains(":") {
-            return nil
-        }
-        guard isHostName(String(host)) else { return nil }
-        self.init(host: String(host), port: port)
+        self.init(host: host, port: port)
     }
 
     package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }

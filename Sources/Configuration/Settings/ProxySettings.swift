@@ -14,20 +14,16 @@ package struct ProxySettings: Hashable, Sendable {
     /// Parses `http://host:port` or `http://user:password@host:port`, with percent-encoded credentials (RFC 3986,
     /// section 2.1).
     package init?(url: String) {
-        guard let scheme = url.firstRange(of: "://"), url[..<scheme.lowerBound].lowercased() == "http" else {
-            return nil
-        }
-        var rest = url[scheme.upperBound...]
-        if rest.last == "/" { rest.removeLast() }
+        guard let parts = url.wholeMatch(of: /(?i)http:\/\/(?:(.*)@)?(.*?)\/?/),
+            let address = NetworkAddress(String(parts.2)), address.port > 0
+        else { return nil }
         var credentials: Secret?
-        if let at = rest.lastIndex(of: "@") {
-            guard let text = percentDecoded(rest[..<at]), text.contains(":"),
+        if let encoded = parts.1 {
+            guard let text = percentDecoded(encoded), text.contains(":"),
                 text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
             else { return nil }
             credentials = .text(text)
-            rest = rest[rest.index(after: at)...]
         }
-        guard let address = NetworkAddress(String(rest)), address.port > 0 else { return nil }
         self.init(host: address.host, port: address.port, credentials: credentials)
     }
 }

@@ -50,20 +50,16 @@ extension RequestTopic {
     }
 }
 
-struct PatternError: Error {
-    var reason: String
-}
-
 /// A POSIX extended regular expression of the C library, as librdkafka uses for topics (`rdregex.c`).
 @safe final class Pattern {
     private var compiled = unsafe regex_t()
 
-    init(_ text: String) throws(PatternError) {
+    init(_ text: String) throws(InvalidText) {
         let code = unsafe regcomp(&compiled, text, REG_EXTENDED | REG_NOSUB)
         guard code == 0 else {
             var message = [UInt8](repeating: 0, count: 200)
             let length = unsafe message.withUnsafeMutableBytes { unsafe regerror(code, nil, $0.baseAddress, $0.count) }
-            throw PatternError(reason: String(decoding: message.prefix(max(0, Int(length) - 1)), as: UTF8.self))
+            throw InvalidText(description: String(decoding: message.prefix(max(0, Int(length) - 1)), as: UTF8.self))
         }
     }
 

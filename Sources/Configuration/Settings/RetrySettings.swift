@@ -54,8 +54,7 @@ extension RetrySettings {
             tiers.append(Tier(name: name, delay: delay, topic: topic))
         }
         guard !section.pairs.isEmpty, section.pairs.count <= 16 else {
-            value.refuse("must have 1 to 16 tiers, such as {30s: apns.retry.30s}")
-            return nil
+            return value.rejected("must have 1 to 16 tiers, such as {30s: apns.retry.30s}")
         }
         return tiers.isEmpty ? nil : tiers.sorted { $0.delay < $1.delay }
     }

@@ -139,12 +139,10 @@ extension ResultSettings {
 
 extension AdminSettings {
     fileprivate mutating func read(_ section: inout Section) {
-        section.read("listen", into: &listen) { value -> NetworkAddress?? in
+        section.read("listen", into: &listen) { value in
             let expectation = "host:port, such as 127.0.0.1:9464 or [::1]:9464, or off"
-            guard let text = value.text(expectation, where: { $0 == "off" || NetworkAddress($0) != nil }) else {
-                return nil
-            }
-            return .some(NetworkAddress(text))
+            let text = value.text(expectation, where: { $0 == "off" || NetworkAddress($0) != nil })
+            return text.map { NetworkAddress($0) }
         }
     }
 }

@@ -52,7 +52,7 @@ struct ChannelsOptions {
                 "channel", value: "ID", to: \.channel, parsedChannel,
                 "Read or delete the channel with this id, as printed by create and list."),
             .init(
-                "storage", value: "POLICY", to: \.storage, { text throws(UsageError) in try OptionValue.choice(text) },
+                "storage", value: "POLICY", to: \.storage, { text in try OptionValue.choice(text) },
                 "Choose the messages that a new channel stores for offline devices: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change the policy later."
             ),
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [

@@ -5,8 +5,8 @@ import Worker
 /// The demo's three counts of notifications: produced, received by the simulator, and read back from the output topics.
 /// The demo keeps the counts separately for each notification, so that two errors cannot cancel each other out.
 struct DemoBooks {
-    private struct Entry {
-        var completion: DemoTraffic.Completion
+    struct Entry {
+        fileprivate var completion: DemoTraffic.Completion
         var results = 0
         var outcome: Outcome?
         /// The sum of `in_doubt` in the results of this notification.
@@ -49,8 +49,8 @@ struct DemoBooks {
     private(set) var produced = 0
     /// The number of produced notifications with a result or a dead letter.
     private(set) var settled = 0
-    private var outcomes: [Outcome: Int] = [:]
-    private var deadLetters = 0
+    /// The number of settled notifications by outcome. Those with a dead letter have no outcome.
+    private var outcomes: [Outcome?: Int] = [:]
     private var deadTokens = 0
     /// The number of output records and simulator requests for notifications that the demo did not produce.
     private var strangers = 0
@@ -64,42 +64,22 @@ struct DemoBooks {
         produced += record.count
     }
 
+    /// Adds to the counts of a notification.
+    ///
     /// - Parameter number: The notification's number, or `nil` if the device token does not contain one.
-    private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
+    mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
         guard let number, entries.indices.contains(number), var entry = entries[number] else {
             strangers += 1
             return
         }
         let wasSettled = entry.results + entry.deadLetters > 0
+        deadTokens -= entry.deadTokens
         change(&entry)
+        deadTokens += entry.deadTokens
         entries[number] = entry
-        if !wasSettled, entry.results + entry.deadLetters > 0 { settled += 1 }
-    }
-
-    mutating func noteResult(_ number: Int?, _ outcome: Outcome, inDoubt: Int) {
-        update(number) { entry in
-            entry.results += 1
-            entry.outcome = outcome
-            entry.inDoubt += inDoubt
-        }
-        outcomes[outcome, default: 0] += 1
-    }
-
-    mutating func noteDeadLetter(_ number: Int?) {
-        update(number) { $0.deadLetters += 1 }
-        deadLetters += 1
-    }
-
-    mutating func noteDeadToken(_ number: Int?) {
-        update(number) { $0.deadTokens += 1 }
-        deadTokens += 1
-    }
-
-    mutating func noteSimulated(_ number: Int?, received: Int, accepted: Int) {
-        update(number) { entry in
-            entry.received += received
-            entry.accepted += accepted
-        }
+        guard !wasSettled, entry.results + entry.deadLetters > 0 else { return }
+        settled += 1
+        outcomes[entry.outcome, default: 0] += 1
     }
 
     /// Whether the demo has read fewer dead tokens than `unregistered` results.
@@ -113,7 +93,7 @@ struct DemoBooks {
             [
                 "\(settled * 100 / total)% \(grouped(settled))/\(grouped(total))", "\(grouped(rate))/s",
                 "in flight \(grouped(worker.inFlight))", "connections \(worker.connections)",
-            ] + ended + (deadLetters > 0 ? ["dead letters \(grouped(deadLetters))"] : [])
+            ] + ended + (outcomes[nil].map { ["dead letters \(grouped($0))"] } ?? [])
         return parts.joined(separator: "  ")
     }
 

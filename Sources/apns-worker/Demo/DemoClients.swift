@@ -73,15 +73,20 @@ struct DemoReader {
         try results.read(timeoutMs: timeoutMs) { _, message in
             count += 1
             guard count != withheld, let result = try? DeliveryResult(json: message.value) else { return true }
-            books.noteResult(number(message.key), result.outcome, inDoubt: result.inDoubt)
+            books.update(number(message.key)) { entry in
+                entry.results += 1
+                entry.outcome = result.outcome
+                entry.inDoubt += result.inDoubt
+            }
             return true
         }
         try unregistered.read(timeoutMs: 0) { _, message in
-            books.noteDeadToken(number(message.key))
+            books.update(number(message.key)) { $0.deadTokens += 1 }
             return true
         }
         try deadLetters.read(timeoutMs: 0) { _, message in
-            books.noteDeadLetter(DemoTraffic.number(inDeadLetter: String(decoding: message.value, as: UTF8.self)))
+            let value = String(decoding: message.value, as: UTF8.self)
+            books.update(value.split(separator: " ").last.flatMap { Int($0) }) { $0.deadLetters += 1 }
             return true
         }
     }

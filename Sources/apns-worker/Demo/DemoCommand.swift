@@ -37,10 +37,9 @@ private struct DemoOptions {
             .init(
                 "faults", value: "LIST",
                 "Inject these faults, separated by commas: goaway@5000,cut-after@2s (apns-worker simulate --help lists all faults)."
-            ) { options, text throws(UsageError) in
-                for word in text.split(separator: ",", omittingEmptySubsequences: false) {
-                    options.faults.append(try parsedFault(String(word)))
-                }
+            ) { options, text in
+                let words = text.split(separator: ",", omittingEmptySubsequences: false)
+                options.faults += try words.map { try FaultRule(text: String($0)) }
             },
             .init(
                 "withhold", value: "N", to: \.withheld, integer(1...10_000_000),
@@ -94,7 +93,10 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     let limit = Deadline(after: .seconds(10))
     repeat { try reader.read(into: &books, timeoutMs: 300) } while books.lacksDeadTokens && !limit.hasPassed
     simulator.books.forEach { _, token, received, accepted in
-        books.noteSimulated(DemoTraffic.number(inToken: token), received: received, accepted: accepted)
+        books.update(DemoTraffic.number(inToken: token)) { entry in
+            entry.received += received
+            entry.accepted += accepted
+        }
     }
     problem = problem ?? failure.withLock { $0 }
     let (agree, text) = books.compared(simulator.books.totals, isWhole: problem == nil)

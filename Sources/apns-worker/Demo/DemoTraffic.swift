@@ -106,6 +106,4 @@ struct DemoTraffic {
     static func number(inToken token: some StringProtocol) -> Int? {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }
-
-    static func number(inDeadLetter value: String) -> Int? { value.split(separator: " ").last.flatMap { Int($0) } }
 }

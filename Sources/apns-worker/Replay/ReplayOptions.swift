@@ -40,8 +40,7 @@ struct ReplayOptions {
             "Match this reason: Apple's reason in results, such as BadTopic, or the reason of dead letters, such as worker-crashed."
         ),
         .init(
-            "outcome", value: "OUTCOME", each: \.order.selection.outcomes,
-            { text throws(UsageError) in try OptionValue.choice(text) },
+            "outcome", value: "OUTCOME", each: \.order.selection.outcomes, OptionValue.choice,
             "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."),
         .init("app", value: "NAME", each: \.order.selection.apps, OptionValue.text, "Match results of this app."),
         .init(

@@ -44,16 +44,20 @@ private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ optio
     let answer = try DirectSend.run(
         record, with: configuration, timeoutNs: options.deadline.nanoseconds,
         onDelay: { complain("apns-worker send: \($0)") })
-    switch options.format {
-    case .json: say(answer.result.json(token.hex, advice: answer.advice) + "\n")
-    case .text:
-        say(answer.result.line(about: token.hex, of: nil) + "\n")
-        if let advice = answer.advice { complain("apns-worker send: \(advice)") }
-    }
-    return answer.result.outcome == .accepted ? .fine : .failed
+    let (result, advice) = (answer.result, answer.advice)
+    return result.show(
+        options.format, line: result.line(about: token.hex, of: nil), json: result.json(token.hex, advice: advice),
+        advice: advice)
 }
 
 extension DeliveryResult {
+    /// Prints a form of the result, and the advice if the form does not contain it. Returns the command's exit code.
+    func show(_ format: OutputFormat, line: String, json: String, advice: String?) -> ExitCode {
+        say((format == .json ? json : line) + "\n")
+        if format == .text, let advice { complain("apns-worker send: \(advice)") }
+        return outcome == .accepted ? .fine : .failed
+    }
+
     /// Returns the result as a JSON object, without the member `request` and with the advice as the last member.
     fileprivate func json(_ token: String, advice: String?) -> String {
         jsonObject { json in

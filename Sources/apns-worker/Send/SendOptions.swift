@@ -37,7 +37,7 @@ struct SendOptions {
 
     private static let options: [OptionTable<Self>.Option] = [
         .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
-        .init("token", "t", value: "HEX", "The device token.") { options, text throws(UsageError) in
+        .init("token", "t", value: "HEX", "The device token.") { options, text in
             do throws(RequestError) {
                 options.token = try DeviceToken(hex: text)
             } catch {
@@ -57,12 +57,11 @@ struct SendOptions {
         .init(
             "push-type", value: "NAME",
             "Set apns-push-type: \(pushTypes) (default: the push type that the topic's suffix belongs to, or alert)."
-        ) {
-            options, text throws(UsageError) in
+        ) { options, text in
             let type = PushType.allCases.first { $0.text.description == text }
             options.pushType = .some(try OptionValue.accept(text, "one of \(pushTypes)", type))
         },
-        .init("priority", value: "N", "Set apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
+        .init("priority", value: "N", "Set apns-priority: 10, 5 or 1.") { options, text in
             options.notification.priority = UInt8(text).flatMap { PushPriority(rawValue: $0) }
             if options.notification.priority == nil { throw UsageError("expected 10, 5 or 1") }
         },

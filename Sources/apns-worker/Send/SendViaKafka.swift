@@ -65,18 +65,12 @@ private func report(
 ) throws -> ExitCode {
     let result = try DeliveryResult(json: value)
     let advice = advice(on: result, configuration)
-    switch format {
-    case .json:
-        // The command prints the published result, with the advice as an additional last member.
-        let text = String(decoding: value, as: UTF8.self)
-        let members = text[..<(text.lastIndex(of: "}") ?? text.endIndex)]
-        let last = advice.map { advice in jsonObject { $0.member("advice", advice) }.dropFirst() }
-        say((last.map { "\(members),\($0)" } ?? text) + "\n")
-    case .text:
-        say(result.line + "\n")
-        if let advice { complain("apns-worker send: \(advice)") }
-    }
-    return result.outcome == .accepted ? .fine : .failed
+    // The command prints the published result, with the advice as an additional last member.
+    let text = String(decoding: value, as: UTF8.self)
+    let members = text[..<(text.lastIndex(of: "}") ?? text.endIndex)]
+    let last = advice.map { advice in jsonObject { $0.member("advice", advice) }.dropFirst() }
+    return result.show(
+        format, line: result.line, json: last.map { "\(members),\($0)" } ?? text, advice: advice)
 }
 
 /// Returns an explanation of Apple's refusal, or `nil` for other results. `detail` explains `invalid` and `expired`.

@@ -61,23 +61,22 @@ struct TailOptions {
             "Start at beginning, end, or a duration before now such as 15m. The default is end. With --device or --group it is beginning, but a group resumes at its committed offsets. With --request or --apns-id it is the request's time."
         ),
         .init(
-            "count", "n", value: "N", to: \.count,
-            { text throws(UsageError) in try OptionValue.integer(text, 1...Int.max) }, "End after this many records."),
+            "count", "n", value: "N", to: \.count, integer(1...Int.max, Int.self), "End after this many records."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "End after this time, such as 30s (default: never), and stop the command of --exec."),
         search(
             "apns-id", "UUID",
             "Print the records of the notification with this apns-id, then end."
-        ) { text throws(UsageError) in .id(try parsedUUID(text)) },
+        ) { text in .id(try parsedUUID(text)) },
         search(
             "request", "PLACE",
             "Print the records of the request TOPIC/PARTITION/OFFSET, or with /INDEX the records of one notification of the request, then end."
-        ) { text throws(UsageError) in .request(try parsedPlace(text)) },
+        ) { text in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",
             "Print only records about this device token, or about tokens that begin with these digits (at least 8)."
-        ) { text throws(UsageError) in
+        ) { text in
             let isToken = (8...200).contains(text.utf8.count) && text.allSatisfy { $0.isASCII && $0.isHexDigit }
             return try OptionValue.accept(
                 text, "a device token, or at least its first 8 hex digits", isToken ? .device(text.lowercased()) : nil)
@@ -92,9 +91,9 @@ struct TailOptions {
 
     private static func search(
         _ name: String, _ value: String, _ help: String,
-        _ read: @escaping @Sendable (String) throws(UsageError) -> Search
+        _ read: @escaping @Sendable (String) throws -> Search
     ) -> OptionTable<Self>.Option {
-        .init(name, value: value, help) { options, text throws(UsageError) in
+        .init(name, value: value, help) { options, text in
             let search = try read(text)
             if let earlier = options.search, earlier != search {
                 throw UsageError("give either this option or \(options.searchOption)")
