@@ -190,6 +190,15 @@ struct NotificationStore: ~Copyable {
         return now.ns - records[record].receivedNs > limitMs * 1_000_000
     }
 
+    /// Returns whether the record's expiration has passed at the time `now`. With expiration 0, a notification may be
+    /// sent for 30 s after the request's timestamp, or after its scheduled time if that is later.
+    @inline(__always)
+    func isPastExpiration(_ record: RecordSlot, now: DeliveryTime) -> Bool {
+        guard let expiration = self[bodyOf: record].headers.expiration else { return false }
+        return expiration == 0
+            ? isLate(record, limitMs: 30_000, now: now) : now.wallMs >= Int64(expiration) * 1_000
+    }
+
     /// Copies the required parts of a request into one block, the body of its record.
     ///
     /// - Parameters:
