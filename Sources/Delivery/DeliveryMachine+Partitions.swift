@@ -141,8 +141,8 @@ extension DeliveryMachine {
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
-            let (group, isNew) = store.budget.group(of: topic, weight: weight)
-            if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
+            let group = store.budget.group(of: topic, weight: weight)
+            dispatch.setWeight(weight, of: group)
             apps.setDefault(app, of: group)
             return (group, 0)
         case .retry(let delayMs):

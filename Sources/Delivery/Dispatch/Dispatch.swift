@@ -60,7 +60,7 @@ struct Dispatch: ~Copyable {
         devices.addApp(sharing: queueApp)
         breakers.addApp(route)
         apps.append(App(route))
-        for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
+        for (group, weight) in weights.enumerated() { apps[apps.count - 1].ready.setWeight(weight, of: group) }
     }
 
     /// Applies the reloaded configuration of an app.
@@ -81,10 +81,7 @@ struct Dispatch: ~Copyable {
         refreshConcurrency(of: app)
     }
 
-    mutating func addGroup(weight: Int) {
-        for app in apps.indices { apps[app].ready.addGroup(weight: weight) }
-    }
-
+    /// Sets the weight of a topic group, or adds the next group.
     mutating func setWeight(_ weight: Int, of group: Int) {
         for app in apps.indices { apps[app].ready.setWeight(weight, of: group) }
     }
@@ -280,12 +277,10 @@ extension Dispatch {
         private var clock: UInt64 = 0
         private(set) var count = 0
 
-        mutating func addGroup(weight: Int) {
-            queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))
-            if queues.count > 64 * occupied.count { occupied.append(0) }
-        }
-
+        /// Sets the weight of a topic group, or adds the next group.
         mutating func setWeight(_ weight: Int, of group: Int) {
+            if group == queues.count { queues.append(Queue()) }
+            if queues.count > 64 * occupied.count { occupied.append(0) }
             queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
         }
 
