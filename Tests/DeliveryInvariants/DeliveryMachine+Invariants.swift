@@ -224,15 +224,14 @@ extension DeliveryMachine {
     private func checkCircuits(_ census: inout Census) {
         for app in apps.indices {
             let breaker = dispatch.breakers.apps[app]
-            let circuits = [breaker.host, breaker.credential].compactMap(\.self) + breaker.topics.values
-            for probe in circuits.compactMap(\.probe) {
+            for probe in breaker.circuits.values.compactMap(\.probe) {
                 census.expect(
                     store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
                         && dispatch.breakers.circuit(probedBy: probe.slot, in: store) != nil,
                     "a circuit's probe exists and is a probe of its app")
             }
             census.expect(
-                breaker.isGated == (breaker.isClosed || !breaker.topics.isEmpty),
+                breaker.isGated == (breaker.isRemoved || breaker.isPaused || !breaker.circuits.isEmpty),
                 "an app is gated exactly if it is paused or removed or has an open circuit")
         }
     }
