@@ -161,7 +161,6 @@ extension Notification {
     struct List {
         private(set) var head = NotificationSlot.none
         private(set) var tail = NotificationSlot.none
-        private(set) var count = 0
 
         var isEmpty: Bool { head == .none }
 
@@ -170,7 +169,6 @@ extension Notification {
             store[slot].next = .none
             if tail == .none { head = slot } else { store[tail].next = slot }
             tail = slot
-            count += 1
         }
 
         mutating func prepend(_ slot: NotificationSlot, in store: inout NotificationStore) {
@@ -178,16 +176,14 @@ extension Notification {
             store[slot].next = head
             if head == .none { tail = slot } else { store[head].previous = slot }
             head = slot
-            count += 1
         }
 
         mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
+            precondition(head != .none, "The removed notification must be in the list")
             let previous = store[slot].previous
             let next = store[slot].next
             if previous == .none { head = next } else { store[previous].next = next }
             if next == .none { tail = previous } else { store[next].previous = previous }
-            precondition(count > 0, "The removed notification must be in the list")
-            count -= 1
         }
     }
 }

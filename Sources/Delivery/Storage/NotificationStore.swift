@@ -8,7 +8,7 @@ import PushRecords
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
-    private var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
+    private(set) var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
     private var blocks: BlockStore
     /// The limits of open notifications and bytes, and their use.
     var budget: AdmissionBudget
@@ -46,8 +46,6 @@ struct NotificationStore: ~Copyable {
     var recordSlots: SlotWalk<RecordSlot> { SlotWalk(count: records.capacity) }
     /// The number of open notifications.
     var count: Int { notifications.count }
-    /// The number of records with open notifications.
-    var recordCount: Int { records.count }
     /// The size of all blocks in use.
     var blockBytes: Int { blocks.openBytes }
 
@@ -100,7 +98,7 @@ struct NotificationStore: ~Copyable {
 
     /// Moves a notification and its bytes to another app.
     mutating func move(_ slot: NotificationSlot, toApp app: Int) {
-        let size = Int(notifications[slot].countedBytes) + tokenBytes(slot)
+        let size = Int(notifications[slot].countedBytes) + Int(notifications[slot].tokenBlockSize)
         budget.move(size, from: Int(notifications[slot].app), to: app)
         notifications[slot].app = Int32(app)
     }
@@ -261,7 +259,7 @@ struct NotificationStore: ~Copyable {
         }
         body.initialize(
             to: Record.Body(
-                place: origin, blockSize: size, payload: copy(payload, &next),
+                place: origin, blockSize: BlockStore.rounded(size), payload: copy(payload, &next),
                 headers: request.headers.copied(to: &next), key: copy(request.key, &next),
                 tokens: copy(token, &next), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
@@ -277,7 +275,7 @@ struct NotificationStore: ~Copyable {
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
         body.pointee.countRepeated()
         records[record].body = body
-        budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
+        budget.addRecord(body.pointee.blockSize, group: Int(records[record].group), app: Int(app))
     }
 
     /// Frees a token's separate block, and releases one reference to the record's body.
@@ -287,8 +285,7 @@ struct NotificationStore: ~Copyable {
             blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
             notifications[slot].tokenBlockSize = 0
             budget.add(
-                bytes: -BlockStore.rounded(size), group: Int(self[recordOf: slot].group),
-                app: Int(notifications[slot].app))
+                bytes: -size, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
         }
         notifications[slot].token = UnsafeRawBufferPointer.nothing
         releaseBody(notifications[slot].record)
@@ -300,8 +297,7 @@ struct NotificationStore: ~Copyable {
         records[record].holders -= 1
         guard records[record].holders == 0 else { return }
         let size = body.pointee.blockSize
-        budget.add(
-            bytes: -BlockStore.rounded(size), group: Int(records[record].group), app: Int(body.pointee.app))
+        budget.add(bytes: -size, group: Int(records[record].group), app: Int(body.pointee.app))
         records[record].body = nil
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
     }
@@ -351,18 +347,11 @@ struct NotificationStore: ~Copyable {
     /// Copies a token into a separate block of its notification.
     mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) {
         guard let source = token.baseAddress, token.count > 0 else { return }
-        let block = blocks.take(token.count)
+        let size = BlockStore.rounded(token.count)
+        let block = blocks.take(size)
         block.copyMemory(from: source, byteCount: token.count)
-        notifications[slot].tokenBlockSize = Int16(token.count)
+        notifications[slot].tokenBlockSize = Int16(size)
         notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
-        budget.add(
-            bytes: BlockStore.rounded(token.count), group: Int(self[recordOf: slot].group),
-            app: Int(notifications[slot].app))
-    }
-
-    /// Returns the size of the separate block for the token, or 0 if the token is in the record's block.
-    func tokenBytes(_ slot: NotificationSlot) -> Int {
-        let size = Int(notifications[slot].tokenBlockSize)
-        return size > 0 ? BlockStore.rounded(size) : 0
+        budget.add(bytes: size, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
     }
 }
