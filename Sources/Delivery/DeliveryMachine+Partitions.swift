@@ -205,7 +205,7 @@ extension DeliveryMachine {
             ledger.suspend(id.slot, nowNs: now.ns)
         }
         forEachNotification(of: suspended) { machine, slot in
-            if case .handed = machine.store[slot].state { machine.dispatch.recall(slot, in: machine.store) }
+            machine.dispatch.recallHanded(slot, in: machine.store)
         }
     }
 
@@ -223,11 +223,8 @@ extension DeliveryMachine {
             dropWaitingRecords(id.slot)
         }
         forEachNotification(of: revoked) { machine, slot in
-            if machine.store[slot].state.isWaiting {
-                machine.drop(slot)
-            } else if case .handed = machine.store[slot].state {
-                machine.dispatch.recall(slot, in: machine.store)
-            }
+            if machine.store[slot].state.isWaiting { machine.drop(slot) }
+            machine.dispatch.recallHanded(slot, in: machine.store)
         }
     }
 

@@ -116,7 +116,9 @@ extension DeliveryMachine {
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
-            while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
+            while batch.count - suspects < free, batch.count < most,
+                let slot = dispatch.apps[app].ready.removeFirst(from: &store)
+            {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
                     preconditionFailure("A ready notification must belong to an assignment")
                 }
@@ -188,7 +190,12 @@ extension DeliveryMachine {
     }
 
     /// Calls `body` with the requests to recall from each transport. Post them as `TransportCommand.recall`.
-    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) { dispatch.takeRecalls(body) }
+    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) {
+        for app in apps.indices where !dispatch.apps[app].recalls.isEmpty {
+            body(AppIndex(app), dispatch.apps[app].recalls)
+            dispatch.apps[app].recalls.removeAll()
+        }
+    }
 
     // MARK: Completions
 

@@ -44,7 +44,7 @@ struct Dispatch: ~Copyable {
     }
 
     /// The apps by `AppIndex`.
-    private(set) var apps: [App] = []
+    var apps: [App] = []
     private(set) var backingOff = Notification.List()
 
     init(_ settings: MachineSettings = MachineSettings()) {
@@ -208,12 +208,6 @@ struct Dispatch: ~Copyable {
         return allowed > 0 ? (allowed, allowed) : nil
     }
 
-    /// Removes and returns the next notification to send.
-    @inline(__always)
-    mutating func next(_ app: Int, from store: inout NotificationStore) -> NotificationSlot? {
-        apps[app].ready.removeFirst(from: &store)
-    }
-
     /// Returns whether the app has a free stream and no notification waits for one.
     func isIdle(_ app: Int) -> Bool { apps[app].ready.count == 0 && apps[app].outstanding < apps[app].concurrency }
 
@@ -231,18 +225,10 @@ struct Dispatch: ~Copyable {
         precondition(apps[app].quarantined | apps[app].outstanding >= 0, "A send must have exactly one completion")
     }
 
-    // MARK: Recalls
-
-    mutating func recall(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+    /// Recalls a notification from its app's transport, if the notification was handed to the transport.
+    mutating func recallHanded(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+        guard case .handed = store[slot].state else { return }
         apps[Int(store[slot].app)].recalls.append(store.id(of: slot))
-    }
-
-    /// Calls `body` with the requests to recall from each transport, and removes them from the lists.
-    mutating func takeRecalls(_ body: (AppIndex, [NotificationID]) -> Void) {
-        for app in apps.indices where !apps[app].recalls.isEmpty {
-            body(AppIndex(app), apps[app].recalls)
-            apps[app].recalls.removeAll()
-        }
     }
 
     // MARK: Timers
