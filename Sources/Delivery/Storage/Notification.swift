@@ -3,7 +3,7 @@ import PushRecords
 
 /// An open notification. Its size is less than three cache lines. Values that all notifications of a record share are
 /// in `Record` and `Record.Body`.
-struct Notification {
+package struct Notification {
     enum State: Equatable {
         case free
         /// Admitted, and in no list. The call that sets this state replaces it with another state before it returns.
@@ -189,7 +189,7 @@ extension Notification {
 }
 
 /// A Kafka record with open notifications.
-struct Record {
+package struct Record {
     /// The slot of the record's assignment, or `.none` if the assignment has ended.
     var partition = PartitionSlot.none
     var group: Int32 = 0

@@ -7,8 +7,8 @@ import PushRecords
 /// record, depending on the slot's type. No other type stores pointers to notifications or records.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
-    private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
-    private(set) var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
+    private var notifications = Slab(empty: Notification())
+    private(set) var records = Slab(empty: Record())
     private var blocks: BlockStore
     /// The limits of open notifications and bytes, and their use.
     var budget: AdmissionBudget
@@ -41,9 +41,9 @@ struct NotificationStore: ~Copyable {
     }
 
     /// All slots of notifications, including unused ones.
-    var slots: SlotWalk<NotificationSlot> { SlotWalk(count: notifications.capacity) }
+    var slots: SlotWalk<Notification> { SlotWalk(count: notifications.capacity) }
     /// All slots of records, including unused ones.
-    var recordSlots: SlotWalk<RecordSlot> { SlotWalk(count: records.capacity) }
+    var recordSlots: SlotWalk<Record> { SlotWalk(count: records.capacity) }
     /// The number of open notifications.
     var count: Int { notifications.count }
     /// The size of all blocks in use.
