@@ -303,12 +303,5 @@ extension Record {
             return DerivedID.make(
                 topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
         }
-
-        /// Calculates `repeatedBytes` from the key, the topic and the copied headers.
-        mutating func countRepeated() {
-            var bytes = min(key.count, RecordLimits.key) + headers.topic.count
-            for header in copiedHeaders { bytes += header.name.count + header.value.count }
-            repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
-        }
     }
 }

@@ -233,10 +233,11 @@ struct NotificationStore: ~Copyable {
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer.nothing
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
-        var size = MemoryLayout<Record.Body>.stride + headersSize + token.count + payload.count
+        var copiedBytes = 0
+        for header in request.copiedHeaders { copiedBytes += header.name.count + header.value.count }
+        var size = MemoryLayout<Record.Body>.stride + headersSize + token.count + payload.count + copiedBytes
         size += request.headers.byteCount + request.key.count
         size += subject.count + originalTopic.count
-        for header in request.copiedHeaders { size += header.name.count + header.value.count }
 
         let block = blocks.take(size)
         var next = block + MemoryLayout<Record.Body>.stride + headersSize
@@ -273,7 +274,8 @@ struct NotificationStore: ~Copyable {
                 notBefore: request.notBefore))
         precondition(next == block + size, "The copied parts of a request must fill its block exactly")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
-        body.pointee.countRepeated()
+        let repeated = min(request.key.count, RecordLimits.key) + body.pointee.headers.topic.count + copiedBytes
+        body.pointee.repeatedBytes = Int32(clamping: max(0, repeated - Record.Body.fixedResultBytes))
         records[record].body = body
         budget.addRecord(body.pointee.blockSize, group: Int(records[record].group), app: Int(app))
     }
