@@ -65,6 +65,8 @@ package struct AppDirectory: ~Copyable {
     var areMany: Bool { order.count > 1 }
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+    /// Returns the bytes of the app's name, which are never freed.
+    func name(_ app: Int) -> UnsafeRawBufferPointer { apps[app].name }
     /// Returns the app to which a notification of this app is forwarded once after BadDeviceToken.
     func other(_ app: Int) -> Int? { apps[app].other }
 
@@ -149,9 +151,6 @@ package struct AppDirectory: ~Copyable {
     package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
         byName[name.hash(seed: 0)]?.first { apps[$0].name.isEqual(to: name) }.map { AppIndex($0) }
     }
-
-    /// Returns the bytes of a name that an app has or had, which are never freed. Returns empty bytes for other names.
-    package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? .nothing }
 
     /// Sets the default app of a topic group, for requests that name no app.
     package mutating func setDefault(_ name: String?, of group: Int) {
