@@ -4,7 +4,7 @@ import PushRecords
 /// sent. While the circuit breaker of its host, its credential or a topic is open, only the circuit's probes may be
 /// sent. This type also measures how long each app's notifications have been deferred for each reason.
 ///
-/// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
+/// Circuits open and close during calls of these methods. Check `mustCheck` afterwards: if it is true, waiting
 /// notifications may have to be deferred.
 struct CircuitBreakers: ~Copyable {
     /// The minimum time between two log events about deferrals of the same app for the same reason.
@@ -55,9 +55,8 @@ struct CircuitBreakers: ~Copyable {
 
     /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
-    /// When the next host circuit opens, or `Int64.max` if none is due.
-    private(set) var nextCutOffNs = Int64.max
-    private var mustCheck = false
+    /// Whether circuits have changed, so that waiting notifications must be checked again.
+    var mustCheck = false
 
     // MARK: Sending
 
@@ -87,12 +86,6 @@ struct CircuitBreakers: ~Copyable {
     /// Returns the open circuit of a notification's topic, if there is one.
     func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         topic(of: slot, in: store).flatMap { apps[Int(store[slot].app)].circuits[$0] != nil ? $0 : nil }
-    }
-
-    /// Returns whether circuits have changed since the last call, so that waiting notifications must be checked again.
-    mutating func takeMustCheck() -> Bool {
-        defer { mustCheck = false }
-        return mustCheck
     }
 
     // MARK: Apps
@@ -288,11 +281,11 @@ struct CircuitBreakers: ~Copyable {
         if apps[app].isReachable || !protectsOthers, apps[app].hasOpenHost {
             close(apps[app].host, of: app, journal: &journal)
         }
-        refreshNextCutOff()
     }
 
-    private mutating func refreshNextCutOff() {
-        nextCutOffNs = protectsOthers ? apps.indices.compactMap { cutOffDueNs($0) }.min() ?? .max : .max
+    /// When the next host circuit opens, or `Int64.max` if none is due.
+    var nextCutOffNs: Int64 {
+        protectsOthers ? apps.indices.reduce(.max) { min($0, cutOffDueNs($1) ?? .max) } : .max
     }
 
     /// Returns when the circuit of an app's host will open, or `nil` if it is open already or the host is reachable.
@@ -315,7 +308,6 @@ struct CircuitBreakers: ~Copyable {
                 open(apps[app].host, app, .none, handedNs: journal.now.ns, journal: &journal)
             }
         }
-        refreshNextCutOff()
     }
 
     // MARK: Counts of deferrals
@@ -336,5 +328,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// Records that notifications of this app are no longer deferred for this reason.
-    mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
+    mutating func endDeferral(_ reason: DeferralReason, of app: Int) {
+        apps[app].deferred[Int(reason.rawValue)].firstNs = nil
+    }
 }
