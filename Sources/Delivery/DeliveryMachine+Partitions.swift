@@ -141,8 +141,8 @@ extension DeliveryMachine {
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
-            let (group, isNew) = store.budget.group(of: topic, weight: weight)
-            if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
+            let group = store.budget.group(of: topic, weight: weight)
+            dispatch.setWeight(weight, of: group)
             apps.setDefault(app, of: group)
             return (group, 0)
         case .retry(let delayMs):
@@ -205,7 +205,7 @@ extension DeliveryMachine {
             ledger.suspend(id.slot, nowNs: now.ns)
         }
         forEachNotification(of: suspended) { machine, slot in
-            if case .handed = machine.store[slot].state { machine.dispatch.recall(slot, in: machine.store) }
+            machine.dispatch.recallHanded(slot, in: machine.store)
         }
     }
 
@@ -223,11 +223,8 @@ extension DeliveryMachine {
             dropWaitingRecords(id.slot)
         }
         forEachNotification(of: revoked) { machine, slot in
-            if machine.store[slot].state.isWaiting {
-                machine.drop(slot)
-            } else if case .handed = machine.store[slot].state {
-                machine.dispatch.recall(slot, in: machine.store)
-            }
+            if machine.store[slot].state.isWaiting { machine.drop(slot) }
+            machine.dispatch.recallHanded(slot, in: machine.store)
         }
     }
 

@@ -3,9 +3,6 @@ import PushRecords
 
 // Sends the notifications of each device in order, and handles their completions.
 extension DeliveryMachine {
-    /// How long a notification with expiration 0 may be sent after its request's timestamp, or after its scheduled time
-    /// if that is later.
-    static let nowOrNeverMs: Int64 = 30_000
     /// A notification is deferred after APNs has refused this many times in a row to process it.
     static let deferredRefusals: UInt8 = 10
     /// The number of immediate resends before a pause.
@@ -119,7 +116,9 @@ extension DeliveryMachine {
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
-            while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
+            while batch.count - suspects < free, batch.count < most,
+                let slot = dispatch.apps[app].ready.removeFirst(from: &store)
+            {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
                     preconditionFailure("A ready notification must belong to an assignment")
                 }
@@ -150,16 +149,13 @@ extension DeliveryMachine {
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
-        if let expiration = store[bodyOf: record].headers.expiration,
-            expiration == 0
-                ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
-        {
+        if store.isPastExpiration(record, now: now) {
             if hasExpired(record) {
                 conclude(slot, .expired)
                 return false
             }
             // A notification with expiration 0 must not wait, so it is sent.
-            if expiration > 0 {
+            if !store.isNowOrNever(slot) {
                 moveDeferred(slot, Notification.Deferral(reason: .clock))
                 return false
             }
@@ -172,15 +168,12 @@ extension DeliveryMachine {
     /// clocks (`ProducersClock`).
     func hasExpired(_ record: RecordSlot) -> Bool {
         let aheadMs = journal.producersClock.aheadMs(now)
-        let expiration = store[bodyOf: record].headers.expiration
         // A notification with expiration 0 is sent instead of deferred, so one comparison is not enough.
-        guard aheadMs > 0, expiration != 0 || clockAheadMs != nil else { return true }
+        guard aheadMs > 0, store[bodyOf: record].headers.expiration != 0 || clockAheadMs != nil else { return true }
         let now = DeliveryTime(ns: now.ns, wallMs: now.wallMs - aheadMs)
         let maxAgeMs = settlement.settings.maxAgeMs
-        if maxAgeMs > 0, store.isLate(record, limitMs: maxAgeMs, now: now) { return true }
-        guard let expiration else { return false }
-        return expiration == 0
-            ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
+        return maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: now)
+            || store.isPastExpiration(record, now: now)
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
@@ -197,7 +190,12 @@ extension DeliveryMachine {
     }
 
     /// Calls `body` with the requests to recall from each transport. Post them as `TransportCommand.recall`.
-    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) { dispatch.takeRecalls(body) }
+    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) {
+        for app in apps.indices where !dispatch.apps[app].recalls.isEmpty {
+            body(AppIndex(app), dispatch.apps[app].recalls)
+            dispatch.apps[app].recalls.removeAll()
+        }
+    }
 
     // MARK: Completions
 

@@ -176,9 +176,7 @@ extension DeliveryMachine {
         let first = store[bodyOf: store[id.slot].record].firstApp
         var triedApp = UnsafeRawBufferPointer.nothing
         if first != store[id.slot].app {
-            triedApp =
-                first >= 0
-                ? apps.bytes(ofName: apps.route(Int(first)).name) : StaticString("?").lentBytes
+            triedApp = first >= 0 ? apps.name(Int(first)) : StaticString("?").lentBytes
         }
         return settlement.withRetry(id.slot, in: store, triedApp: triedApp, body)
     }

@@ -174,7 +174,8 @@ package struct DeliveryMachine: ~Copyable {
 
     /// Checks all waiting notifications if circuits have changed, and defers those that may not be sent any more.
     mutating func followCircuits() {
-        guard dispatch.breakers.takeMustCheck() else { return }
+        guard dispatch.breakers.mustCheck else { return }
+        dispatch.breakers.mustCheck = false
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {
             if let reason = reasonToDefer(slot) { deferToTier(slot, reason) }
         }

@@ -77,8 +77,7 @@ extension DeliveryMachine {
                 ready: dispatch.apps[app].ready.count, handed: dispatch.apps[app].handed,
                 concurrency: dispatch.apps[app].concurrency,
                 isGuardTripped: dispatch.apps[app].environmentGuard.isTripped,
-                isCredentialRefused: !breaker.isRemoved && (breaker.credential != nil || !breaker.topics.isEmpty),
-                isCutOff: breaker.host != nil)
+                isCredentialRefused: !breaker.isRemoved && breaker.isCredentialRefused, isCutOff: breaker.hasOpenHost)
         }
     }
 

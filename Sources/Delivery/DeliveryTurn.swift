@@ -1,4 +1,4 @@
-/// The source of request records: the consumer groups.
+/// The consumer groups, which provide request and retry records and store the commits.
 package protocol RequestSource {
     associatedtype Failure: Error
 
@@ -11,6 +11,9 @@ package protocol RequestSource {
     /// Passes records to the machine, up to the machine's limits. Returns whether more records are waiting that the
     /// machine may receive immediately.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
+
+    /// Sends commits that are due, for groups without a commit in flight. `serve` handles the replies.
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Returns the monotonic time of the next timer of `serve` or `read`, or `nil` if there is none.
     func nextDeadlineNs(now: DeliveryTime) -> Int64?
@@ -41,12 +44,6 @@ package protocol RecordSink {
 
     /// Produces the machine's records for writable topics.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime)
-}
-
-/// The destination of commits. The replies to commits arrive with the events of the groups (`RequestSource.serve`).
-package protocol OffsetSink {
-    /// Sends commits that are due, for groups without a commit in flight.
-    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
 /// One turn of the code that owns a machine: the worker, a simulation, the benchmark or a test.
@@ -89,7 +86,7 @@ package struct DeliveryTurn {
     /// - Throws: The error that `requests` threw. The remaining steps of the turn are skipped.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
-        offsets: some OffsetSink, now: DeliveryTime
+        now: DeliveryTime
     ) throws(Requests.Failure) -> End {
         var now = now
         transports.deliver(to: &machine, now: now)
@@ -104,7 +101,7 @@ package struct DeliveryTurn {
         transports.send(from: &machine, now: now)
         transports.recall(from: &machine)
         records.publish(&machine, now: now)
-        offsets.commit(&machine, now: now)
+        requests.commit(&machine, now: now)
         return End(
             hasMore: hasMore, events: machine.takeEvents(),
             deadlineNs: deadlineNs(machine, requests, records, now))

@@ -155,9 +155,4 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
 package struct PartitionID: Hashable, Sendable {
     package var slot: PartitionSlot
     package var generation: UInt32
-
-    @inlinable package init(slot: PartitionSlot, generation: UInt32) {
-        self.slot = slot
-        self.generation = generation
-    }
 }

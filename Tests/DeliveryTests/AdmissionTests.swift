@@ -60,11 +60,19 @@ struct OpenLimitTests {
     }
 }
 
+extension FairShares {
+    /// Adds a group with one partition that is read.
+    fileprivate mutating func addGroup(weight: Int) {
+        setWeight(weight, of: groups.count)
+        addPartitions(1, to: groups.count - 1)
+    }
+}
+
 struct SharesTests {
     /// Returns the shares of groups with these weights, each with one partition.
     private static func shares(_ weights: Int...) -> FairShares {
         var shares = FairShares(total: 1_000)
-        for weight in weights { shares.addPartitions(1, to: shares.addGroup(weight: weight)) }
+        for weight in weights { shares.addGroup(weight: weight) }
         return shares
     }
 
@@ -84,7 +92,7 @@ struct SharesTests {
     @Test func `One topic may use everything, and gets the reserve of topics that are not read`() {
         var shares = Self.shares(1)
         #expect(shares.room(for: 0) == 1_000)
-        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        shares.addGroup(weight: 1)
         #expect(shares.room(for: 0) == 750)
         shares.add(750, to: 0)
         shares.addPartitions(-1, to: 1)
@@ -94,7 +102,7 @@ struct SharesTests {
     @Test func `A topic that joins while another uses everything gets freed slots, up to its reserve`() {
         var shares = Self.shares(1)
         shares.add(1_000, to: 0)
-        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        shares.addGroup(weight: 1)
         #expect(shares.room(for: 1) == 0)
         shares.add(-100, to: 0)
         #expect(Self.rooms(shares) == [0, 100])
@@ -103,7 +111,7 @@ struct SharesTests {
     @Test func `A new topic reuses the group of a removed topic once that has no open notification`() {
         var budget = AdmissionBudget(mostOpen: 1_000, mostBytes: 1 << 20)
         func read(_ topic: String) -> Int {
-            let group = budget.group(of: topic, weight: 3).group
+            let group = budget.group(of: topic, weight: 3)
             budget.setRead(true, group)
             return group
         }

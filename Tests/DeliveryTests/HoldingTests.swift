@@ -16,7 +16,7 @@ struct HoldingTests {
         #expect(note(159, 50) == "59 true")
         #expect(note(210, 50) == "0 true")
         #expect(note(1_000, nil) == "790 true")
-        holding.end()
+        holding.firstNs = nil
         #expect(note(1_001, nil) == "0 false")
     }
 }

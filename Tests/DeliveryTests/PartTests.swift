@@ -27,8 +27,8 @@ struct ReadyQueuesTests {
         store.budget.addApp()
         for group in 0..<150 {
             // A group that is not read would be reused.
-            if group > 0 { store.budget.setRead(true, store.budget.group(of: "\(group)", weight: 1).group) }
-            ready.addGroup(weight: group == 140 ? 2 : 1)
+            if group > 0 { store.budget.setRead(true, store.budget.group(of: "\(group)", weight: 1)) }
+            ready.setWeight(group == 140 ? 2 : 1, of: group)
         }
         expect(ready.removeFirst(from: &store), is: nil)
         var waiting: [NotificationSlot: Int] = [:]

@@ -8,7 +8,7 @@ struct TurnTests {
     private static let allSteps = ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"]
 
     /// A Kafka client and transports that record which step is called.
-    private final class Owner: RequestSource, Transports, RecordSink, OffsetSink {
+    private final class Owner: RequestSource, Transports, RecordSink {
         typealias Failure = Stop
 
         struct Stop: Error {}
@@ -28,7 +28,7 @@ struct TurnTests {
             steps = []
             turn.hasKafkaNews = hasKafkaNews
             return try turn.run(
-                &rig.machine, requests: self, transports: self, records: self, offsets: self, now: rig.now)
+                &rig.machine, requests: self, transports: self, records: self, now: rig.now)
         }
 
         func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { steps.append("deliver") }

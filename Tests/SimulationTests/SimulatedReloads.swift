@@ -67,11 +67,11 @@ extension SimulatedWorld {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)
         let route = machine.apps.route(app)
-        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host != nil {
+        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].hasOpenHost {
             breaks("a request was sent for an app that is removed, paused or unreachable")
         }
         let isProbe = machine.dispatch.breakers.circuit(probedBy: id.slot, in: machine.store) != nil
-        if machine.dispatch.breakers.apps[app].credential != nil, !isProbe {
+        if machine.dispatch.breakers.apps[app].hasOpenCredential, !isProbe {
             breaks("a request other than the probe was sent while the circuit was open")
         }
         if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {

@@ -4,7 +4,7 @@ import PushRecords
 @testable import Delivery
 
 /// A worker's Kafka client and transports, as seen by a turn of the machine.
-struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
+struct SimulatedSide: RequestSource, Transports, RecordSink {
     let world: SimulatedWorld
     let worker: SimulatedWorker
 
@@ -52,7 +52,7 @@ extension SimulatedWorld {
         let side = SimulatedSide(world: self, worker: worker)
         worker.turn.hasKafkaNews = true
         let end = worker.turn.run(
-            &worker.machine, requests: side, transports: side, records: side, offsets: side, now: time(worker))
+            &worker.machine, requests: side, transports: side, records: side, now: time(worker))
         turnTransport(worker)
         // All work that was due was done in this turn, or waits for Kafka.
         if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {

@@ -31,27 +31,23 @@ package struct AdmissionBudget {
         self.mostBytes = mostBytes
         notifications = FairShares(total: mostOpen)
         bytes = FairShares(total: mostBytes)
-        _ = addGroup(weight: 1)
+        setWeight(1, of: 0)
     }
 
     // MARK: Shares
 
     mutating func addApp() { apps.append(App()) }
 
-    /// Returns the topic group of a request topic and whether the group is new. Sets the topic's weight.
-    mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
+    /// Returns the topic group of a request topic, which may be a new group. Sets the topic's weight.
+    mutating func group(of topic: String, weight: Int) -> Int {
         if groups[topic] == nil, let unused = groups.first(where: { isUnused($0.value) }) {
             groups[unused.key] = nil
             groups[topic] = unused.value
         }
-        if let known = groups[topic] {
-            notifications.setWeight(weight, of: known)
-            bytes.setWeight(weight, of: known)
-            return (known, false)
-        }
-        let group = addGroup(weight: weight)
+        let group = groups[topic] ?? notifications.groups.count
         groups[topic] = group
-        return (group, true)
+        setWeight(weight, of: group)
+        return group
     }
 
     /// Returns whether the group has no partition that is read, and no open notification.
@@ -60,9 +56,9 @@ package struct AdmissionBudget {
             && bytes.groups[group].used == 0
     }
 
-    private mutating func addGroup(weight: Int) -> Int {
-        _ = bytes.addGroup(weight: weight)
-        return notifications.addGroup(weight: weight)
+    private mutating func setWeight(_ weight: Int, of group: Int) {
+        notifications.setWeight(weight, of: group)
+        bytes.setWeight(weight, of: group)
     }
 
     /// Counts a partition of the topic group as read, or as no longer read.
@@ -161,7 +157,7 @@ package struct AdmissionBudget {
 /// reserved, divided by weight among the groups that are read. The other half is available to all groups.
 package struct FairShares {
     package struct Group: Equatable {
-        package var weight: Int
+        package var weight = 1
         /// The number of the group's partitions that are read. A group without such partitions has no reserve.
         package var partitions = 0
         package var used = 0
@@ -176,12 +172,11 @@ package struct FairShares {
 
     package init(total: Int) { self.total = total }
 
-    package mutating func addGroup(weight: Int) -> Int {
-        groups.append(Group(weight: max(1, weight)))
-        return groups.count - 1
+    /// Sets the weight of a topic group, or adds the next group.
+    package mutating func setWeight(_ weight: Int, of group: Int) {
+        if group == groups.count { groups.append(Group()) }
+        groups[group].weight = max(1, weight)
     }
-
-    package mutating func setWeight(_ weight: Int, of group: Int) { groups[group].weight = max(1, weight) }
 
     /// Adds `change` (1 or -1) to the number of the group's partitions that are read.
     package mutating func addPartitions(_ change: Int, to group: Int) {

@@ -65,6 +65,8 @@ package struct AppDirectory: ~Copyable {
     var areMany: Bool { order.count > 1 }
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+    /// Returns the bytes of the app's name, which are never freed.
+    func name(_ app: Int) -> UnsafeRawBufferPointer { apps[app].name }
     /// Returns the app to which a notification of this app is forwarded once after BadDeviceToken.
     func other(_ app: Int) -> Int? { apps[app].other }
 
@@ -130,25 +132,25 @@ package struct AppDirectory: ~Copyable {
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match {
         if topic.isEmpty { return findDefault(name: name, environment: environment, pushType: pushType) }
-        if pushType == nil { return findBundle(name: name, environment: environment, topic: topic) }
-        if name.isEmpty, environment == nil, topic.isEqual(to: lastTopic) {
-            return .app(lastApp, defaultTopic: .nothing)
+        let isSimple = pushType != nil && name.isEmpty && environment == nil
+        if isSimple, topic.isEqual(to: lastTopic) { return .app(lastApp, defaultTopic: .nothing) }
+        let found = firstApp(name: name, environment: environment, topic: topic, isBroadcast: pushType == nil)
+        if let found {
+            if isSimple, topic.count <= Self.lastLimit { remember(topic, found) }
+            return .app(AppIndex(found), defaultTopic: .nothing)
         }
-        guard let index = firstApp(name: name, environment: environment, topic: topic) else {
-            guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
+        guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
+        guard pushType == nil, firstApp(name: name, environment: environment, topic: topic) != nil else {
             return Self.unknownTopic(topic)
         }
-        if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
-        return .app(AppIndex(index), defaultTopic: .nothing)
+        return .failure(
+            .topicDisallowed, Detail("a broadcast's topic must be the bundle id without a push type's suffix", topic))
     }
 
     /// Returns the app with this name, in any environment.
     package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
         byName[name.hash(seed: 0)]?.first { apps[$0].name.isEqual(to: name) }.map { AppIndex($0) }
     }
-
-    /// Returns the bytes of a name that an app has or had, which are never freed. Returns empty bytes for other names.
-    package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? .nothing }
 
     /// Sets the default app of a topic group, for requests that name no app.
     package mutating func setDefault(_ name: String?, of group: Int) {
@@ -165,21 +167,6 @@ package struct AppDirectory: ~Copyable {
         let match = find(name: defaults[group], environment: environment, topic: topic, pushType: pushType)
         if case .failure = match, !topic.isEmpty || environment != nil { return nil }
         return match
-    }
-
-    private func findBundle(
-        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
-    ) -> Match {
-        if let index = firstApp(name: name, environment: environment, bundleID: topic) {
-            return .app(AppIndex(index), defaultTopic: .nothing)
-        }
-        guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
-        if firstApp(name: name, environment: environment, topic: topic) != nil {
-            return .failure(
-                .topicDisallowed,
-                Detail("a broadcast's topic must be the bundle id without a push type's suffix", topic))
-        }
-        return Self.unknownTopic(topic)
     }
 
     /// Returns the app and the default topic for a request without a topic. Fails unless all apps that match have the
@@ -211,9 +198,11 @@ package struct AppDirectory: ~Copyable {
     }
 
     private func firstApp(
-        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer,
+        isBroadcast: Bool = false
     ) -> Int? {
-        if let index = firstApp(name: name, environment: environment, bundleID: topic) { return index }
+        let index = firstApp(name: name, environment: environment, bundleID: topic)
+        if index != nil || isBroadcast { return index }
         for suffix in Self.suffixes where Self.ends(topic, with: suffix) {
             let bundleID = UnsafeRawBufferPointer(rebasing: topic.dropLast(suffix.utf8CodeUnitCount))
             if let index = firstApp(name: name, environment: environment, bundleID: bundleID) { return index }

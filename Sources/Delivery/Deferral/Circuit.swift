@@ -8,7 +8,8 @@ struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
 
-    private(set) var probe: NotificationID?
+    /// The probe that is waiting or in flight. Without one, the next probe is sent at `nextProbeNs`.
+    var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
     private var nextProbeNs: Int64
     /// When the latest send that met the fault was handed to the transport (monotonic).
@@ -46,7 +47,4 @@ struct Circuit {
         probe = nil
         nextProbeNs = nowNs + delayNs
     }
-
-    /// Ends a probe that will not be answered. The next probe may be sent immediately.
-    mutating func probeEnded() { probe = nil }
 }

@@ -4,7 +4,7 @@ import PushRecords
 /// sent. While the circuit breaker of its host, its credential or a topic is open, only the circuit's probes may be
 /// sent. This type also measures how long each app's notifications have been deferred for each reason.
 ///
-/// Circuits open and close during calls of these methods. Call `takeMustCheck` afterwards: if it returns true, waiting
+/// Circuits open and close during calls of these methods. Check `mustCheck` afterwards: if it is true, waiting
 /// notifications may have to be deferred.
 struct CircuitBreakers: ~Copyable {
     /// The minimum time between two log events about deferrals of the same app for the same reason.
@@ -14,14 +14,13 @@ struct CircuitBreakers: ~Copyable {
 
     // This type is not private, because the Swift 6.3.1 compiler crashes on a private type inside a `~Copyable` one.
     struct App {
+        let index: AppIndex
         /// Whether the app is paused or removed, or has an open circuit. Its notifications are then checked one by one.
-        var isGated = false
-        var isRemoved = false
-        var isPaused: Bool
-        // The open circuits of the app's host, credential and topics.
-        var host: Circuit?
-        var credential: Circuit?
-        var topics: [String: Circuit] = [:]
+        private(set) var isGated: Bool
+        var isRemoved = false { didSet { refreshGate() } }
+        var isPaused: Bool { didSet { refreshGate() } }
+        /// The open circuits of the app's host, credential and topics.
+        var circuits: [CircuitName: Circuit] = [:] { didSet { refreshGate() } }
         /// When the circuit of the credential last closed, or the credential was replaced. Answers to earlier sends say
         /// nothing about the current credential.
         var credentialClosedNs = Int64.min
@@ -36,32 +35,28 @@ struct CircuitBreakers: ~Copyable {
         /// The time since which no usable connection can be made, or `nil` while one exists or may still be made.
         var unreachableNs: Int64?
 
-        /// Whether all of the app's notifications are deferred, except a probe.
-        var isClosed: Bool { isRemoved || isPaused || host != nil || credential != nil }
-
-        subscript(name: CircuitName) -> Circuit? {
-            get {
-                switch name {
-                case .connection: host
-                case .credential: credential
-                case .topic(let topic, _): topics[topic]
-                }
-            }
-            set {
-                switch name {
-                case .connection: host = newValue
-                case .credential: credential = newValue
-                case .topic(let topic, _): topics[topic] = newValue
-                }
-            }
+        init(_ index: Int, isPaused: Bool) {
+            self.index = AppIndex(index)
+            self.isPaused = isPaused
+            isGated = isPaused
         }
+
+        private mutating func refreshGate() { isGated = isRemoved || isPaused || !circuits.isEmpty }
+
+        var host: CircuitName { .connection(of: index) }
+        var credential: CircuitName { .credential(of: index) }
+        var hasOpenHost: Bool { circuits[host] != nil }
+        var hasOpenCredential: Bool { circuits[credential] != nil }
+        /// Whether Apple refuses the app's credential, for all topics or for some.
+        var isCredentialRefused: Bool { circuits.count > (hasOpenHost ? 1 : 0) }
+        /// Whether all of the app's notifications are deferred, except a probe.
+        var isClosed: Bool { isGated && (isRemoved || isPaused || hasOpenHost || hasOpenCredential) }
     }
 
     /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
-    /// When the next host circuit opens, or `Int64.max` if none is due.
-    private(set) var nextCutOffNs = Int64.max
-    private var mustCheck = false
+    /// Whether circuits have changed, so that waiting notifications must be checked again.
+    var mustCheck = false
 
     // MARK: Sending
 
@@ -73,39 +68,29 @@ struct CircuitBreakers: ~Copyable {
         let app = Int(store[slot].app)
         if apps[app].isRemoved || apps[app].isPaused { return .paused }
         // Without a connection no probe can be sent.
-        if apps[app].host != nil, !apps[app].isConnected { return .unreachable }
+        if apps[app].hasOpenHost, !apps[app].isConnected { return .unreachable }
         if circuit(probedBy: slot, in: store) != nil { return nil }
-        let id = store.id(of: slot)
-        if let isProbe = apps[app].host?.admits(id, nowNs: nowNs) { return isProbe ? nil : .unreachable }
-        let name = apps[app].credential != nil ? .credential(of: AppIndex(app)) : openTopic(of: slot, in: store)
-        guard let isProbe = name.flatMap({ apps[app][$0]?.admits(id, nowNs: nowNs) }) else { return nil }
-        return isProbe ? nil : .credential
+        var name: CircuitName? = apps[app].hasOpenHost ? apps[app].host : apps[app].credential
+        if !apps[app].isClosed { name = openTopic(of: slot, in: store) }
+        guard let name, apps[app].circuits[name]?.admits(store.id(of: slot), nowNs: nowNs) == false else { return nil }
+        return name == apps[app].host ? .unreachable : .credential
     }
 
-    private mutating func refreshGate(of app: Int) {
-        apps[app].isGated = apps[app].isClosed || !apps[app].topics.isEmpty
+    /// Returns the circuit of a notification's topic, or `nil` if the notification has no bytes.
+    private func topic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
+        guard store.hasBody(store[slot].record) else { return nil }
+        let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
+        return .topic(topic, of: AppIndex(Int(store[slot].app)))
     }
 
     /// Returns the open circuit of a notification's topic, if there is one.
     func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
-        let app = Int(store[slot].app)
-        guard !apps[app].topics.isEmpty, store.hasBody(store[slot].record) else { return nil }
-        let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
-        return apps[app].topics[topic] != nil ? .topic(topic, of: AppIndex(app)) : nil
-    }
-
-    /// Returns whether circuits have changed since the last call, so that waiting notifications must be checked again.
-    mutating func takeMustCheck() -> Bool {
-        defer { mustCheck = false }
-        return mustCheck
+        topic(of: slot, in: store).flatMap { apps[Int(store[slot].app)].circuits[$0] != nil ? $0 : nil }
     }
 
     // MARK: Apps
 
-    mutating func addApp(_ route: AppRoute) {
-        apps.append(App(isPaused: route.isPaused))
-        refreshGate(of: apps.count - 1)
-    }
+    mutating func addApp(_ route: AppRoute) { apps.append(App(apps.count, isPaused: route.isPaused)) }
 
     /// Applies the reloaded configuration of an app.
     mutating func replace(_ app: Int, by route: AppRoute) {
@@ -126,7 +111,6 @@ struct CircuitBreakers: ~Copyable {
             refreshHost(of: app, journal: &journal)
             // No answer can close the circuits of a removed app.
             if apps[app].isRemoved { closeCredential(of: app, journal: &journal) }
-            refreshGate(of: app)
         }
         mustCheck = true
     }
@@ -144,13 +128,9 @@ struct CircuitBreakers: ~Copyable {
     ) -> Bool {
         let app = Int(store[slot].app)
         guard handedNs >= apps[app].credentialClosedNs else { return false }
-        var name = CircuitName.credential(of: AppIndex(app))
-        if reason.subject == .topic {
-            guard store.hasBody(store[slot].record) else { return true }
-            let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
-            name = .topic(topic, of: AppIndex(app))
+        if let name = reason.subject == .topic ? topic(of: slot, in: store) : apps[app].credential {
+            open(name, app, reason, handedNs: handedNs, journal: &journal)
         }
-        open(name, app, reason, handedNs: handedNs, journal: &journal)
         return true
     }
 
@@ -158,45 +138,43 @@ struct CircuitBreakers: ~Copyable {
     mutating func fault(
         ofApp app: Int, _ reason: ReasonCode, in store: borrowing NotificationStore, journal: inout Journal
     ) {
-        let probe = apps[app].credential?.probe
-        open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
+        let name = apps[app].credential
+        let probe = apps[app].circuits[name]?.probe
+        open(name, app, reason, handedNs: journal.now.ns, journal: &journal)
         // The refusal probably ended the probe's connection, so it counts as the answer to the probe.
         if let probe, case .handed = store[probe.slot].state {
-            apps[app].credential?.probeFailed(nowNs: journal.now.ns)
+            apps[app].circuits[name]?.probeFailed(nowNs: journal.now.ns)
         }
     }
 
     private mutating func open(
         _ name: CircuitName, _ app: Int, _ reason: ReasonCode, handedNs: Int64, journal: inout Journal
     ) {
-        guard apps[app][name] == nil else {
-            apps[app][name]?.fault(handedNs: handedNs)
+        guard apps[app].circuits[name] == nil else {
+            apps[app].circuits[name]?.fault(handedNs: handedNs)
             return
         }
-        apps[app][name] = Circuit(handedNs: handedNs, nowNs: journal.now.ns)
+        apps[app].circuits[name] = Circuit(handedNs: handedNs, nowNs: journal.now.ns)
         journal.counters.circuitsOpened &+= 1
         journal.events.append(.circuitOpened(name, reason: reason))
-        refreshGate(of: app)
         mustCheck = true
     }
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
         // Check all waiting notifications again, because another open circuit may now block the former probe.
-        if apps[app][name]?.probe != nil { mustCheck = true }
-        apps[app][name] = nil
-        if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
+        if apps[app].circuits[name]?.probe != nil { mustCheck = true }
+        apps[app].circuits[name] = nil
+        if name == apps[app].credential { apps[app].credentialClosedNs = journal.now.ns }
         journal.events.append(.circuitClosed(name))
-        if case .connection = name {
+        if name == apps[app].host {
             endDeferral(.unreachable, of: app)
-        } else if apps[app].credential == nil, apps[app].topics.isEmpty {
+        } else if !apps[app].isCredentialRefused {
             endDeferral(.credential, of: app)
         }
-        refreshGate(of: app)
     }
 
     private mutating func closeCredential(of app: Int, journal: inout Journal) {
-        if apps[app].credential != nil { close(.credential(of: AppIndex(app)), of: app, journal: &journal) }
-        for topic in apps[app].topics.keys { close(.topic(topic, of: AppIndex(app)), of: app, journal: &journal) }
+        for name in apps[app].circuits.keys where name != apps[app].host { close(name, of: app, journal: &journal) }
     }
 
     /// Closes the circuits of an app's credential and topics, because the app's key or certificate was replaced.
@@ -213,9 +191,7 @@ struct CircuitBreakers: ~Copyable {
         let app = Int(store[slot].app)
         guard app >= 0, apps[app].isGated else { return nil }
         let id = store.id(of: slot)
-        if apps[app].host?.probe == id { return .connection(of: AppIndex(app)) }
-        if apps[app].credential?.probe == id { return .credential(of: AppIndex(app)) }
-        return apps[app].topics.first { $0.value.probe == id }.map { .topic($0.key, of: AppIndex(app)) }
+        return apps[app].circuits.first { $0.value.probe == id }?.key
     }
 
     /// Evaluates an answer of APNs for an app with open circuits, and closes the circuits whose fault it disproves.
@@ -235,50 +211,47 @@ struct CircuitBreakers: ~Copyable {
             // Apple refused the credential or the topic, but the probe is resent once before the refusal counts.
             case .resend where completion.status == 403 || completion.reason.subject == .topic: break
             case .accept, .unregister, .reject, .resend, .retry:
-                if isOfCredential || name == .connection(of: AppIndex(app)) {
+                if isOfCredential || name == apps[app].host {
                     settleProbe(name, of: app, fault: nil, journal: &journal)
                 } else {
-                    apps[app][name]?.probePostponed(nowNs: journal.now.ns)
+                    apps[app].circuits[name]?.probePostponed(nowNs: journal.now.ns)
                 }
             }
         }
         // Answers to probes count too, because a probe of the app's host has also tested the credential.
         guard apps[app].isGated, verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
-        if apps[app].credential?.isDisproved(byTryHandedNs: handedNs) == true {
-            close(.credential(of: AppIndex(app)), of: app, journal: &journal)
-        }
+        var disproved = [apps[app].credential]
         // Only a 200 shows that the topic is accepted. APNs may send any other answer before it checks the topic.
-        if completion.status == 200, let name = openTopic(of: slot, in: store),
-            apps[app][name]?.isDisproved(byTryHandedNs: handedNs) == true
-        {
+        if completion.status == 200, let topic = topic(of: slot, in: store) { disproved.append(topic) }
+        for name in disproved where apps[app].circuits[name]?.isDisproved(byTryHandedNs: handedNs) == true {
             close(name, of: app, journal: &journal)
         }
     }
 
     /// Handles the answer to a probe. Closes the probed circuit, or doubles the delay before the next probe.
     private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
-        if case .connection = name {
+        if name == apps[app].host {
             // Any answer shows that the host is reachable. The transport will report this too.
             setReachable(app, true, journal: &journal)
-        } else if fault == nil || name == .credential(of: AppIndex(app)) && fault?.subject == .topic {
+        } else if fault == nil || name == apps[app].credential && fault?.subject == .topic {
             // A refused topic shows that the credential is accepted.
             close(name, of: app, journal: &journal)
         } else {
-            apps[app][name]?.probeFailed(nowNs: journal.now.ns)
+            apps[app].circuits[name]?.probeFailed(nowNs: journal.now.ns)
         }
     }
 
     /// Handles a send that ended without an answer. If the send was the probe of a host, the host's circuit stays open,
     /// and the delay before the next probe doubles.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
-        guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
-        apps[app.value].host?.probeFailed(nowNs: nowNs)
+        guard let name = circuit(probedBy: slot, in: store), case .connection(let app) = name else { return }
+        apps[app.value].circuits[name]?.probeFailed(nowNs: nowNs)
     }
 
     /// Lets another notification become the probe, if this one was the probe and will not be sent or answered any more.
     @inline(__always)
     mutating func endProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)][name]?.probeEnded() }
+        if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)].circuits[name]?.probe = nil }
     }
 
     // MARK: Hosts
@@ -305,19 +278,19 @@ struct CircuitBreakers: ~Copyable {
         } else if apps[app].unreachableNs == nil, !apps[app].isConnected {
             apps[app].unreachableNs = journal.now.ns
         }
-        if apps[app].isReachable || !protectsOthers, apps[app].host != nil {
-            close(.connection(of: AppIndex(app)), of: app, journal: &journal)
+        if apps[app].isReachable || !protectsOthers, apps[app].hasOpenHost {
+            close(apps[app].host, of: app, journal: &journal)
         }
-        refreshNextCutOff()
     }
 
-    private mutating func refreshNextCutOff() {
-        nextCutOffNs = protectsOthers ? apps.indices.compactMap { cutOffDueNs($0) }.min() ?? .max : .max
+    /// When the next host circuit opens, or `Int64.max` if none is due.
+    var nextCutOffNs: Int64 {
+        protectsOthers ? apps.indices.reduce(.max) { min($0, cutOffDueNs($1) ?? .max) } : .max
     }
 
     /// Returns when the circuit of an app's host will open, or `nil` if it is open already or the host is reachable.
     private func cutOffDueNs(_ app: Int) -> Int64? {
-        guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
+        guard let unreachableNs = apps[app].unreachableNs, !apps[app].hasOpenHost else { return nil }
         // The wait of `cutOffNs` starts again with each new connection.
         return (apps[app].isConnected ? max(unreachableNs, apps[app].connectedNs) : unreachableNs) + Self.cutOffNs
     }
@@ -332,10 +305,9 @@ struct CircuitBreakers: ~Copyable {
                 // A connection that stays open without unanswered requests shows no fault of the host.
                 apps[app].unreachableNs = nil
             } else {
-                open(.connection(of: AppIndex(app)), app, .none, handedNs: journal.now.ns, journal: &journal)
+                open(apps[app].host, app, .none, handedNs: journal.now.ns, journal: &journal)
             }
         }
-        refreshNextCutOff()
     }
 
     // MARK: Counts of deferrals
@@ -356,5 +328,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// Records that notifications of this app are no longer deferred for this reason.
-    mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
+    mutating func endDeferral(_ reason: DeferralReason, of app: Int) {
+        apps[app].deferred[Int(reason.rawValue)].firstNs = nil
+    }
 }

@@ -37,7 +37,7 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
 /// How long an app's notifications have been deferred for one reason, and how many.
 struct DeferredCounts {
     /// When the current series of deferrals began, or `nil` if there is none.
-    private(set) var firstNs: Int64?
+    var firstNs: Int64?
     private(set) var lastNs: Int64 = 0
     private var nextEventNs: Int64 = 0
     private var roundEndNs: Int64 = 0
@@ -46,7 +46,7 @@ struct DeferredCounts {
     /// Counts a notification that is deferred now.
     ///
     /// - Parameters:
-    ///   - pauseNs: The time without a deferral after which a series ends, or `nil` if only `end` ends a series.
+    ///   - pauseNs: The time without a deferral after which a series ends, or `nil` if only an event ends a series.
     ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
     /// - Returns: How long the reason has lasted, whether to log it, and how many notifications were deferred earlier
     ///   in this round.
@@ -64,6 +64,4 @@ struct DeferredCounts {
         if isNews { nextEventNs = nowNs + CircuitBreakers.eventPauseNs }
         return (nowNs - first, isNews, countInRound)
     }
-
-    mutating func end() { firstNs = nil }
 }

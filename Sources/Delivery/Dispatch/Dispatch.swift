@@ -44,7 +44,7 @@ struct Dispatch: ~Copyable {
     }
 
     /// The apps by `AppIndex`.
-    private(set) var apps: [App] = []
+    var apps: [App] = []
     private(set) var backingOff = Notification.List()
 
     init(_ settings: MachineSettings = MachineSettings()) {
@@ -60,7 +60,7 @@ struct Dispatch: ~Copyable {
         devices.addApp(sharing: queueApp)
         breakers.addApp(route)
         apps.append(App(route))
-        for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
+        for (group, weight) in weights.enumerated() { apps[apps.count - 1].ready.setWeight(weight, of: group) }
     }
 
     /// Applies the reloaded configuration of an app.
@@ -81,10 +81,7 @@ struct Dispatch: ~Copyable {
         refreshConcurrency(of: app)
     }
 
-    mutating func addGroup(weight: Int) {
-        for app in apps.indices { apps[app].ready.addGroup(weight: weight) }
-    }
-
+    /// Sets the weight of a topic group, or adds the next group.
     mutating func setWeight(_ weight: Int, of group: Int) {
         for app in apps.indices { apps[app].ready.setWeight(weight, of: group) }
     }
@@ -211,12 +208,6 @@ struct Dispatch: ~Copyable {
         return allowed > 0 ? (allowed, allowed) : nil
     }
 
-    /// Removes and returns the next notification to send.
-    @inline(__always)
-    mutating func next(_ app: Int, from store: inout NotificationStore) -> NotificationSlot? {
-        apps[app].ready.removeFirst(from: &store)
-    }
-
     /// Returns whether the app has a free stream and no notification waits for one.
     func isIdle(_ app: Int) -> Bool { apps[app].ready.count == 0 && apps[app].outstanding < apps[app].concurrency }
 
@@ -234,18 +225,10 @@ struct Dispatch: ~Copyable {
         precondition(apps[app].quarantined | apps[app].outstanding >= 0, "A send must have exactly one completion")
     }
 
-    // MARK: Recalls
-
-    mutating func recall(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+    /// Recalls a notification from its app's transport, if the notification was handed to the transport.
+    mutating func recallHanded(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+        guard case .handed = store[slot].state else { return }
         apps[Int(store[slot].app)].recalls.append(store.id(of: slot))
-    }
-
-    /// Calls `body` with the requests to recall from each transport, and removes them from the lists.
-    mutating func takeRecalls(_ body: (AppIndex, [NotificationID]) -> Void) {
-        for app in apps.indices where !apps[app].recalls.isEmpty {
-            body(AppIndex(app), apps[app].recalls)
-            apps[app].recalls.removeAll()
-        }
     }
 
     // MARK: Timers
@@ -280,12 +263,10 @@ extension Dispatch {
         private var clock: UInt64 = 0
         private(set) var count = 0
 
-        mutating func addGroup(weight: Int) {
-            queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))
-            if queues.count > 64 * occupied.count { occupied.append(0) }
-        }
-
+        /// Sets the weight of a topic group, or adds the next group.
         mutating func setWeight(_ weight: Int, of group: Int) {
+            if group == queues.count { queues.append(Queue()) }
+            if queues.count > 64 * occupied.count { occupied.append(0) }
             queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
         }
 

@@ -22,7 +22,12 @@ extension CommitLedger {
         // Separate commits of one partition alternate with shared commits of all other partitions.
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
-        commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
+        commits[flight].entries.removeAll(keepingCapacity: true)
+        commits[flight].isInFlight = true
+        commits[flight].sentNs = nowNs
+        commits[flight].isAlone = alone != nil
+        // A separate commit of one partition does not delay the next commit.
+        if alone == nil { commits[flight].nextNs = nowNs + settings.commitIntervalNs }
         for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard alone == nil ? !self[partition].commits.isAlone : partition == alone else { continue }
             commits[flight].entries.append(
@@ -84,7 +89,8 @@ extension CommitLedger {
                 self[partition].refuse(isImpossible: true, journal: &journal)
             case .unattributed:
                 self[partition].isDirty = true
-                self[partition].commits.askAlone()
+                self[partition].commits.isAlone = true
+                self[partition].commits.isAskedAgain = true
             }
         }
         return acknowledged

@@ -73,15 +73,6 @@ struct CommitLedger: ~Copyable {
         return PartitionID(slot: slot, generation: lastGeneration)
     }
 
-    private mutating func insert(_ partition: consuming Partition) {
-        let slot = Int(partition.id.slot.number)
-        if slot == places.count { places.append(nil) }
-        precondition(places[slot] == nil, "The slot of a new assignment must be free")
-        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
-        pointer.initialize(to: partition)
-        places[slot] = pointer
-    }
-
     private func remove(_ partition: PartitionSlot) {
         address(of: partition).deinitialize(count: 1)
         address(of: partition).deallocate()
@@ -98,13 +89,17 @@ struct CommitLedger: ~Copyable {
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
         map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
     ) {
-        insert(
-            Partition(
+        let slot = Int(id.slot.number)
+        if slot == places.count { places.append(nil) }
+        precondition(places[slot] == nil, "The slot of a new assignment must be free")
+        let place = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
+        place.initialize(
+            to: Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
                 offsets: Partition.Offsets(committed: committed, map: map),
-                horizon: Partition.SendHorizon(minimum: settings.horizonMargin),
+                horizon: Partition.SendHorizon(minimum: settings.horizonMargin), lastCommit: lastCommit,
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
-        self[id.slot].lastCommit = lastCommit
+        places[slot] = place
     }
 
     /// Suspends a partition after its group's session was lost. Withdraws the send horizon, so that no more

@@ -3,24 +3,14 @@ struct InFlightCommit {
     /// The entries of the commit in flight, or of the latest commit.
     var entries: [PartitionCommit] = []
     var isInFlight = false
-    private(set) var sentNs: Int64 = 0
+    var sentNs: Int64 = 0
     /// The time before which only urgent commits are sent.
     var nextNs: Int64 = 0
     /// When the last acknowledged commit was sent. This worker was a member of its group at that time. `nil` if no
     /// commit was acknowledged.
     var provenNs: Int64?
     /// Whether the commit in flight, or the latest one, is a separate commit of one partition.
-    private(set) var isAlone = false
-
-    /// - Parameter intervalNs: The minimum time until the next commit, or `nil` for a separate commit of one partition,
-    ///   which does not delay the next commit.
-    mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
-        entries.removeAll(keepingCapacity: true)
-        isInFlight = true
-        sentNs = nowNs
-        isAlone = intervalNs == nil
-        if let intervalNs { nextNs = nowNs + intervalNs }
-    }
+    var isAlone = false
 }
 
 /// The offset and metadata hash of a commit. A worker compares them with the group's commit at a later assignment, to
@@ -64,19 +54,13 @@ struct CommitBackoff {
     /// Whether the topic does not exist, or the group may not read it.
     private(set) var isImpossible = false
     /// Whether the partition is committed separately, so that an error certainly concerns it.
-    private(set) var isAlone = false
+    var isAlone = false
     /// Whether the partition is committed again immediately, because the last error may have concerned another
     /// partition.
     var isAskedAgain = false
     private var pauseNs: Int64 = 0
     private var nextEventNs = Int64.min
     private var isReported = false
-
-    /// Requests a separate commit of this partition, because the last error may concern another partition.
-    mutating func askAlone() {
-        isAlone = true
-        isAskedAgain = true
-    }
 
     /// Counts a refused commit, and doubles the pause before the next one, up to `longestPauseNs`.
     ///

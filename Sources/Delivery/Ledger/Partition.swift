@@ -81,8 +81,7 @@ package struct Partition: ~Copyable {
 
     init(
         id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64,
-        offsets: consuming Offsets,
-        horizon: SendHorizon, metadataLimit: Int
+        offsets: consuming Offsets, horizon: SendHorizon, lastCommit: LastCommit?, metadataLimit: Int
     ) {
         self.id = id
         topicText = topic
@@ -98,6 +97,7 @@ package struct Partition: ~Copyable {
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue
         self.offsets = offsets
         self.horizon = horizon
+        self.lastCommit = lastCommit
         self.metadataLimit = metadataLimit
     }
 

@@ -8,8 +8,9 @@ struct Settlement: ~Copyable {
     private(set) var tiers: RetryTiers
     private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
-    /// The unknown reason and the `apns-unique-id` of a notification's last answer, if the answer has at least one.
-    private var texts: [NotificationSlot: AnswerTexts] = [:]
+    /// The text of a reason without a `ReasonCode` and the `apns-unique-id` (development only) of a notification's last
+    /// answer, if the answer has at least one.
+    private var texts: [NotificationSlot: (reason: String?, uniqueID: String?)] = [:]
     let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
@@ -38,7 +39,7 @@ struct Settlement: ~Copyable {
         forget(slot)
         if text != nil || completion.uniqueIDText >= 0 {
             let uniqueID = completion.uniqueIDText >= 0 ? batch.texts[Int(completion.uniqueIDText)] : nil
-            texts[slot] = AnswerTexts(reason: text, uniqueID: uniqueID)
+            texts[slot] = (text, uniqueID)
             store.takeBytes((text?.utf8.count ?? 0) + (uniqueID?.utf8.count ?? 0), for: slot)
         }
         return row
@@ -273,13 +274,6 @@ struct Settlement: ~Copyable {
             requestKey: store[bodyOf: record].key, requestedAtMs: store[bodyOf: record].firstMs,
             copiedHeaders: store[bodyOf: record].copiedHeaders)
     }
-}
-
-private struct AnswerTexts {
-    /// The text of a reason without a `ReasonCode`.
-    var reason: String?
-    /// The answer's `apns-unique-id` (development only).
-    var uniqueID: String?
 }
 
 extension Outcome {

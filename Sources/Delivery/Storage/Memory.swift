@@ -6,24 +6,25 @@ import Synchronization
 
 /// The index of an entry in one of the machine's tables. Each table has a separate slot type, so that the compiler
 /// rejects slots of another table.
-package protocol Slot: Hashable, Comparable, Sendable {
-    var number: UInt32 { get }
-    init(_ number: UInt32)
-}
+package struct Slot<Element: ~Copyable> {
+    package let number: UInt32
 
-extension Slot {
+    @inlinable package init(_ number: UInt32) { self.number = number }
+
     /// The value for "no slot".
     @inlinable package static var none: Self { Self(.max) }
+}
 
+extension Slot: Hashable, Comparable, Sendable where Element: ~Copyable {
     @inlinable package static func < (left: Self, right: Self) -> Bool { left.number < right.number }
 }
 
 /// The index of a notification in the `NotificationStore`.
-package struct NotificationSlot: Slot {
-    package let number: UInt32
-
-    @inlinable package init(_ number: UInt32) { self.number = number }
-}
+package typealias NotificationSlot = Slot<Notification>
+/// The index of a record with open notifications in the `NotificationStore`.
+package typealias RecordSlot = Slot<Record>
+/// The index of an assignment in the `CommitLedger`.
+package typealias PartitionSlot = Slot<Partition>
 
 extension NotificationID {
     package init(slot: NotificationSlot, generation: UInt32) {
@@ -33,33 +34,19 @@ extension NotificationID {
     package var slot: NotificationSlot { NotificationSlot(number) }
 }
 
-/// The index of a record with open notifications in the `NotificationStore`.
-package struct RecordSlot: Slot {
-    package let number: UInt32
-
-    @inlinable package init(_ number: UInt32) { self.number = number }
-}
-
-/// The index of an assignment in the `CommitLedger`.
-package struct PartitionSlot: Slot {
-    package let number: UInt32
-
-    @inlinable package init(_ number: UInt32) { self.number = number }
-}
-
 /// All slots of a table in ascending order, including unused ones. In debug builds this is many times faster than a
 /// lazy map, and the invariant checks iterate over all slots after each step.
-struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
+struct SlotWalk<Element>: Sequence, IteratorProtocol {
     private var number: UInt32 = 0
     private let end: UInt32
 
     init(count: Int) { end = UInt32(count) }
 
     @inline(__always)
-    mutating func next() -> ElementSlot? {
+    mutating func next() -> Slot<Element>? {
         guard number < end else { return nil }
         number += 1
-        return ElementSlot(number - 1)
+        return Slot(number - 1)
     }
 }
 
@@ -77,23 +64,21 @@ struct InPlace: ~Copyable {
 /// stays in the cache.
 ///
 /// Slots are not cleared. The caller initializes them, and may keep a generation number in a slot across its uses.
-struct Slab<Element, ElementSlot: Slot>: ~Copyable {
+struct Slab<Element>: ~Copyable {
     /// The address of the first slot, valid until the next `take`.
     private(set) var base: UnsafeMutablePointer<Element>
     private var free: UnsafeMutablePointer<UInt32>
     private var freeCount: Int
-    private(set) var capacity: Int
+    private(set) var capacity = 1_024
     private let empty: Element
 
-    init(capacity: Int, empty: Element) {
+    init(empty: Element) {
         precondition(_isPOD(Element.self), "The elements of a slab must be of a trivial type")
-        precondition(capacity > 0, "The capacity of a slab must be at least 1")
         base = .allocate(capacity: capacity)
         base.initialize(repeating: empty, count: capacity)
         free = .allocate(capacity: capacity)
         for index in 0..<capacity { free[index] = UInt32(capacity - 1 - index) }
         freeCount = capacity
-        self.capacity = capacity
         self.empty = empty
     }
 
@@ -104,18 +89,18 @@ struct Slab<Element, ElementSlot: Slot>: ~Copyable {
 
     var count: Int { capacity - freeCount }
 
-    subscript(slot: ElementSlot) -> Element {
+    subscript(slot: Slot<Element>) -> Element {
         @inline(__always) unsafeAddress { UnsafePointer(base + Int(slot.number)) }
         @inline(__always) unsafeMutableAddress { base + Int(slot.number) }
     }
 
-    mutating func take() -> ElementSlot {
+    mutating func take() -> Slot<Element> {
         if freeCount == 0 { grow() }
         freeCount -= 1
-        return ElementSlot(free[freeCount])
+        return Slot(free[freeCount])
     }
 
-    mutating func giveBack(_ slot: ElementSlot) {
+    mutating func giveBack(_ slot: Slot<Element>) {
         precondition(freeCount < capacity, "A returned slot must have been taken before")
         free[freeCount] = slot.number
         freeCount += 1

@@ -3,7 +3,7 @@ import PushRecords
 
 /// An open notification. Its size is less than three cache lines. Values that all notifications of a record share are
 /// in `Record` and `Record.Body`.
-struct Notification {
+package struct Notification {
     enum State: Equatable {
         case free
         /// Admitted, and in no list. The call that sets this state replaces it with another state before it returns.
@@ -161,7 +161,6 @@ extension Notification {
     struct List {
         private(set) var head = NotificationSlot.none
         private(set) var tail = NotificationSlot.none
-        private(set) var count = 0
 
         var isEmpty: Bool { head == .none }
 
@@ -170,7 +169,6 @@ extension Notification {
             store[slot].next = .none
             if tail == .none { head = slot } else { store[tail].next = slot }
             tail = slot
-            count += 1
         }
 
         mutating func prepend(_ slot: NotificationSlot, in store: inout NotificationStore) {
@@ -178,22 +176,20 @@ extension Notification {
             store[slot].next = head
             if head == .none { tail = slot } else { store[head].previous = slot }
             head = slot
-            count += 1
         }
 
         mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
+            precondition(head != .none, "The removed notification must be in the list")
             let previous = store[slot].previous
             let next = store[slot].next
             if previous == .none { head = next } else { store[previous].next = next }
             if next == .none { tail = previous } else { store[next].previous = previous }
-            precondition(count > 0, "The removed notification must be in the list")
-            count -= 1
         }
     }
 }
 
 /// A Kafka record with open notifications.
-struct Record {
+package struct Record {
     /// The slot of the record's assignment, or `.none` if the assignment has ended.
     var partition = PartitionSlot.none
     var group: Int32 = 0
@@ -306,13 +302,6 @@ extension Record {
             if headers.apnsID != .none || !isDerived || tierDelayMs > 0 { return headers.apnsID }
             return DerivedID.make(
                 topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
-        }
-
-        /// Calculates `repeatedBytes` from the key, the topic and the copied headers.
-        mutating func countRepeated() {
-            var bytes = min(key.count, RecordLimits.key) + headers.topic.count
-            for header in copiedHeaders { bytes += header.name.count + header.value.count }
-            repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
         }
     }
 }

@@ -7,8 +7,8 @@ import PushRecords
 /// record, depending on the slot's type. No other type stores pointers to notifications or records.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
-    private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
-    private var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
+    private var notifications = Slab(empty: Notification())
+    private(set) var records = Slab(empty: Record())
     private var blocks: BlockStore
     /// The limits of open notifications and bytes, and their use.
     var budget: AdmissionBudget
@@ -41,13 +41,11 @@ struct NotificationStore: ~Copyable {
     }
 
     /// All slots of notifications, including unused ones.
-    var slots: SlotWalk<NotificationSlot> { SlotWalk(count: notifications.capacity) }
+    var slots: SlotWalk<Notification> { SlotWalk(count: notifications.capacity) }
     /// All slots of records, including unused ones.
-    var recordSlots: SlotWalk<RecordSlot> { SlotWalk(count: records.capacity) }
+    var recordSlots: SlotWalk<Record> { SlotWalk(count: records.capacity) }
     /// The number of open notifications.
     var count: Int { notifications.count }
-    /// The number of records with open notifications.
-    var recordCount: Int { records.count }
     /// The size of all blocks in use.
     var blockBytes: Int { blocks.openBytes }
 
@@ -100,7 +98,7 @@ struct NotificationStore: ~Copyable {
 
     /// Moves a notification and its bytes to another app.
     mutating func move(_ slot: NotificationSlot, toApp app: Int) {
-        let size = Int(notifications[slot].countedBytes) + tokenBytes(slot)
+        let size = Int(notifications[slot].countedBytes) + Int(notifications[slot].tokenBlockSize)
         budget.move(size, from: Int(notifications[slot].app), to: app)
         notifications[slot].app = Int32(app)
     }
@@ -190,6 +188,15 @@ struct NotificationStore: ~Copyable {
         return now.ns - records[record].receivedNs > limitMs * 1_000_000
     }
 
+    /// Returns whether the record's expiration has passed at the time `now`. With expiration 0, a notification may be
+    /// sent for 30 s after the request's timestamp, or after its scheduled time if that is later.
+    @inline(__always)
+    func isPastExpiration(_ record: RecordSlot, now: DeliveryTime) -> Bool {
+        guard let expiration = self[bodyOf: record].headers.expiration else { return false }
+        return expiration == 0
+            ? isLate(record, limitMs: 30_000, now: now) : now.wallMs >= Int64(expiration) * 1_000
+    }
+
     /// Copies the required parts of a request into one block, the body of its record.
     ///
     /// - Parameters:
@@ -226,10 +233,11 @@ struct NotificationStore: ~Copyable {
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer.nothing
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
-        var size = MemoryLayout<Record.Body>.stride + headersSize + token.count + payload.count
+        var copiedBytes = 0
+        for header in request.copiedHeaders { copiedBytes += header.name.count + header.value.count }
+        var size = MemoryLayout<Record.Body>.stride + headersSize + token.count + payload.count + copiedBytes
         size += request.headers.byteCount + request.key.count
         size += subject.count + originalTopic.count
-        for header in request.copiedHeaders { size += header.name.count + header.value.count }
 
         let block = blocks.take(size)
         var next = block + MemoryLayout<Record.Body>.stride + headersSize
@@ -252,7 +260,7 @@ struct NotificationStore: ~Copyable {
         }
         body.initialize(
             to: Record.Body(
-                place: origin, blockSize: size, payload: copy(payload, &next),
+                place: origin, blockSize: BlockStore.rounded(size), payload: copy(payload, &next),
                 headers: request.headers.copied(to: &next), key: copy(request.key, &next),
                 tokens: copy(token, &next), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
@@ -266,9 +274,10 @@ struct NotificationStore: ~Copyable {
                 notBefore: request.notBefore))
         precondition(next == block + size, "The copied parts of a request must fill its block exactly")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
-        body.pointee.countRepeated()
+        let repeated = min(request.key.count, RecordLimits.key) + body.pointee.headers.topic.count + copiedBytes
+        body.pointee.repeatedBytes = Int32(clamping: max(0, repeated - Record.Body.fixedResultBytes))
         records[record].body = body
-        budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
+        budget.addRecord(body.pointee.blockSize, group: Int(records[record].group), app: Int(app))
     }
 
     /// Frees a token's separate block, and releases one reference to the record's body.
@@ -278,8 +287,7 @@ struct NotificationStore: ~Copyable {
             blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
             notifications[slot].tokenBlockSize = 0
             budget.add(
-                bytes: -BlockStore.rounded(size), group: Int(self[recordOf: slot].group),
-                app: Int(notifications[slot].app))
+                bytes: -size, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
         }
         notifications[slot].token = UnsafeRawBufferPointer.nothing
         releaseBody(notifications[slot].record)
@@ -291,8 +299,7 @@ struct NotificationStore: ~Copyable {
         records[record].holders -= 1
         guard records[record].holders == 0 else { return }
         let size = body.pointee.blockSize
-        budget.add(
-            bytes: -BlockStore.rounded(size), group: Int(records[record].group), app: Int(body.pointee.app))
+        budget.add(bytes: -size, group: Int(records[record].group), app: Int(body.pointee.app))
         records[record].body = nil
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
     }
@@ -342,18 +349,11 @@ struct NotificationStore: ~Copyable {
     /// Copies a token into a separate block of its notification.
     mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) {
         guard let source = token.baseAddress, token.count > 0 else { return }
-        let block = blocks.take(token.count)
+        let size = BlockStore.rounded(token.count)
+        let block = blocks.take(size)
         block.copyMemory(from: source, byteCount: token.count)
-        notifications[slot].tokenBlockSize = Int16(token.count)
+        notifications[slot].tokenBlockSize = Int16(size)
         notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
-        budget.add(
-            bytes: BlockStore.rounded(token.count), group: Int(self[recordOf: slot].group),
-            app: Int(notifications[slot].app))
-    }
-
-    /// Returns the size of the separate block for the token, or 0 if the token is in the record's block.
-    func tokenBytes(_ slot: NotificationSlot) -> Int {
-        let size = Int(notifications[slot].tokenBlockSize)
-        return size > 0 ? BlockStore.rounded(size) : 0
+        budget.add(bytes: size, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
     }
 }

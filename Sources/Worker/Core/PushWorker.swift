@@ -244,8 +244,7 @@ package final class PushWorker: @unchecked Sendable {
         // librdkafka sends no wake-up when a consumer has left its group, so a stopping worker polls in every turn.
         if shutdown.isUnderWay { deliveryTurn.hasKafkaNews = true }
         let end = deliveryTurn.run(
-            &machine, requests: parts, transports: parts.transports, records: parts.publisher,
-            offsets: parts, now: now)
+            &machine, requests: parts, transports: parts.transports, records: parts.publisher, now: now)
         func name(of partition: PartitionID) -> String { parts.partition(of: partition)?.description ?? "unknown" }
         var resumed: [String] = []
         for event in end.events {

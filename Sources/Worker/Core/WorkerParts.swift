@@ -27,7 +27,7 @@ struct WorkerParts {
 }
 
 /// Passes records from the consumer groups to the delivery machine, and commits the offsets of settled records.
-extension WorkerParts: RequestSource, OffsetSink {
+extension WorkerParts: RequestSource {
     typealias Failure = Never
 
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {

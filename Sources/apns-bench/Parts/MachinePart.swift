@@ -63,8 +63,7 @@ final class MachinePart: PartRun {
 
     func turn() throws {
         turns.hasKafkaNews = true
-        _ = try turns.run(
-            &machine, requests: self, transports: self, records: self, offsets: self, now: now)
+        _ = try turns.run(&machine, requests: self, transports: self, records: self, now: now)
     }
 }
 
@@ -89,7 +88,7 @@ extension MachinePart: Transports {
     func recall(from machine: inout DeliveryMachine) { machine.recalls { _, _ in } }
 }
 
-extension MachinePart: RequestSource, OffsetSink {
+extension MachinePart: RequestSource {
     typealias Failure = BenchFailure
 
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
