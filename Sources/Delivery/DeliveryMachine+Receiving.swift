@@ -58,6 +58,11 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        // No worker writes a retry record that is scheduled more than a year ahead, because a request with that time is
+        // invalid. Without this check, the record could stay in retry topics for decades.
+        if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
+            request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
+        }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
             // The header has the due time by the clock of the worker that wrote the record. The timestamp may be by the

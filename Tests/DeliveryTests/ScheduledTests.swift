@@ -151,6 +151,19 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
+    /// A forged record would otherwise move from tier to tier forever. No configuration allows more than a year.
+    @Test func `A retry record that is more than a year ahead is a dead letter`() {
+        let rig = Rig()
+        let tier = rig.assignTier()
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: 365 * 24 * Self.hourMs))
+        #expect(rig.settle().map(\.reason) == ["scheduled"])
+        let headers = Self.retryHeaders(rig, inMs: 0).merging(["push-not-before": "4294967295"]) { $1 }
+        guard case .deadLetter(_, let reason, let detail) = rig.receive(tier, 1, "b", headers: headers) else {
+            return #expect(Bool(false), "the record must be a dead letter")
+        }
+        #expect(reason == .badRetryHeaders && detail.text.description == "push-not-before is more than a year ahead")
+    }
+
     /// A producer may pass seconds as milliseconds. The record's timestamp is then in 1970.
     @Test func `The detail of an expired notification mentions a timestamp in seconds`() {
         let (rig, partition) = Rig.ready()
