@@ -1,13 +1,16 @@
 import Foundation
 import PushRecords
+import TestSupport
 import Testing
 
 @testable import APNsSimulator
 
 /// Books in a file, which remain after their simulator ends. `chaos.py --only "simulator killed"` tests kill -9.
 struct BookFileTests {
-    private let temporary = TemporaryPath()
-    private var path: String { temporary.path }
+    private let folder: TemporaryFolder
+    private var path: String { folder.path("book") }
+
+    init() throws { folder = try TemporaryFolder() }
 
     private func rows(_ books: Books) -> [String] {
         var rows: [String] = []
@@ -16,9 +19,7 @@ struct BookFileTests {
     }
 
     @Test func `A simulator continues the book file of an earlier one`() throws {
-        var options = SimulatorOptions()
-        options.book = path
-        let simulator = try Simulator(options)
+        let simulator = try Simulator.with { $0.book = path }
         let provider = try simulator.provider()
         let id = "123e4567-e89b-12d3-a456-42665544000a"
         let codes = ["fa1741010", "fa17f0010", "fa17f0030", "fa17f0020", "fa17d0010", "00"]
@@ -37,8 +38,7 @@ struct BookFileTests {
         #expect(books.totals == totals)
         #expect(books.counts(ofToken: token("00")) == (1, 1))
 
-        options.book = path + ".copy"
-        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        let error = #expect(throws: SimulatorError.self) { try Simulator.with { $0.book = path + ".copy" } }
         #expect(error?.description.contains("\(path).copy is in use") == true)
     }
 
@@ -68,10 +68,10 @@ struct BookFileTests {
             let error = #expect(throws: SimulatorError.self) { try Books(path: path) }
             #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)
         }
-        try String(repeating: "no book", count: 100).write(toFile: path, atomically: true, encoding: .utf8)
-        open("was not written by a simulator")
-        try "short".write(toFile: path, atomically: true, encoding: .utf8)
-        open("was not written by a simulator")
+        for text in [String(repeating: "no book", count: 100), "short"] {
+            try folder.write(text, "book")
+            open("was not written by a simulator")
+        }
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
         open("cannot open")

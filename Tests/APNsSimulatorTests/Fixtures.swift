@@ -14,13 +14,6 @@ func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
 }
 
-/// A path in the temporary directory. Deletes its files when it is deallocated.
-final class TemporaryPath: Sendable {
-    let path = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
-
-    deinit { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
-}
-
 /// A JSON object of `size` bytes.
 func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 

@@ -6,16 +6,15 @@ import Testing
 
 /// A simulator that saves its keys to disk, for programs that read files.
 private final class Served {
-    private let temporary = TemporaryPath()
-    var directory: String { temporary.path }
+    private let folder: TemporaryFolder
+    var directory: String { folder.path }
     let simulator: Simulator
 
     /// - Parameter firstStreams: h2load sends 100 requests before it has received the server's SETTINGS.
     init(firstStreams: UInt32 = 1) throws {
-        var options = SimulatorOptions()
-        options.directory = temporary.path
-        options.firstStreams = firstStreams
-        simulator = try Simulator(options)
+        let folder = try TemporaryFolder()
+        self.folder = folder
+        simulator = try Simulator.with { ($0.directory, $0.firstStreams) = (folder.path, firstStreams) }
     }
 
     deinit { simulator.stop() }
@@ -26,10 +25,7 @@ private final class Served {
     }
 
     /// Writes a payload to a file and returns its path.
-    func body(_ text: String) throws -> String {
-        try text.write(toFile: "\(directory)/body.json", atomically: true, encoding: .utf8)
-        return "\(directory)/body.json"
-    }
+    func body(_ text: String) throws -> String { try folder.write(text, "body.json") }
 
     func url(_ token: String) -> String { "https://localhost:\(simulator.port)/3/device/\(token)" }
 }
@@ -55,7 +51,7 @@ struct ForeignClientTests {
         let served = try Served()
         func push(_ token: String, _ more: String...) throws -> String {
             let arguments = [
-                "-s", "--max-time", "20", "--http2", "--cacert", "\(served.directory)/ca.pem", "-D", "-", "-d",
+                "-s", "--max-time", "180", "--http2", "--cacert", "\(served.directory)/ca.pem", "-D", "-", "-d",
                 #"{"aps":{"alert":"Hi"}}"#,
             ]
             return try run("curl", arguments + served.headers() + more + [served.url(token)]).output
@@ -77,7 +73,7 @@ struct ForeignClientTests {
     func `A client that does not trust the simulator or does not offer HTTP/2 cannot connect`() throws {
         let served = try Served()
         func ending(_ arguments: String...) throws -> ChildProcess.Ending {
-            try run("curl", ["-s", "--max-time", "20"] + arguments + [served.url(plainToken)]).ending
+            try run("curl", ["-s", "--max-time", "180"] + arguments + [served.url(plainToken)]).ending
         }
         #expect(try ending("--http2") == .exited(60), "curl must reject the certificate")
         // A client with HTTP/1.1 only has no protocol in common with the simulator.
@@ -87,7 +83,7 @@ struct ForeignClientTests {
     @Test(.needs("nghttp"))
     func `nghttp receives the SETTINGS of APNs`() throws {
         let served = try Served()
-        let arguments = ["-nv", "--no-dep", "-t", "20", "-d", try served.body(#"{"aps":{}}"#)]
+        let arguments = ["-nv", "--no-dep", "-t", "180", "-d", try served.body(#"{"aps":{}}"#)]
         let output = try run("nghttp", arguments + served.headers() + [served.url(plainToken)]).output
         for text in [
             "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]", "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]",

@@ -86,12 +86,10 @@ final class RawClient: Client {
 extension Simulator {
     /// A simulator with a gateway and a feedback service.
     static func withGateway(change: (inout SimulatorOptions) throws -> Void = { _ in }) throws -> Simulator {
-        var options = SimulatorOptions()
-        options.controlPort = nil
-        options.gatewayPort = 0
-        options.feedbackPort = 0
-        try change(&options)
-        return try Simulator(options)
+        try with {
+            ($0.controlPort, $0.gatewayPort, $0.feedbackPort) = (nil, 0, 0)
+            try change(&$0)
+        }
     }
 
     /// A simulator with a gateway and a feedback service, and a client of the gateway.

@@ -54,7 +54,7 @@ struct GatewayTests {
     }
 
     @Test func `The gateway discards notifications that arrive before a delayed error is sent`() throws {
-        let (simulator, client) = try Simulator.gatewayAndClient(["error-delay=1s"])
+        let (simulator, client) = try Simulator.gatewayAndClient(["error-delay=5s"])
         #expect(client.open())
         for number in 1...50 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         client.send(Wire.frame(51, tokenBytes("fa170008")))

@@ -28,7 +28,7 @@ class Client: ByteChannelDelegate {
 
     /// Runs the loop until the condition is true or the time is over. Returns whether the condition is true.
     @discardableResult
-    func run(forMs limitMs: Int64 = 20_000, until isSo: () -> Bool = { false }) -> Bool {
+    func run(forMs limitMs: Int64 = 180_000, until isSo: () -> Bool = { false }) -> Bool {
         let deadline = LoopTime.read().monotonicNs + limitMs * 1_000_000
         while !isSo() {
             if LoopTime.read().monotonicNs > deadline { return false }
@@ -208,13 +208,17 @@ extension Simulator {
         return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000)
     }
 
+    static func with(_ change: (inout SimulatorOptions) throws -> Void) throws -> Simulator {
+        var options = SimulatorOptions()
+        try change(&options)
+        return try Simulator(options)
+    }
+
     /// A simulator, and a provider whose connection to it is open and has all its streams.
     static func connected(
         _ change: (inout SimulatorOptions) throws -> Void = { _ in }
     ) throws -> (Simulator, Provider) {
-        var options = SimulatorOptions()
-        try change(&options)
-        let simulator = try Simulator(options)
+        let simulator = try with(change)
         return (simulator, try simulator.provider())
     }
 

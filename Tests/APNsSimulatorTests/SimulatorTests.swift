@@ -4,6 +4,7 @@ import HTTP2
 import Network
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import APNsSimulator
@@ -11,7 +12,9 @@ import Testing
 /// The simulator over real TLS and HTTP/2 connections within this process.
 @Suite(.timeLimit(.minutes(5)))
 struct SimulatorTests {
-    private let temporary = TemporaryPath()
+    private let folder: TemporaryFolder
+
+    init() throws { folder = try TemporaryFolder() }
 
     @Test func `An accepted push is counted in the books`() throws {
         let (simulator, provider) = try Simulator.connected()
@@ -109,19 +112,17 @@ struct SimulatorTests {
 
     @Test func `The error of a port in use names the port`() throws {
         let simulator = try Simulator()
-        var options = SimulatorOptions()
-        options.port = simulator.port
-        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        let error = #expect(throws: SimulatorError.self) { try Simulator.with { $0.port = simulator.port } }
         #expect(error?.description.contains("127.0.0.1:\(simulator.port)") == true)
         #expect(error?.description.contains("Address already in use") == true)
-        options.port = 0
-        options.controlPort = simulator.controlPort
-        let control = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        let control = #expect(throws: SimulatorError.self) {
+            try Simulator.with { $0.controlPort = simulator.controlPort }
+        }
         #expect(control?.description.contains("control endpoint: cannot listen on") == true)
     }
 
     @Test func `Simulators that start at the same time create and keep one set of credentials`() async throws {
-        let directory = temporary.path
+        let directory = folder.path
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
             for _ in 0..<4 {
                 group.addTask {
@@ -137,20 +138,20 @@ struct SimulatorTests {
         #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
         let mode = try FileManager.default.attributesOfItem(atPath: kept.providerKeyFile!)[.posixPermissions]
         #expect((mode as? NSNumber)?.intValue == 0o600)
-        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
+        try folder.write("nonsense", "ca.pem")
         let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
         #expect(error?.description.contains(directory) == true)
     }
 
     /// Users copy the configuration into files in any directory, and relative paths start at the file's directory.
     @Test func `The printed instructions contain absolute paths and all ports`() throws {
-        let directory = temporary.path
+        let directory = folder.path
         let here = FileManager.default.currentDirectoryPath
         let up = here.split(separator: "/").map { _ in ".." }.joined(separator: "/")
-        var options = SimulatorOptions()
-        options.directory = up.isEmpty ? String(directory.dropFirst()) : up + directory
-        (options.gatewayPort, options.feedbackPort) = (0, 0)
-        let simulator = try Simulator(options)
+        let simulator = try Simulator.with {
+            $0.directory = up.isEmpty ? String(directory.dropFirst()) : up + directory
+            ($0.gatewayPort, $0.feedbackPort) = (0, 0)
+        }
         defer { simulator.stop() }
         #expect(simulator.instructions.contains("binary gateway on 127.0.0.1:\(simulator.gatewayPort!)\n"))
         #expect(simulator.instructions.contains("feedback service on 127.0.0.1:\(simulator.feedbackPort!)\n"))
@@ -162,18 +163,16 @@ struct SimulatorTests {
 
     @Test func `A public key file that the user configures is accepted`() throws {
         let maker = try TokenMaker()
-        let path = temporary.path
-        try maker.key.verificationKey.pem.write(toFile: path, atomically: true, encoding: .utf8)
-        var options = SimulatorOptions()
-        options.keys = [("OWNKEY1234", path)]
-        let simulator = try Simulator(options)
+        let path = try folder.write(maker.key.verificationKey.pem, "key.pem")
+        let simulator = try Simulator.with { $0.keys = [("OWNKEY1234", path)] }
         var mine = maker
         mine.keyID = "OWNKEY1234"
         mine.teamID = "OWNTEAM123"
         let provider = try Provider(simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
         try provider.openAllStreams()
-        options.keys[0].path = path + ".missing"
-        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
-        #expect(error?.description.contains(options.keys[0].path) == true)
+        let error = #expect(throws: SimulatorError.self) {
+            try Simulator.with { $0.keys = [("OWNKEY1234", path + ".missing")] }
+        }
+        #expect(error?.description.contains(path + ".missing") == true)
     }
 }

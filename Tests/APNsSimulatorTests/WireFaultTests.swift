@@ -25,7 +25,8 @@ struct WireFaultTests {
     }
 
     @Test func `The stream limit can fall below the number of requests in flight`() throws {
-        let (_, provider) = try Simulator.connected { $0.latency = .fixed(ns: 500_000_000) }
+        let (simulator, provider) = try Simulator.connected()
+        simulator.switches.with { $0.service.options.latency = .fixed(ns: 5_000_000_000) }
         for user in 1...40 as ClosedRange<UInt32> { try provider.push(user) }
         try provider.push(41, token: token("fa171005"))
         #expect(provider.run { provider.session.allowedStreams == 5 })
@@ -66,9 +67,7 @@ struct WireFaultTests {
     }
 
     @Test func `A rule with an interval applies to every connection`() throws {
-        var options = SimulatorOptions()
-        options.faults = [try FaultRule(text: "goaway@300ms")]
-        let simulator = try Simulator(options)
+        let simulator = try Simulator.with { $0.faults = [try FaultRule(text: "goaway@300ms")] }
         let provider = try Provider(simulator, authorization: simulator.bearer())
         #expect(provider.run { provider.end != nil })
         #expect(provider.end == .closedByPeer && provider.goAways.count == 1)

@@ -1,4 +1,3 @@
-import Foundation
 import TestSupport
 import Testing
 
@@ -7,24 +6,23 @@ import Testing
 /// The driver in Python has its tests beside this file. Here is what it shares with the program in Swift.
 @Suite(.waiting) struct DriverTests {
     private static let python = Python.place(with: ["json"])
-    private static let here = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
 
     @Test(.enabled(if: python != nil, "missing: a Python (Docker/setup --tests)"))
     func `The driver's own tests pass`() throws {
-        let process = try ChildProcess(try #require(Self.python), [Self.here.appending(path: "driver_tests.py").path])
-        #expect(try process.wait(seconds: 60) == .exited(0), "\(process.text)")
+        let process = try ChildProcess(try #require(Self.python), [Repository.path("Tests/BenchTests/driver_tests.py")])
+        #expect(try process.wait() == .exited(0), "\(process.text)")
     }
 
     /// The parts take the payload of the topics.
     @Test(.enabled(if: python != nil, "missing: a Python (Docker/setup --tests)"))
     func `Payloads are the same in both languages`() throws {
-        let driver = Self.here.appending(path: "../../Sources/apns-bench/driver").standardizedFileURL.path
+        let driver = Repository.path("Sources/apns-bench/driver")
         let script = """
             import os, sys; os.environ["APNS_BENCH"] = ""; sys.path.insert(0, "\(driver)"); import stage
             print(stage.payload(12))
             """
         let process = try ChildProcess(try #require(Self.python), ["-c", script])
-        try #require(try process.wait(seconds: 60) == .exited(0), "\(process.text)")
+        try #require(try process.wait() == .exited(0), "\(process.text)")
         #expect(process.text == Traffic.payload(12) + "\n")
     }
 }

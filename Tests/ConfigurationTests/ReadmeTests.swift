@@ -1,16 +1,11 @@
 import Configuration
 import Foundation
+import TestSupport
 import Testing
 
 /// The YAML blocks of the README and of the articles on configuration and certificates.
 @Suite struct ReadmeTests {
-    static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../..")
-        .standardizedFileURL
-
-    static func blocks(of path: String) throws -> [String] {
-        try String(contentsOf: root.appending(path: path), encoding: .utf8).components(separatedBy: "```yaml\n")
-            .dropFirst().map { $0.components(separatedBy: "```")[0] }
-    }
+    static func blocks(of path: String) throws -> [String] { try Repository.blocks("yaml", of: path) }
 
     /// The blocks that are complete files: the smallest configuration, the reference, and one with other values.
     static func blocks() throws -> [String] {
@@ -33,9 +28,9 @@ import Testing
 
     /// Every key that the code reads must be in the reference or in one of the examples.
     @Test func `The reference explains each key`() throws {
-        let settings = Self.root.appending(path: "Sources/Configuration/Settings")
-        let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
-        let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()
+        let settings = "Sources/Configuration/Settings"
+        let files = try FileManager.default.contentsOfDirectory(atPath: Repository.path(settings))
+        let code = try files.map { try Repository.text("\(settings)/\($0)") }.joined()
         let keys = Set(code.matches(of: /(?:read|required|section|requiredSection)\("([a-z_]+)"/).map { $0.1 })
         #expect(keys.count > 50, "the pattern no longer finds the keys in the code")
         let text = try Self.blocks().dropFirst().joined()

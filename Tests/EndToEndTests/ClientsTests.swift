@@ -6,10 +6,9 @@ extension EndToEnd {
     /// Tests of `Tests/Clients`, which are services in other languages written from the README only, and of the article
     /// about them.
     @Suite struct ClientsTests {
-        private static func file(_ path: String) -> String {
-            URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../Clients/\(path)")
-                .standardizedFileURL.path
-        }
+        private static func file(_ path: String) -> String { Repository.path("Tests/Clients/\(path)") }
+
+        private static func article(_ name: String) -> String { "Sources/Worker/Worker.docc/\(name).md" }
 
         // MARK: A service in each language
 
@@ -21,14 +20,15 @@ extension EndToEnd {
         }
 
         @Test(
-            .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's client, and java"),
-            .needs(.worker, .broker, .kcat))
+            .ownBroker, .needs(.worker, .broker, .kcat, .javaClient))
         func `A service in Java gets its results`() throws {
             let options = ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"]
             try run(Tool.javaClient.path(), options + [Self.file("java/Shop.java")])
         }
 
-        @Test(.needsGo, .needs(.worker, .broker, .kcat))
+        @Test(
+            .needsInstalled(.go, "golang-go golang-github-confluentinc-confluent-kafka-go-dev"),
+            .needs(.worker, .broker, .kcat))
         func `A service in Go gets its results`() throws {
             let folder = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().appending(path: "go")
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -54,7 +54,8 @@ extension EndToEnd {
             try Scene.run(
                 "swift",
                 [
-                    "build", "--package-path", Self.file("../Library"), "--scratch-path", scratch, "--disable-sandbox",
+                    "build", "--package-path", Repository.path("Tests/Library"), "--scratch-path", scratch,
+                    "--disable-sandbox",
                     "--disable-index-store", "--quiet",
                 ], within: 900
             ).expect(0)
@@ -87,9 +88,7 @@ extension EndToEnd {
         /// The pipe in the article for users of pusher converts pusher's messages to requests.
         @Test(.needs(.worker, .broker, .kcat, .jq))
         func `pusher's messages are translated`() throws {
-            let article = try String(
-                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/ComingFromPusher.md"), encoding: .utf8)
-            let pipe = try #require(article.split(separator: "```sh\n").last?.split(separator: "```").first)
+            let pipe = try #require(try Repository.blocks("sh", of: Self.article("ComingFromPusher")).last)
             let scene = try Scene("pusher", partitions: 2)
             let worker = try scene.startWorker()
             let topic = "\(scene.name).push-game_apns-single"
@@ -106,7 +105,7 @@ extension EndToEnd {
             let line = pipe.replacing("localhost:9092", with: scene.servers)
                 .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
                 .replacing("apns.requests", with: scene.configuration.requests).replacing("\"game\"", with: "\"shop\"")
-            try Scene.run("sh", ["-c", String(line)]).expect(0)
+            try Scene.run("sh", ["-c", line]).expect(0)
             try scene.awaitResults(4)
             let outcomes = try scene.resultsWithKcat().map { $0.prefix(8) + $0.split(separator: " ")[1].prefix(13) }
             #expect(
@@ -119,8 +118,7 @@ extension EndToEnd {
         /// The line in the article about replays finds the result of a replayed request, and ends.
         @Test(.needs(.worker, .broker, .kcat))
         func `The result of a replayed request is found`() throws {
-            let article = try String(
-                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/Replay.md"), encoding: .utf8)
+            let article = try Repository.text(Self.article("Replay"))
             let line = try #require(article.split(separator: "```\n").first { $0.hasPrefix("kcat ") })
             let scene = try Scene("replayed", partitions: 1)
             let worker = try scene.startWorker()
@@ -134,28 +132,17 @@ extension EndToEnd {
         }
 
         @Test func `The code of the article is part of the programs`() throws {
-            let article = try String(
-                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
             let programs = ["python": "python/shop.py", "java": "java/Shop.java", "go": "go/shop.go"]
             for (language, program) in programs {
-                let code = try String(contentsOfFile: Self.file(program), encoding: .utf8)
-                let lines = Set(code.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) })
-                let shown = article.components(separatedBy: "```\(language)\n").dropFirst()
-                    .flatMap { $0.components(separatedBy: "```")[0].split(separator: "\n") }
-                    .map { $0.trimmingCharacters(in: .whitespaces) }
+                let code = try Repository.text("Tests/Clients/\(program)").split(separator: "\n")
+                let lines = Set(code.map { $0.trimmingCharacters(in: .whitespaces) })
+                let shown = try Repository.blocks(language, of: Self.article("AnyLanguage"))
+                    .flatMap { $0.split(separator: "\n") }.map { $0.trimmingCharacters(in: .whitespaces) }
                 #expect(!shown.isEmpty, "\(language)")
                 for line in shown where !lines.contains(line) {
                     Issue.record("\(program) has no line \(line)")
                 }
             }
         }
-    }
-}
-
-extension Trait where Self == ConditionTrait {
-    fileprivate static var needsGo: Self {
-        let packages = "golang-go golang-github-confluentinc-confluent-kafka-go-dev"
-        return .enabled(
-            if: Tool.go.place != nil, "Go or its client is not installed (by hand: apt-get install \(packages))")
     }
 }

@@ -17,6 +17,14 @@ private func deadToken(_ number: Int) -> String {
     #"{"device_token":"\#(hex(number, digits: 64))","observed_at_ms":\#(number)}"#
 }
 
+extension Scene {
+    /// Writes values to the topic of dead tokens, whose records have keys because it is compacted.
+    fileprivate func produceDead(_ values: [String], key: (String) -> Substring = { _ in "k" }) throws {
+        try kcat(
+            values.map { "\(key($0))\u{1e}\($0)" }, to: configuration.unregistered, options: ["-K\\x1e"])
+    }
+}
+
 extension EndToEnd {
     /// Tests of `send`, `tail` and `schema` beside a running worker.
     @Suite struct CommandRunTests {
@@ -92,7 +100,7 @@ extension EndToEnd {
 
             // An unreachable server and one that does not answer are reported.
             scene.configuration.port = closedPort
-            try send("01", "-a Hi --deadline 1s")
+            try send("01", "-a Hi --deadline 10s")
                 .expect(
                     1,
                     "localhost:\(closedPort) could not be reached in time: 127.0.0.1:\(closedPort): Connection refused")
@@ -350,11 +358,7 @@ extension EndToEnd {
             let scene = try Scene("exec")
             try scene.configure()
             let values = (0..<100).map(deadToken)
-            func produce(_ values: [String]) throws {
-                try scene.kcat(values, to: scene.configuration.unregistered, options: ["-K\\x1e"])
-            }
-            // Records of a compacted topic have keys.
-            try produce(values.map { "k\u{1e}\($0)" })
+            try scene.produceDead(values)
             let tail = "tail unregistered --group \(scene.name) --batch 7 "
             func run(_ line: String, exec command: String) throws -> Scene.Finished {
                 try scene.command(tail + line, "--exec", command)
@@ -380,7 +384,7 @@ extension EndToEnd {
             try run("--deadline 3s", exec: command).expect(0)
             #expect(try taken().count == 100)
             // If the command accepts nothing, tail fails, however often it tried.
-            try produce(["k\u{1e}\(values[0])"])
+            try scene.produceDead([values[0]])
             try run("--deadline 4s", exec: "exit 4").expect(1, "tail: 1 records were not processed before tail ended")
             // tail also fails if the command does not end. The deadline also ends the command and its child processes.
             try run("--deadline 3s", exec: "sleep 1000 & wait")
@@ -404,13 +408,12 @@ extension EndToEnd {
             })
         func `Tail --exec runs with a read-only /tmp`() throws {
             let scene = try Scene("readonly", partitions: 1)
-            let value = #"{"device_token":"\#(hex(1, digits: 64))","observed_at_ms":1}"#
-            try scene.kcat(["k\u{1e}\(value)"], to: scene.configuration.unregistered, options: ["-K\\x1e"])
+            try scene.produceDead([deadToken(1)])
             let words =
                 "tail unregistered --bootstrap-servers \(scene.servers) --topic \(scene.configuration.unregistered) "
                 + "--group \(scene.name) --count 1 --deadline 120s --exec"
             try Self.runWithoutTmp(words.split(separator: " ").map(String.init) + ["cat; ! touch /tmp/file"])
-                .expect(0, value, "Read-only file system")
+                .expect(0, deadToken(1), "Read-only file system")
         }
 
         /// As process 1 of a container, tail becomes the parent of its commands' orphans. As a subreaper (prctl(2)) it
@@ -418,9 +421,7 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Orphans of --exec commands are reaped`() throws {
             let scene = try Scene("orphans")
-            try scene.kcat(
-                (0..<5).map { #"k\#u{1e}{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":1}"# },
-                to: scene.configuration.unregistered, options: ["-K\\x1e"])
+            try scene.produceDead((0..<5).map(deadToken))
             let subreaper =
                 "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execv(sys.argv[1], sys.argv[1:])"
             let tail = try ChildProcess(
@@ -446,9 +447,8 @@ extension EndToEnd {
             let scene = try Scene("share")
             try scene.configure()
             let values = (0..<400).map(deadToken)
-            try scene.kcat(
-                values.map { "\($0.dropFirst(17).prefix(64))\u{1e}\($0)" }, to: scene.configuration.unregistered,
-                options: ["-K\\x1e"])
+            // Keys spread the records over the partitions.
+            try scene.produceDead(values) { $0.dropFirst(17).prefix(64) }
             func member(_ name: String) throws -> ChildProcess {
                 try scene.startCommand(
                     "tail unregistered --group \(scene.name) --batch 10", "--exec",

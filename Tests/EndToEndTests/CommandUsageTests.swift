@@ -190,4 +190,26 @@ extension EndToEnd {
             }
         }
     }
+
+    /// Tests of `apns-worker demo`, which needs no broker because it includes one.
+    @Suite struct DemoTests {
+        @Test(
+            .needs(.worker),
+            arguments: [
+                ("10000", 0, "10,000 of 10,000 settled"),
+                ("3000 --withhold 7", 1, "The counts differ. Differences: 1"),
+                ("5000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The counts agree."),
+            ] as [(String, Int32, String)])
+        func `The counts of the demo agree unless a result is withheld`(options: String, status: Int32, words: String)
+            throws
+        {
+            let demo = try Scene.worker("demo --count \(options)").expect(status, words)
+            guard options == "10000" else { return }
+            demo.expect(0, "The counts agree.")
+            // There is no warning, and no line of progress repeats the one before.
+            let lines = demo.text.split(separator: "\n")
+            #expect(!lines.contains { $0.contains(" warning ") }, "\(demo.text)")
+            #expect(!zip(lines, lines.dropFirst()).contains { $0 == $1 }, "\(demo.text)")
+        }
+    }
 }

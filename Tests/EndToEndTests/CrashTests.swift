@@ -143,17 +143,12 @@ extension EndToEnd {
         private func start(
             _ name: String = "one", in scene: Scene, at place: String, by way: String = "trap"
         ) throws -> ChildProcess {
-            let library = scene.file("poison.so")
-            if !FileManager.default.fileExists(atPath: library) {
-                let ended = try Scene.run(
-                    "clang", ["-shared", "-fPIC", "-O1", "-w", "-o", library, Scene.book("poison.c"), "-ldl"])
-                guard ended.ending == .exited(0) else { throw Unexpected("clang: \(ended.text)") }
-            }
             scene.configuration.kafka = "group_instance_id: \(name)"
             return try scene.startWorker(
                 named: name,
                 environment: [
-                    "LD_PRELOAD": library, "POISON_WORD": Self.word, "POISON_AT": place, "POISON_BY": way,
+                    "LD_PRELOAD": scene.compile("poison.c"), "POISON_WORD": Self.word, "POISON_AT": place,
+                    "POISON_BY": way,
                 ])
         }
 

@@ -9,10 +9,10 @@ extension EndToEnd {
         /// The worker does not handle signals yet, because it waits for its configuration from a pipe without a writer.
         @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
         func `A signal during the start is handled`(number: Int32) throws {
-            let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
+            let scene = try Scene(withoutBroker: "pipe")
+            let pipe = scene.file("pipe")
             try #require(mkfifo(pipe, 0o600) == 0)
-            defer { unlink(pipe) }
-            let run = try ChildProcess(Tool.worker.path(), ["run", "--config", pipe])
+            let run = try scene.start(Tool.worker.path(), ["run", "--config", pipe])
             try eventually("the worker below its supervisor", of: run) { try run.workerID != run.processID }
             run.signal(number)
             if number == SIGHUP {
@@ -28,14 +28,12 @@ extension EndToEnd {
         /// default.
         @Test(.needs(.worker, .clang), arguments: [SIGHUP, SIGTERM, SIGINT])
         func `A signal before the start is handled`(number: Int32) throws {
-            let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
-            defer { unlink(name) }
-            let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, Scene.book("early.c")])
-            try #require(built.ending == .exited(0), "\(built.text)")
+            let scene = try Scene(withoutBroker: "early")
+            let library = try scene.compile("early.c")
             func run(_ command: String) throws -> ChildProcess.Ending? {
                 try ChildProcess(
                     Tool.worker.path(), [command, "--config", "/no/such/file.yaml"],
-                    environment: ["LD_PRELOAD": name, "EARLY_SIGNAL": "\(number)"]
+                    environment: ["LD_PRELOAD": library, "EARLY_SIGNAL": "\(number)"]
                 ).wait()
             }
             // SIGHUP stays pending until there is something to reload. A stop signal ends the worker in order.

@@ -37,7 +37,7 @@ extension EndToEnd {
             let simulator = try scene.startSimulator()
             let proxy = try Proxy(in: scene, host: host, allowing: simulator.port)
             /// Sends through the proxy. A refused command retries until the deadline, and then reports the reason.
-            func send(_ credentials: String, to port: Int, deadline: String = "2s") throws -> Scene.Finished {
+            func send(_ credentials: String, to port: Int, deadline: String = "10s") throws -> Scene.Finished {
                 scene.configuration.proxy = "http://\(credentials)\(proxy.address)"
                 scene.configuration.port = port
                 let ended = try scene.sendDirectly("--deadline", deadline)

@@ -15,7 +15,7 @@ extension EndToEnd {
             let (worker, pages) = try scene.startWorkerWithPages()
             try pages.awaitProblem("partition \(topic)/0", "cannot be read", "grant READ on topic \(topic)")
             // The log's end is unknown.
-            #expect(try !pages.get("/metrics").1.contains(#"apns_worker_lag_records{role="requests"}"#))
+            try pages.await("/metrics") { !$0.1.contains(#"apns_worker_lag_records{role="requests"}"#) }
             try broker.lift(.read, .topic(topic))
             try pages.await("/status", says: #""health":"fine""#)
             try scene.settle(worker)
@@ -51,6 +51,37 @@ extension EndToEnd {
             try pages.await("/status") { $0.1.contains(topic) && $0.1.contains("cannot be read") }
             worker.signal(SIGTERM)
             #expect(try worker.wait() == .exited(0), "\(worker.text.suffix(4_000))")
+        }
+    }
+
+    /// A broker that accepts requests and does not answer, simulated by a proxy (`Books/kafka_proxy.py`).
+    @Suite struct FalseAnswersTests {
+        @Test(.needs(.worker, .broker, .python, .kcat), arguments: [("fetch", "1"), ("produce", "0")])
+        func `A broker that stops answering on a connection is reported`(kind: String, apiKey: String) throws {
+            let scene = try Scene("stalled", partitions: 2)
+            let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
+            try proxy.waitFor("\n")
+            let port = try RunningSimulator.port(of: "listening", proxy)
+            scene.configuration.servers = "127.0.0.1:\(port)"
+            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
+            try scene.send(to: deviceTokens(40, "aa"))
+            try scene.awaitTokens(40, of: worker)
+            try scene.settle(worker)
+            proxy.write("\(apiKey)\n")
+            try proxy.waitFor("stalling \(apiKey)\n")
+            try scene.send(to: deviceTokens(10, "bb"))
+            let words =
+                kind == "fetch"
+                ? ["broker 127.0.0.1:\(port)", "accepts requests but does not answer"]
+                : ["topic \(scene.configuration.results)", "is not acknowledged"]
+            try pages.await("/status") { answer in
+                (["\"health\":\"degraded\"", "check the"] + words).allSatisfy(answer.1.contains)
+            }
+            try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
+            proxy.write("flow\n")
+            try scene.awaitTokens(50, of: worker)
+            try pages.await("/status", says: #""health":"fine""#)
+            try scene.finish(worker)
         }
     }
 }

@@ -165,7 +165,7 @@ extension EndToEnd {
 
         /// MirrorMaker commits a worker's metadata of another cluster with a translated offset. The worker ignores the
         /// metadata if its offset was another one. Otherwise the reset of the article on disaster recovery removes it.
-        @Test(.needsJavaClient, .needs(.worker, .broker, .kcat), arguments: [30, 20] as [Int64])
+        @Test(.ownBroker, .needs(.worker, .broker, .kcat, .javaClient), arguments: [30, 20] as [Int64])
         func `After offsets were translated from another cluster, all records above them are sent in doubt`(
             original: Int64
         ) throws {
@@ -222,11 +222,5 @@ extension EndToEnd {
             #expect(earliest.text.contains("offset=0 records=41 oldest_age_s="), "\(earliest.text)")
             #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == [0] + Array(repeating: 1, count: 41))
         }
-    }
-}
-
-extension Trait where Self == ConditionTrait {
-    fileprivate static var needsJavaClient: Self {
-        .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's own client, and java")
     }
 }

@@ -113,8 +113,12 @@ extension Pages {
             $0.1.contains("\napns_worker_degraded 1\n")
                 && $0.1.contains(",subject=\"\(subject)\"} ")
         }
-        let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains(subject) }
-        #expect((1...4).contains(said.count), "logged \(said.count) times:\n\(worker.text.suffix(4_000))")
+        func said() -> Int {
+            worker.text.split(separator: "\n").count { $0.contains("degraded") && $0.contains(subject) }
+        }
+        // The log reaches the test later than the page.
+        try eventually("a log line about \(subject)", of: worker) { said() > 0 }
+        #expect(said() <= 4, "logged \(said()) times:\n\(worker.text.suffix(4_000))")
     }
 
     /// Waits until the subject has no problem and the log reports its end.

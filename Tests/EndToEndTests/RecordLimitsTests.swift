@@ -45,9 +45,7 @@ extension EndToEnd {
             #expect(try scene.records(of: scene.configuration.deadLetters, "%o").count == count)
         }
     }
-}
 
-extension EndToEnd {
     /// Topics whose `max.message.bytes` is smaller than the worker's records. Each notification still ends, in a
     /// smaller record, and retries terminate.
     @Suite struct TooLargeTests {

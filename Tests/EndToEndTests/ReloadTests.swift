@@ -124,8 +124,8 @@ extension EndToEnd {
             }
             let refused = "\napns_worker_credential_refused{app=\"shop\"} "
             try pages.await("/metrics", says: refused + "1\n")
-            #expect(worker.text.contains("circuit breaker opened"))
-            #expect(try pages.get("/readyz") == (200, "ready\n"))
+            try worker.waitFor("circuit breaker opened")
+            try pages.await("/readyz") { $0 == (200, "ready\n") }
 
             if underItsName {
                 // The file is invalid, like one that is only half written.

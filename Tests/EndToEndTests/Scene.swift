@@ -45,7 +45,7 @@ final class Scene {
             CommitEntry(TopicPartition(topic, $0), offset: offset, metadata: metadata)
         }
         var code: KafkaCode?
-        let isCommitted = try waitUntil(seconds: 30) {
+        let isCommitted = try waitUntil {
             code = nil
             try consumer.commit(entries, tag: 1)
             return waitUntil(seconds: 5, everyMs: 0) {
@@ -176,8 +176,17 @@ final class Scene {
     func configure(named name: String = "worker") throws { try write(configuration.text, to: "\(name).yaml") }
 
     /// Returns the path of a program in `Books`.
-    static func book(_ name: String) -> String {
-        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "Books/\(name)").path
+    static func book(_ name: String) -> String { Repository.path("Tests/EndToEndTests/Books/\(name)") }
+
+    /// Compiles a library in `Books` for LD_PRELOAD, once in each scene. Returns its path.
+    func compile(_ name: String) throws -> String {
+        let library = file(name + ".so")
+        if !FileManager.default.fileExists(atPath: library) {
+            let arguments = ["-shared", "-fPIC", "-O1", "-w", "-o", library, Self.book(name), "-ldl"]
+            let ended = try Self.run("clang", arguments)
+            guard ended.ending == .exited(0) else { throw Unexpected("clang: \(ended.text)") }
+        }
+        return library
     }
 
     /// Runs a program in `Books`. Throws an error with its output if the exit code is not 0.

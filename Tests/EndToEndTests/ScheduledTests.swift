@@ -20,8 +20,7 @@ extension EndToEnd {
                 "tiers: {1s: \(scene.configuration.retry), 3s: \(tiers[0]), 8s: \(tiers[1])}, max_attempts: 1"
             let simulator = try scene.startSimulator()
             try scene.produce(Self.records, "--scheduled", "\(Self.seconds)")
-            let watch = try scene.startBook(
-                "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
+            let watch = try startWatch(scene, simulator)
             let first = try scene.startWorker()
             if how == "are killed" {
                 // The worker is killed while it moves records to the tiers.
@@ -42,6 +41,12 @@ extension EndToEnd {
             try scene.finish(last, retryTopics: tiers)
             #expect(try watch.wait(seconds: 600) == .exited(0), "\(watch.text)")
             try scene.audit("--simulator", simulator.control, how == "are killed" ? "--crashed" : "--restarted")
+        }
+
+        /// Starts a program that ends with 0 when the simulator has received each notification, and none early.
+        private func startWatch(_ scene: Scene, _ simulator: RunningSimulator) throws -> ChildProcess {
+            try scene.startBook(
+                "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
         }
 
         /// Each group skips the retry records of the other one. Otherwise every stay in the tier would double them.
@@ -98,8 +103,7 @@ extension EndToEnd {
             }
             try #require(waitUntil(everyMs: 0) { serve { isAssigned } })
             try scene.produce(20, "--scheduled", "6")
-            let watch = try scene.startBook(
-                "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
+            let watch = try startWatch(scene, simulator)
             let worker = try scene.startWorker()
             try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
             try member.startClosing()
@@ -108,6 +112,44 @@ extension EndToEnd {
             try scene.finish(worker, retryTopics: [tier])
             #expect(try watch.wait(seconds: 600) == .exited(0), "\(watch.text)")
             try scene.audit("--simulator", simulator.control)
+        }
+    }
+
+    @Suite struct ClockTests {
+        /// The worker's clock is two days ahead, or ten days behind. The producer and the broker have the right time.
+        @Test(
+            .needs(.worker, .broker, .kcat, .clang),
+            arguments: [
+                (172_800, "ahead of", #"cause="clock""#, "expired"),
+                (-864_000, "behind", #"cause="scheduled""#, "invalid"),
+            ])
+        func `A wrong clock is reported, and its requests are sent once it is right`(
+            seconds: Int, words: String, cause: String, outcome: String
+        ) throws {
+            let scene = try Scene("clock", partitions: 1)
+            scene.configuration.admin = "127.0.0.1:0"
+            scene.configuration.more = "drain: {shutdown: 1s}"
+            let wrong = try scene.startWorker(
+                environment: ["LD_PRELOAD": scene.compile("clock.c"), "CLOCK_SHIFT_S": "\(seconds)"])
+            var pages = try Pages(of: wrong)
+            try pages.await("/metrics", says: #"apns_worker_lag_records{role="requests"} 0"#)
+            for count in 1...3 {
+                let token = hex(count, digits: 64)
+                let later = "push-not-before=\(Int(Date().timeIntervalSince1970) + 2)"
+                try scene.send(to: [token], headers: ["apns-topic=com.example.shop"] + (seconds < 0 ? [later] : []))
+                try pages.await("/metrics") { Pages.sum("apns_worker_held_total", cause, in: $0.1) >= count }
+            }
+            try pages.awaitProblem("machine", "this machine's clock is \(abs(seconds) / 3_600) hours \(words)")
+            let metrics = try pages.get("/metrics").1
+            #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"\(outcome)\"", in: metrics) == 0)
+            try scene.stop(wrong)
+
+            let right: ChildProcess
+            (right, pages) = try scene.startWorkerWithPages()
+            try pages.await("/metrics") {
+                Pages.sum("apns_worker_notifications_total", #"outcome="accepted""#, in: $0.1) == 3
+            }
+            try scene.finish(right)
         }
     }
 }

@@ -33,11 +33,10 @@ enum Tool: String {
         return places
     }()
 
-    /// SwiftPM puts the program beside the test bundle. APNS_WORKER_PROGRAM names another one.
+    /// The program of this build. APNS_WORKER_PROGRAM names another one.
     private static var builtWorker: String? {
         if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PROGRAM"] { return chosen }
-        let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-            .deletingLastPathComponent().appendingPathComponent("apns-worker").path
+        let program = Repository.product("apns-worker")
         return FileManager.default.isExecutableFile(atPath: program) ? program : nil
     }
 
@@ -70,6 +69,11 @@ extension Trait where Self == ConditionTrait {
         return .enabled(
             if: missing.isEmpty || ProcessInfo.processInfo.environment["CI"] == "true",
             "missing: \(names)\(missing.contains(.broker) ? "; \(KafkaBroker.reason)" : " (Docker/setup --tests)")")
+    }
+
+    /// Skips the test if a tool that `Docker/setup` does not install is missing.
+    static func needsInstalled(_ tool: Tool, _ packages: String) -> Self {
+        .enabled(if: tool.place != nil, "\(tool) is not installed (by hand: apt-get install \(packages))")
     }
 }
 

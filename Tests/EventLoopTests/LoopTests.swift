@@ -1,7 +1,8 @@
-import EventLoop
 import Foundation
 import Synchronization
 import Testing
+
+@testable import EventLoop
 
 @Suite struct LoopTests {
     @Test func `A readable descriptor is reported until it is read`() throws {
@@ -93,7 +94,7 @@ import Testing
             isThere.withLock { $0.append(thread.loop.isOnThread) }
             done.signal()
         }
-        #expect(done.wait(timeout: .now() + 10) == .success)
+        #expect(done.wait(timeout: .now() + 180) == .success)
         #expect(isThere.withLock { $0 } == [true])
         #expect(!thread.loop.isOnThread)
         thread.stop()
@@ -104,5 +105,22 @@ import Testing
         let body: () -> Void
         init(_ body: @escaping () -> Void) { self.body = body }
         func turnEnded() { body() }
+    }
+}
+
+@Suite struct SignalTests {
+    /// An end-to-end test shows that a second stop signal ends the process.
+    @Test func `Signals arrive as events, in order`() throws {
+        let loop = try Loop()
+        var seen: [Int32] = []
+        let signals = try Signals([SIGUSR1, SIGUSR2], stopping: [SIGUSR2], loop: loop) { seen.append($0) }
+        // The signals go to one thread, because the other threads of the test runner do not block them.
+        for signal in [SIGUSR1, SIGUSR2, SIGUSR1] {
+            let count = seen.count
+            pthread_kill(signals.thread, signal)
+            let deadline = Date(timeIntervalSinceNow: 180)
+            while seen.count == count, Date() < deadline { loop.runOnce(timeoutNs: 1_000_000_000) }
+        }
+        #expect(seen == [SIGUSR1, SIGUSR2, SIGUSR1])
     }
 }

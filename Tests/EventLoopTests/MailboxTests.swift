@@ -36,7 +36,7 @@ import Testing
                 }
             }
         }
-        #expect(done.wait(timeout: .now() + 60) == .success)
+        #expect(done.wait(timeout: .now() + 180) == .success)
         receiver.stop()
         receiver.join()
         seen.withLock {
@@ -85,7 +85,7 @@ import Testing
         }
         for round in 1...5_000 {
             mailbox.post(round)
-            guard turn.wait(timeout: .now() + 10) == .success else {
+            guard turn.wait(timeout: .now() + 180) == .success else {
                 Issue.record("round \(round) was not delivered")
                 break
             }

@@ -7,22 +7,15 @@ import Testing
 /// The guard as it runs by hand and in CI, on the program that was built with these tests.
 @Suite("Guard", .serialized, .waiting, .timeLimit(.minutes(6)), .needsGuard)
 struct GuardRunTests {
-    static let figures = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "figures.json")
-        .path
+    static let figures = Repository.path("Tests/GuardTests/figures.json")
 
-    /// SwiftPM puts the program beside the test bundle.
-    static let program: String? = {
-        let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-            .deletingLastPathComponent().appendingPathComponent("apns-bench").path
-        return FileManager.default.isExecutableFile(atPath: program) ? program : nil
-    }()
+    static let program = Repository.product("apns-bench")
 
     static let isPossible =
         ProcessInfo.processInfo.environment["CI"] == "true"
-        || program != nil && FileManager.default.isExecutableFile(atPath: "/usr/bin/valgrind")
+        || [program, "/usr/bin/valgrind"].allSatisfy(FileManager.default.isExecutableFile)
 
     static func run(_ arguments: [String]) throws -> (ending: ChildProcess.Ending, text: String) {
-        let program = try #require(program, "there is no apns-bench beside the tests")
         let child = try ChildProcess(program, ["guard"] + arguments)
         return (try child.wait(seconds: 300), child.text)
     }
@@ -83,4 +76,48 @@ extension Trait where Self == ConditionTrait {
         .enabled(
             if: GuardRunTests.isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)")
     }
+}
+
+/// The table in "What it costs" shows the committed figures of the guard's parts.
+@Suite struct CostsArticleTests {
+    /// The last cell of each row, by part.
+    private static func rows() throws -> [String: String] {
+        let article = try Repository.text("Sources/Worker/Worker.docc/WhatItCosts.md")
+        let section = article.components(separatedBy: "\n## The guard\n")[1].components(separatedBy: "\n## ")[0]
+        var rows: [String: String] = [:]
+        for line in section.split(separator: "\n") {
+            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            guard cells.count == 3, cells[0].hasPrefix("`") else { continue }
+            rows[cells[0].trimmingCharacters(in: ["`"])] = cells[2]
+        }
+        return rows
+    }
+
+    @Test func `The table shows the committed figures`() throws {
+        let committed = try GuardFigures(GuardRunTests.figures).parts
+        let rows = try Self.rows()
+        #expect(Set(rows.keys) == Set(committed.keys))
+        for (part, figures) in committed {
+            let count = Int((figures["instructions"] ?? 0).rounded())
+            let text = count < 1_000 ? "\(count)" : "\(count / 1_000),\(String(1_000 + count % 1_000).dropFirst())"
+            #expect(rows[part] == text, "\(part): write \(text)")
+        }
+    }
+}
+
+/// The file of committed figures.
+struct GuardFigures: Codable {
+    var takenWith: [String: String]
+    var parts: [String: [String: Double]]
+
+    private enum CodingKeys: String, CodingKey {
+        case takenWith = "taken_with"
+        case parts
+    }
+
+    init(_ path: String) throws {
+        self = try JSONDecoder().decode(Self.self, from: Data(contentsOf: URL(fileURLWithPath: path)))
+    }
+
+    func write(to path: String) throws { try JSONEncoder().encode(self).write(to: URL(fileURLWithPath: path)) }
 }

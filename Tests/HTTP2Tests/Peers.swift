@@ -27,7 +27,9 @@ final class Peers {
         var serverOptions = ServerSession.Options()
         server(&serverOptions)
         let peers = try Peers(client: clientOptions, server: serverOptions)
-        try peers.connect()
+        try peers.exchange()
+        _ = peers.clientEvents()
+        _ = peers.serverEvents()
         return peers
     }
 
@@ -54,12 +56,6 @@ final class Peers {
         server.consumeOutput(bytes.count)
         serverBytes += bytes
         return bytes
-    }
-
-    func connect() throws {
-        try exchange()
-        _ = clientEvents()
-        _ = serverEvents()
     }
 
     func clientEvents() -> [ClientSession.Event] { Array(AnyIterator(client.nextEvent)) }

@@ -57,10 +57,8 @@ final class Member {
     }
 
     /// Runs turns until the condition holds. Without other members, only the eventfd starts a turn.
-    func run(
-        _ what: String, seconds: Double = 30, together others: [Member] = [], until condition: () throws -> Bool
-    ) throws {
-        let deadline = Date(timeIntervalSinceNow: seconds)
+    func run(_ what: String, together others: [Member] = [], until condition: () throws -> Bool) throws {
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         try turn()
         for other in others { try other.turn() }
         while try !condition() {
@@ -212,8 +210,8 @@ final class Writer {
     }
 
     /// Serves the producer until the condition holds. Only the eventfd wakes the loop.
-    func run(_ what: String, seconds: Double = 30, until condition: () -> Bool) throws {
-        let deadline = Date(timeIntervalSinceNow: seconds)
+    func run(_ what: String, until condition: () -> Bool) throws {
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         producer.serve(report: report, event: event)
         while !condition() {
             guard wakeUp.wait(until: deadline) else {
@@ -224,6 +222,9 @@ final class Writer {
             producer.serve(report: report, event: event)
         }
     }
+
+    /// Waits until each record is reported.
+    func flush() { #expect(producer.flush(timeoutMs: 180_000, report: report, event: event) == 0) }
 
     /// Produces one record. A `nil` key or value is sent as null.
     func produce(

@@ -174,7 +174,7 @@ extension OffsetReader {
                 writer.produce(to: topic, partition: Int32(number % 3), key: nil, value: value, tag: UInt64(number))
                     == .none)
         }
-        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        writer.flush()
         let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.servers), fetchKilobytes: 64)
         var generator = SystemRandomNumberGenerator()
         var wanted: [TopicPartition: Int64] = [:]
@@ -207,7 +207,7 @@ extension OffsetReader {
         // Reading succeeds once the topic has a record.
         let writer = try Writer(cluster.servers)
         #expect(writer.produce(to: try writer.producer.topic(cluster.topic), key: nil, value: [0x61], tag: 1) == .none)
-        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        writer.flush()
         #expect(
             try reader.readAll(cluster.partition(0), from: 0)
                 == Found(offsets: [0], texts: ["a"], troubles: [.end(offset: 1)]))

@@ -35,10 +35,7 @@ import Testing
         }
         world.servers[0].onWritable = { pump($0) }
         pump(world.servers[0].channel)
-        try world.run(seconds: 60) {
-            client.read()
-            return client.output.count >= all.count
-        }
+        try client.await(in: world) { client.output.count >= all.count }
         #expect(client.output == all)
         client.closeInput()
         try world.run { world.servers[0].end != nil }
@@ -56,17 +53,11 @@ import Testing
         for round in 0..<5 {
             client.write("K\n")
             // s_client recognizes a command only as a whole read, and sends its KeyUpdate with the next data.
-            try world.run {
-                client.read()
-                return client.text.components(separatedBy: "KEYUPDATE").count == round + 2
-            }
+            try client.await(in: world) { client.text.components(separatedBy: "KEYUPDATE").count == round + 2 }
             client.write("after \(round)\n")
             try world.run { server.received.count == 8 * (round + 1) }
             server.channel.send(Array("answer \(round)\n".utf8))
-            try world.run {
-                client.read()
-                return client.text.contains("answer \(round)\n")
-            }
+            try client.await(in: world) { client.text.contains("answer \(round)\n") }
         }
         #expect(server.end == nil)
         client.kill()
@@ -81,10 +72,7 @@ import Testing
         try world.run { world.servers.first?.isOpen == true }
         client.write("R\n")
         try world.run { world.servers[0].end != nil }
-        try world.run {
-            client.read()
-            return client.text.contains("no renegotiation")
-        }
+        try client.await(in: world) { client.text.contains("no renegotiation") }
         #expect(world.servers[0].received.isEmpty)
     }
 
@@ -139,8 +127,7 @@ final class OpenSSLPeer {
             ["s_server", "-accept", "127.0.0.1:0", "-cert", peer.file(issued.certificatePEM)]
                 + ["-key", peer.file(issued.keyPEM), "-CAfile", peer.file(World.authority.certificatePEM)] + arguments)
         // s_server prints `ACCEPT 127.0.0.1:45321`.
-        try world.run(seconds: 30) {
-            peer.read()
+        try peer.await(in: world) {
             peer.port = peer.text.firstMatch(of: /ACCEPT .*:(\d+)\n/).flatMap { UInt16($0.1) } ?? 0
             return peer.port != 0
         }
@@ -176,7 +163,15 @@ final class OpenSSLPeer {
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
     }
 
-    func read() {
+    /// Runs the loop until the process has written what is expected.
+    func await(in world: World, _ isDone: () -> Bool) throws {
+        try world.run {
+            read()
+            return isDone()
+        }
+    }
+
+    private func read() {
         var chunk = [UInt8](repeating: 0, count: 65_536)
         while true {
             let count = Glibc.read(pipe.fileHandleForReading.fileDescriptor, &chunk, chunk.count)

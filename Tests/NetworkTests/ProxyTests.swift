@@ -1,6 +1,7 @@
 import EventLoop
 import Foundation
 import TLS
+import TestSupport
 import Testing
 
 @testable import Network
@@ -73,9 +74,7 @@ import Testing
 
     @Test func `The error of an unreachable proxy names the proxy`() throws {
         let world = try World()
-        let free = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
-        let port = free.port
-        free.close()
+        let port = UInt16(Ports.claim())
         let dialer = Dialer(loop: world.loop, resolver: Resolver { _ in .nothing("cannot be resolved") })
         for (host, words) in [("::1", "proxy [::1]:\(port): "), ("nobody", "proxy nobody: cannot be resolved")] {
             let target = DialTarget(host: "push.example", port: 443, proxy: .init(host: host, port: port))

@@ -1,5 +1,6 @@
 import EventLoop
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Network
@@ -43,12 +44,10 @@ import Testing
         func answer(_ host: String) -> [Resolver.Answer] { answers.withLock { $0[host] ?? [] } }
 
         func run(until condition: () -> Bool) -> Bool {
-            let deadline = Date(timeIntervalSinceNow: 10)
-            while !condition() {
-                if Date() > deadline { return false }
+            waitUntil(everyMs: 0) {
                 loop.runOnce(timeoutNs: 5_000_000)
+                return condition()
             }
-            return true
         }
     }
 

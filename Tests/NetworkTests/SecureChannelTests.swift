@@ -125,7 +125,7 @@ import Testing
         while client.channel.send(bytes(60_000)) > 0 { world.settle(turns: 3) }
         let written = client.channel.writtenBytes
         client.channel.close()
-        try world.run(seconds: 5) { client.end != nil }
+        try world.run { client.end != nil }
         #expect(client.end?.kind == .closedHere)
         #expect(client.channel.writtenBytes == written)
         #expect(client.channel.writtenBytes < client.channel.sentBytes)

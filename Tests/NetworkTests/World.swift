@@ -1,6 +1,7 @@
 import EventLoop
 import Network
 import TLS
+import TestSupport
 
 /// A loop that runs on the test's thread, a listener on this loop, and both ends of every connection.
 final class World {
@@ -58,7 +59,7 @@ final class World {
     }
 
     /// Runs the loop until the condition is true, or throws after `seconds`.
-    func run(seconds: Double = 60, until isDone: () -> Bool) throws {
+    func run(seconds: Double = ChildProcess.patience, until isDone: () -> Bool) throws {
         let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
         while !isDone() {
             guard LoopTime.read().monotonicNs < deadlineNs else { throw TimedOut() }

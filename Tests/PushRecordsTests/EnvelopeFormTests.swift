@@ -3,8 +3,7 @@ import Testing
 
 @Suite struct EnvelopeFormTests {
     private func parse(_ value: String, key: String? = nil, _ headers: [(String, String?)] = []) -> OwnedRequest {
-        var parser = RequestParser()
-        return parser.parse(OwnedRecord(key: key, value, headers))
+        PushRecordsTests.parse(OwnedRecord(key: key, value, headers))
     }
 
     @Test func `Every member of an envelope is read`() {

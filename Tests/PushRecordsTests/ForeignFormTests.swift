@@ -7,10 +7,7 @@ import Testing
     private let plain = Array(hi.utf8)
 
     private func parse(key: [UInt8]?, _ value: [UInt8], _ headers: [(String, String?)] = []) -> OwnedRequest {
-        var record = OwnedRecord(nil, headers)
-        (record.key, record.value) = (key, value)
-        var parser = RequestParser()
-        return parser.parse(record)
+        PushRecordsTests.parse(OwnedRecord(key: key, value: value, headers: OwnedRecord(nil, headers).headers))
     }
 
     /// Confluent's serializers: JSON Schema, Avro (a record of one string), Protobuf (message indexes, then a field).
@@ -145,10 +142,9 @@ import Testing
             (#"{"a":"\ud7ff\ue000"}"#, nil), (#"{"a":"😀"}"#, nil), (#"{"a":"\ud83d\ude00\ud83d\ude00"}"#, nil),
         ] as [(String, Int?)])
     func `An unpaired surrogate in a payload is refused with its position`(payload: String, place: Int?) {
-        var parser = RequestParser()
         let opening = #"{"device_token":"ab","payload":"#
-        let found = parser.parse(OwnedRecord(key: tokenA, payload))
-        let inside = parser.parse(OwnedRecord(opening + payload + "}"))
+        let found = parse(OwnedRecord(key: tokenA, payload))
+        let inside = parse(OwnedRecord(opening + payload + "}"))
         guard let place else { return #expect(!found.isInvalid && !inside.isInvalid) }
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
         #expect(found.detail == "the payload has an unpaired surrogate, as if a string was cut inside an emoji")
@@ -163,10 +159,9 @@ import Testing
 
     /// Outside the payload, only the decoded text is used.
     @Test func `An unpaired surrogate outside the payload is replaced`() {
-        var parser = RequestParser()
-        let list = parser.parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
+        let list = parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])
-        let both = parser.parse(
+        let both = parse(
             OwnedRecord(
                 #"{"device_token":"\u0061b","app":"sh\u006fp","headers":{"apns-topic":"\u0061"},"payload":{"a":"\udc00"}}"#
             ))

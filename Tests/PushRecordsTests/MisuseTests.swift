@@ -4,9 +4,6 @@ import Testing
 
 /// Code that must not compile (`Tests/Misuse`) and examples that must, checked against the module of these tests.
 @Suite(.waiting) struct MisuseTests {
-    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .appending(path: "../..").standardizedFileURL
-
     static let compiler = ProcessInfo.processInfo.environment["PATH", default: ""].split(separator: ":")
         .map { "\($0)/swiftc" }.first { FileManager.default.isExecutableFile(atPath: $0) }
 
@@ -16,42 +13,32 @@ import Testing
         var text: String
     }
 
-    /// SwiftPM puts modules beside the test bundle.
-    private static func check(_ files: [URL], _ options: [String] = []) throws -> (
-        status: Int32, complaints: [Complaint]
+    private static func check(_ files: [String], _ options: [String] = []) throws -> (
+        isFine: Bool, complaints: [Complaint]
     ) {
-        let modules = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
-            .deletingLastPathComponent().appending(path: "Modules").path
+        let modules = Repository.product("Modules")
         #expect(FileManager.default.fileExists(atPath: "\(modules)/PushRecords.swiftmodule"), "\(modules)")
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: try #require(compiler))
         // The files are one module, because otherwise the first file with an error hides the others.
-        process.arguments =
-            ["-typecheck", "-wmo", "-swift-version", "6", "-warnings-as-errors", "-I", modules] + options
-            + files.map(\.path)
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        try process.run()
-        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        process.waitUntilExit()
-        let complaints = text.split(separator: "\n").compactMap { line -> Complaint? in
+        let words = ["-typecheck", "-wmo", "-swift-version", "6", "-warnings-as-errors", "-I", modules]
+        let process = try ChildProcess(try #require(compiler), words + options + files)
+        let isFine = try process.wait() == .exited(0)
+        let complaints = process.text.split(separator: "\n").compactMap { line -> Complaint? in
             guard let match = line.wholeMatch(of: /.*?\.swift:(\d+):\d+: error: (.*)/) else { return nil }
             return Complaint(line: Int(match.1) ?? 0, text: String(match.2))
         }
-        if process.terminationStatus != 0 && complaints.isEmpty { Issue.record("swiftc: \(text)") }
-        return (process.terminationStatus, complaints)
+        if !isFine && complaints.isEmpty { Issue.record("swiftc: \(process.text)") }
+        return (isFine, complaints)
     }
 
     /// The compiler rejects each misuse at its line with the expected text. Each corrected twin compiles.
     @Test(.needsCompiler) func `Misuse does not compile`() throws {
-        let file = Self.root.appending(path: "Tests/Misuse/Misuse.swift")
-        let corrected = try Self.check([file])
-        #expect(corrected.status == 0 && corrected.complaints == [])
-        let misused = try Self.check([file], ["-D", "MISUSE"])
-        #expect(misused.status != 0)
+        let file = "Tests/Misuse/Misuse.swift"
+        let corrected = try Self.check([Repository.path(file)])
+        #expect(corrected.isFine && corrected.complaints == [])
+        let misused = try Self.check([Repository.path(file)], ["-D", "MISUSE"])
+        #expect(!misused.isFine)
         var expected: [Int: String] = [:]
-        let lines = try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n")
+        let lines = try Repository.text(file).components(separatedBy: "\n")
         for (index, line) in lines.enumerated() {
             // The comment describes the error of the next line.
             if let words = line.components(separatedBy: "// error: ").dropFirst().first { expected[index + 2] = words }
@@ -85,30 +72,24 @@ import Testing
         """
 
     @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
-        let articles =
-            (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
-            as? [URL] ?? []).filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }
+        let sourceFiles = try FileManager.default.subpathsOfDirectory(atPath: Repository.path("Sources"))
+        let articles = sourceFiles.filter { $0.hasSuffix(".md") }.sorted().map { "Sources/\($0)" }
         let folder = try TemporaryFolder()
-        var sources = [URL(filePath: try folder.write(Self.prelude, "Prelude.swift"))]
-        for article in [root(of: "README.md")] + articles {
-            let blocks = try String(contentsOf: article, encoding: .utf8).components(separatedBy: "```swift\n")
-                .dropFirst()
-            for (number, block) in blocks.enumerated() {
-                let name = "\(article.deletingPathExtension().lastPathComponent)\(number + 1)"
-                let lines = block.components(separatedBy: "```")[0].components(separatedBy: "\n")
-                    .filter { !$0.hasPrefix("import ") }
+        var sources = [try folder.write(Self.prelude, "Prelude.swift")]
+        for article in ["README.md"] + articles {
+            for (number, block) in try Repository.blocks("swift", of: article).enumerated() {
+                let name = "\(URL(filePath: article).deletingPathExtension().lastPathComponent)\(number + 1)"
+                let lines = block.components(separatedBy: "\n").filter { !$0.hasPrefix("import ") }
                 let code =
                     "import Foundation\nimport PushRecords\nfunc example\(name)() throws {\n\(lines.joined(separator: "\n"))\n}\n"
-                sources.append(URL(filePath: try folder.write(code, "\(name).swift")))
+                sources.append(try folder.write(code, "\(name).swift"))
             }
         }
         #expect(sources.count > 12)
         // Examples have unused variables, so warnings are suppressed.
         let found = try Self.check(sources, ["-suppress-warnings", "-no-warnings-as-errors"])
-        #expect(found.status == 0 && found.complaints == [])
+        #expect(found.isFine && found.complaints == [])
     }
-
-    private func root(of path: String) -> URL { Self.root.appending(path: path) }
 }
 
 extension Trait where Self == ConditionTrait {

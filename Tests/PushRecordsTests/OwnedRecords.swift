@@ -18,13 +18,16 @@ extension OwnedRecord {
     }
 }
 
+/// Parses a record with a new parser.
+func parse(_ record: OwnedRecord, role: RecordRole = .request, copying: [String] = []) -> OwnedRequest {
+    var parser = RequestParser(copyHeaders: copying)
+    return parser.parse(record, role: role)
+}
+
 /// Parses a record of the library as the worker does.
 func read(_ record: RequestRecord) -> OwnedRequest {
-    var parser = RequestParser()
-    return parser.parse(
-        OwnedRecord(
-            key: record.key, value: record.value,
-            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) }))
+    let headers = record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) }
+    return parse(OwnedRecord(key: record.key, value: record.value, headers: headers))
 }
 
 /// A parsed request, copied from the bytes that the parser lent.
@@ -145,3 +148,38 @@ func readTokens(_ list: UnsafeRawBufferPointer) -> [String] {
 let tokenA = String(repeating: "a1", count: 32)
 let tokenB = String(repeating: "0b", count: 32)
 let hi = #"{"aps":{"alert":"Hi"}}"#
+
+/// A notification's content. The bytes that it lends are not freed.
+struct ContentFixture {
+    static let apps = [
+        RecordApp(name: "other", environment: .production), RecordApp(name: "shop", environment: .development),
+    ]
+
+    let token: String
+    var content: NotificationContent
+
+    init(token: String = tokenA, isBroadcast: Bool = false) {
+        self.token = isBroadcast ? "dHN0LXNyY2gtY2hubA==" : token
+        let copied = UnsafeMutableBufferPointer<RecordHeader>.allocate(capacity: 1)
+        copied.initialize(repeating: RecordHeader(name: lend("traceparent"), value: lend("00-ab")))
+        content = NotificationContent(
+            token: lend(self.token), isBroadcast: isBroadcast,
+            headers: ParsedRequest.Headers(
+                topic: lend("com.example.shop"), pushType: isBroadcast ? .liveactivity : .alert, priority: 10,
+                expiration: 1_795_000_000,
+                apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10),
+                collapseID: lend("score")),
+            app: 1, payload: lend(hi),
+            request: RequestPlace(topic: lend("apns.requests"), partition: 3, offset: 1_234, index: 7),
+            requestKey: lend(Array("user-".utf8) + [0xFF] + Array("1".utf8)), requestedAtMs: 1_780_000_000_000,
+            copiedHeaders: UnsafeBufferPointer(copied))
+    }
+}
+
+func owned(_ record: EncodedRecord) -> OwnedRecord {
+    OwnedRecord(copying: record.key, record.value, headers: record.headers)
+}
+
+extension EncodedRecord {
+    var headerTexts: [String] { headers.map { "\(text($0.name))=\(text($0.value))" } }
+}

@@ -3,8 +3,7 @@ import Testing
 
 @Suite struct PayloadFormTests {
     private func parse(_ record: OwnedRecord, copying: [String] = []) -> OwnedRequest {
-        var parser = RequestParser(copyHeaders: copying)
-        return parser.parse(record)
+        PushRecordsTests.parse(record, copying: copying)
     }
 
     /// A record with a good token and payload, and these headers.
@@ -136,13 +135,8 @@ import Testing
         #expect(parse([(name, nil)]).isInvalid)
         // A header in `results.copy_headers` is known, and a retry record may come from a newer version.
         #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
-        var parser = RequestParser()
-        let retry =
-            [
-                ("push-retry-request", "apns.requests/0/1/0"), ("push-retry-attempt", "1"), ("push-retry-due-ms", "0"),
-                ("push-retry-first-ms", "0"), (name, "x"),
-            ] as [(String, String?)]
-        let again = parser.parse(OwnedRecord(key: tokenA, hi, retry), role: .retry)
+        let retry = OwnedRecord(key: tokenA, hi, RetryTests.fields + [(name, "x")])
+        let again = PushRecordsTests.parse(retry, role: .retry)
         #expect(again.retry != nil && !again.isInvalid)
     }
 

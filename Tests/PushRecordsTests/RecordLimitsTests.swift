@@ -259,8 +259,7 @@ private struct Path: ~Copyable {
         checked += 1
         if checked % 8 == 0 || size > 10_000 {
             _ = try DeliveryResult(json: result.value)
-            let owned = OwnedRecord(copying: result.key, result.value, headers: result.headers)
-            let reduced = try #require(ReducedRecord.result(owned))
+            let reduced = try #require(ReducedRecord.result(owned(result)))
             expect(reduced.byteCount <= RecordLimits.reduced, "a reduced result of \(reduced.byteCount) bytes")
         }
 

@@ -6,10 +6,6 @@ import Testing
 @Suite struct ReducedRecordTests {
     private static let longTopic = String(repeating: "t", count: 249)
 
-    private func owned(_ record: EncodedRecord) -> OwnedRecord {
-        OwnedRecord(copying: record.key, record.value, headers: record.headers)
-    }
-
     private func written(_ fixture: ContentFixture, _ ending: Ending) -> OwnedRecord {
         var writer = ResultWriter(apps: ContentFixture.apps)
         return owned(writer.write(fixture.content, ending))

@@ -15,7 +15,7 @@ import Testing
         case refused(String)
 
         init(_ record: EncodedRecord) {
-            self = .record(OwnedRecord(copying: record.key, record.value, headers: record.headers))
+            self = .record(owned(record))
         }
 
         /// A record that names the place of its request before these headers.
@@ -126,8 +126,7 @@ import Testing
         }
         #expect(
             record.key == Array(token.utf8), "a record without a key gets the token as its key, like a retry record")
-        var parser = RequestParser()
-        let found = parser.parse(record)
+        let found = parse(record)
         #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
         #expect(found.topic == "t" && found.priority == 1 && found.payload == #"{"aps":{}}"# && found.key == nil)
         #expect(found.copied == ["push-replay-of=\(Self.place)/\(index)"])
@@ -245,16 +244,13 @@ import Testing
         let envelope = OwnedRecord(
             #"{"payload":{},"device_tokens":["\#(tokenA)"]}"#, [("push-replay-of", place)] + others)
         for record in [single, envelope] {
-            var parser = RequestParser(copyHeaders: ["tenant"])
-            let found = parser.parse(record)
+            let found = parse(record, copying: ["tenant"])
             #expect(!found.isInvalid, "\(found.detail) \(found.subject)")
             #expect(found.copied.first == "push-replay-of=\(place)" && found.copied.count > 5)
         }
-        var parser = RequestParser()
-        let retry = parser.parse(
-            OwnedRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
+        let retry = parse(OwnedRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
         #expect(retry.copied == ["push-replay-of=\(place)"] && !retry.isInvalid)
         // Any other spelling is an unknown header.
-        #expect(parser.parse(OwnedRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
+        #expect(parse(OwnedRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
     }
 }

@@ -1,14 +1,14 @@
 import PushRecords
 import Testing
 
-@Suite struct ResultWriterTests {
+@Suite final class ResultWriterTests {
+    private var fixture = ContentFixture()
+    private var writer = ResultWriter(apps: ContentFixture.apps)
     private let accepted = Ending(
         outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_780_000_000_005,
         settledAtMs: 1_780_000_000_050)
 
     @Test func `The result of an accepted notification has the expected JSON`() {
-        let fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
         #expect(text(record.key) == tokenA)
         #expect(
@@ -24,7 +24,6 @@ import Testing
 
     /// Little is known of a notification that the worker refuses early.
     @Test func `Absent values are omitted from a result`() {
-        var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
         fixture.content.headers = ParsedRequest.Headers()
@@ -32,7 +31,6 @@ import Testing
         fixture.content.requestedAtMs = RecordTime.unknown
         fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)
         let ending = Ending(outcome: .invalid, attempts: 0, inDoubt: 0, sentAtMs: 0, settledAtMs: 9)
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, ending)
         #expect(
             text(record.value)
@@ -45,7 +43,6 @@ import Testing
     }
 
     @Test func `An unregistered token has a result and a record`() {
-        let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .unregistered
         ending.status = 410
@@ -54,7 +51,6 @@ import Testing
         ending.uniqueID = lend(Array("unique\"".utf8))
         ending.attempts = 3
         ending.inDoubt = 2
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, ending)
         #expect(record.headerTexts[0...1] == ["outcome=unregistered", "reason=ExpiredToken"])
         let value = text(record.value)
@@ -88,7 +84,6 @@ import Testing
     }
 
     @Test func `An invalid notification has a readable result`() throws {
-        var fixture = ContentFixture()
         fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))
         fixture.content.app = -1
         fixture.content.headers.topic = lend(Array("a\r\nb".utf8))
@@ -98,7 +93,6 @@ import Testing
         let ending = Ending(
             outcome: .invalid, reason: .badTopic, detail: Detail("apns-topic is wrong", subject), attempts: 0,
             inDoubt: 0, sentAtMs: 0, settledAtMs: 9)
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, ending)
         #expect(record.headerTexts == ["outcome=invalid", "reason=BadTopic", "traceparent=00-ab"])
         let result = try DeliveryResult(json: record.value)
@@ -109,20 +103,17 @@ import Testing
     }
 
     @Test func `A result keeps an unknown reason`() throws {
-        let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .rejected
         ending.reason = .other
         ending.reasonText = lend(Array("Brand\\New".utf8))
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, ending)
         #expect(record.headerTexts[1] == #"reason=Brand\New"#)
         #expect(try DeliveryResult(json: record.value).reason?.rawValue == #"Brand\New"#)
     }
 
     @Test func `A broadcast's result names the channel`() throws {
-        let fixture = ContentFixture(isBroadcast: true)
-        var writer = ResultWriter(apps: ContentFixture.apps)
+        fixture = ContentFixture(isBroadcast: true)
         let record = writer.write(fixture.content, accepted)
         #expect(text(record.key) == fixture.token)
         let result = try DeliveryResult(json: record.value)
@@ -131,8 +122,6 @@ import Testing
 
     /// A long key is cut.
     @Test func `The result has the request's key unless it is the token`() throws {
-        var fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
         for (key, expected) in [
             (Array(tokenA.utf8), nil), (Array(tokenA.uppercased().utf8), nil), ([], nil), (Array("k\"".utf8), "k\""),
             (Array(tokenB.utf8), tokenB), (Array(repeating: 0x6B, count: 5_000), String(repeating: "k", count: 512)),

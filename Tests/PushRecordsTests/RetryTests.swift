@@ -10,8 +10,7 @@ import Testing
     ]
 
     private func parse(_ headers: [(String, String?)], value: String = hi, role: RecordRole = .retry) -> OwnedRequest {
-        var parser = RequestParser()
-        return parser.parse(OwnedRecord(key: tokenA, value, headers), role: role)
+        PushRecordsTests.parse(OwnedRecord(key: tokenA, value, headers), role: role)
     }
 
     /// All but the first five are optional.
@@ -78,9 +77,7 @@ import Testing
         let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
         let record = writer.write(fixture.content, order)
         #expect(record.headerTexts.contains("push-device-token=\(token)") == inHeader)
-        var parser = RequestParser()
-        let found = OwnedRequest(
-            parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))
+        let found = PushRecordsTests.parse(owned(record), role: .retry)
         #expect(found.token == token && found.target == .device && !found.isInvalid)
     }
 
@@ -96,9 +93,7 @@ import Testing
         #expect(text(record.key) == fixture.token)
         #expect(text(record.value) == hi)
         #expect(RetryWriter.group(in: Array(record.headers)).map { text($0) } == "workers")
-        var parser = RequestParser()
-        let found = OwnedRequest(
-            parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))
+        let found = PushRecordsTests.parse(owned(record), role: .retry)
         let expected = OwnedRequest(
             target: isBroadcast ? .channel : .device, token: isBroadcast ? "" : fixture.token, tokenCount: 1,
             channelID: isBroadcast ? fixture.token : "", payload: hi, topic: "com.example.shop", collapseID: "score",

@@ -141,8 +141,7 @@ import Testing
             let result = results.write(fixture.content, ending)
             judge.ask(.result, result.value)
             try judge.ask(.resultHeaders, headers: headers(result.headers))
-            let reduced = ReducedRecord.result(OwnedRecord(copying: result.key, result.value, headers: result.headers))
-            judge.ask(.result, try #require(reduced?.value))
+            judge.ask(.result, try #require(ReducedRecord.result(owned(result))?.value))
             let order = RetryOrder(
                 attempt: [0, .max].randomElement(using: &random)!,
                 dueMs: [0, 1, RecordTime.latestMs].randomElement(using: &random)!,
@@ -151,9 +150,7 @@ import Testing
             let retry = retries.write(fixture.content, order)
             try judge.ask(.retryHeaders, headers: headers(retry.headers))
             judge.ask(.payload, retry.value)
-            let given = ReducedRecord.abandonedResult(
-                ofRetry: OwnedRecord(copying: retry.key, retry.value, headers: retry.headers), because: .tooLarge,
-                settledAtMs: 77)
+            let given = ReducedRecord.abandonedResult(ofRetry: owned(retry), because: .tooLarge, settledAtMs: 77)
             judge.ask(.result, try #require(given?.value))
             let letter = letters.headers(
                 original: fixture.content.copiedHeaders, place: fixture.content.request,
@@ -273,9 +270,7 @@ import Testing
         let order = RetryOrder(
             attempt: 1, dueMs: 5, notBefore: 4_294_967_295, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0,
             triedApp: lend("shop"))
-        let headers = OwnedRecord(
-            copying: .nothing, .nothing, headers: retries.write(fixture.content, order).headers
-        ).headers
+        let headers = owned(retries.write(fixture.content, order)).headers
         for schema in [RecordSchema.requestHeaders, .resultHeaders, .deadLetterHeaders] {
             try judge.ask(schema, headers: headers)
         }

@@ -50,8 +50,7 @@ struct SchemaJudge {
 
     /// Runs the script with these arguments.
     static func run(_ arguments: [String], input: String = "") throws -> (ending: ChildProcess.Ending, text: String) {
-        let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .appending(path: "EndToEndTests/Books/schemas.py").path
+        let script = Repository.path("Tests/EndToEndTests/Books/schemas.py")
         let process = try ChildProcess(try #require(python), [script] + arguments)
         process.write(input)
         process.closeInput()

@@ -47,41 +47,43 @@ extension KafkaBroker {
         "{" + workerProperties.map { "\($0.name): \($0.value)" }.joined(separator: ", ") + "}"
 
     package func allow(_ operation: Operation, _ resource: Resource) throws {
-        try create(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW)
+        try setRule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, exists: true)
     }
 
     /// Removes a permission.
     package func revoke(_ operation: Operation, _ resource: Resource) throws {
-        try remove(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW)
+        try setRule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, exists: false)
     }
 
     /// Denies a permission, also for open connections. A denial takes precedence over every permission.
     package func deny(_ operation: Operation, _ resource: Resource) throws {
-        try create(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY)
+        try setRule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY, exists: true)
     }
 
     /// Removes a denial.
     package func lift(_ operation: Operation, _ resource: Resource) throws {
-        try remove(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY)
+        try setRule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY, exists: false)
     }
 
-    private func remove(
-        _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t
-    ) throws {
-        var filter = Self.rule(operation, resource, permission, rd_kafka_AclBindingFilter_new)
-        defer { rd_kafka_AclBinding_destroy(filter) }
-        try administer { rd_kafka_DeleteAcls($0, &filter, 1, nil, $1) }
-        try awaitRules(matching: filter, count: 0)
-    }
-
-    private func create(
-        _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t
+    /// Creates or deletes an ACL, and waits until the broker applies the change. The controller answers when it has
+    /// stored the change, before the broker has read it.
+    private func setRule(
+        _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t, exists: Bool
     ) throws {
         var binding = Self.rule(operation, resource, permission, rd_kafka_AclBinding_new)
-        let filter = Self.rule(operation, resource, permission, rd_kafka_AclBindingFilter_new)
+        var filter = Self.rule(operation, resource, permission, rd_kafka_AclBindingFilter_new)
         defer { for rule in [binding, filter] { rd_kafka_AclBinding_destroy(rule) } }
-        try administer { rd_kafka_CreateAcls($0, &binding, 1, nil, $1) }
-        try awaitRules(matching: filter, count: 1)
+        try administer {
+            if exists {
+                rd_kafka_CreateAcls($0, &binding, 1, nil, $1)
+            } else {
+                rd_kafka_DeleteAcls($0, &filter, 1, nil, $1)
+            }
+        }
+        let isDone = try waitUntil(everyMs: 20) {
+            try administer { rd_kafka_DescribeAcls($0, filter, nil, $1) } == (exists ? 1 : 0)
+        }
+        guard isDone else { throw Failure.refused("the broker does not apply an ACL") }
     }
 
     private typealias MakeRule = (
@@ -97,15 +99,6 @@ extension KafkaBroker {
         return make(
             type, name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:worker", "*", operation.c, permission, &text,
             text.count)
-    }
-
-    /// Waits until the broker applies a change. The controller answers when it has stored the change, before the broker
-    /// has read it.
-    private func awaitRules(matching filter: OpaquePointer?, count: Int) throws {
-        let isDone = try waitUntil(everyMs: 20) {
-            try administer { rd_kafka_DescribeAcls($0, filter, nil, $1) } == count
-        }
-        guard isDone else { throw Failure.refused("the broker does not apply an ACL") }
     }
 
     /// Allows `User:worker` to use every transactional id. Kafka's own program creates the ACL, because librdkafka

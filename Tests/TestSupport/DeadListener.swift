@@ -9,21 +9,16 @@ package final class DeadListener {
     /// - Parameter connects: whether its kernel accepts connections, whose data is never read. Otherwise it answers no
     ///   SYN because its queue is full (listen(2)), like a host behind a firewall.
     package init(connects: Bool = false) {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        var address = sockaddr_in(port: 0)
         let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         // The queue accepts one more connection than its size. Later ones get no answer.
         descriptors = (0...(connects ? 0 : 4)).map { socket(AF_INET, $0 == 0 ? kind : kind | O_NONBLOCK, 0) }
-        let isListening = withUnsafeMutablePointer(to: &address) { [descriptors] pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                guard bind(descriptors[0], address, size) == 0, listen(descriptors[0], connects ? 1_000 : 0) == 0,
-                    getsockname(descriptors[0], address, &size) == 0
-                else { return false }
-                for client in descriptors.dropFirst() { _ = connect(client, address, size) }
-                return true
-            }
+        let isListening = address.pass { [descriptors] address, size in
+            guard bind(descriptors[0], address, size.pointee) == 0, listen(descriptors[0], connects ? 1_000 : 0) == 0,
+                getsockname(descriptors[0], address, size) == 0
+            else { return false }
+            for client in descriptors.dropFirst() { _ = connect(client, address, size.pointee) }
+            return true
         }
         precondition(isListening, "nothing can listen: \(String(cString: strerror(errno)))")
         port = in_port_t(bigEndian: address.sin_port)

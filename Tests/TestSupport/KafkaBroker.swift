@@ -119,9 +119,7 @@ package final class KafkaBroker: @unchecked Sendable {
     /// Starts the broker with its previous ports and data, and waits until it answers.
     package func start() throws {
         guard let launch else { return }
-        let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appending(path: "../../Docker/broker").standardizedFileURL.path
-        let broker = try ChildProcess(program, launch.words)
+        let broker = try ChildProcess(Repository.path("Docker/broker"), launch.words)
         process.withLock { $0 = broker }
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
         let isThere = waitUntil { broker.ended != nil || (try? topics.all(timeoutMs: 1000)) != nil }

@@ -25,7 +25,7 @@ package enum LocalHTTP {
     package static func ask(_ port: UInt16, _ request: [UInt8], count: Int = .max) -> [UInt8]? {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(descriptor) }
-        var wait = timeval(tv_sec: 60, tv_usec: 0)
+        var wait = timeval(tv_sec: Int(ChildProcess.patience), tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &wait, socklen_t(MemoryLayout<timeval>.size))
         guard connect(descriptor, to: port) else { return nil }
         var rest = request[...]
@@ -44,14 +44,25 @@ package enum LocalHTTP {
 
     /// Connects a socket to a local port. Returns whether that succeeded.
     package static func connect(_ descriptor: Int32, to port: UInt16) -> Bool {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        return withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
+        var address = sockaddr_in(port: port)
+        return address.pass { Glibc.connect(descriptor, $0, $1.pointee) } == 0
+    }
+}
+
+extension sockaddr_in {
+    /// An address of this machine (127.0.0.1), or all of its addresses.
+    init(port: UInt16, isAny: Bool = false) {
+        self.init()
+        sin_family = sa_family_t(AF_INET)
+        sin_port = port.bigEndian
+        sin_addr.s_addr = isAny ? 0 : UInt32(0x7f00_0001).bigEndian
+    }
+
+    /// Passes the address and its size to a function of the C library.
+    mutating func pass<R>(_ call: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> R) -> R {
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        return withUnsafeMutablePointer(to: &self) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { call($0, &size) }
         }
     }
 }

@@ -54,13 +54,7 @@ package enum Ports {
         defer { close(descriptor) }
         var isReused: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &isReused, socklen_t(MemoryLayout<Int32>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(port).bigEndian
-        return withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
+        var address = sockaddr_in(port: UInt16(port), isAny: true)
+        return address.pass { bind(descriptor, $0, $1.pointee) } == 0
     }
 }

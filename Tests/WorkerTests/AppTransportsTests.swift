@@ -140,15 +140,15 @@ private final class Scene {
     /// Reports `events` as the first app's transport.
     func say(_ events: [TransportEvent]) { transports.inbox.events += events }
 
-    /// Runs turns until `condition` holds. Records a failure after 60 s.
+    /// Runs turns until `condition` holds. Records a failure after 180 s.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
-        let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
+        let deadlineNs = LoopTime.read().monotonicNs + 180_000_000_000
         while true {
             for case .closed(let app) in transports.inbox.events { closed.append(app) }
             transports.deliver(to: &machine, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
             if condition() { return }
             guard LoopTime.read().monotonicNs < deadlineNs else {
-                Issue.record("not within 60 s: \(what)", sourceLocation: sourceLocation)
+                Issue.record("not within 180 s: \(what)", sourceLocation: sourceLocation)
                 return
             }
             loop.runOnce(timeoutNs: 10_000_000)

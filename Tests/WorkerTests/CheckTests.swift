@@ -16,11 +16,16 @@ import Testing
     private func check(_ app: AppSettings, probes: Bool = true) -> (lines: [String], isFine: Bool) {
         var lines: [String] = []
         let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [app])
-        let check = ConfigurationCheck(configuration, probesCredentials: probes) {
-            lines.append($0.line)
-        }
+        let check = ConfigurationCheck(configuration, probesCredentials: probes) { lines.append($0.line) }
         let isFine = check.check(app)
         return (lines, isFine)
+    }
+
+    /// A credential whose key the simulator does not know.
+    private static func withOtherKey() throws -> AppSettings.Credential {
+        let key = Secret.text(try SelfSigned.privateKey())
+        return .token(
+            TokenCredential(key: key, keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
     }
 
     /// librdkafka rejects these values when a client is created, not when the property is set.
@@ -85,10 +90,7 @@ import Testing
         var app = try scene.tokenApp("shop")
         app.bundleIDs = (0..<403).map { "com.example.app\($0)" }
         app.bundleIDs[0] = "com.example.app"
-        app.credential = .token(
-            TokenCredential(
-                key: .text(try SelfSigned.privateKey()), keyID: SimulatorCredentials.keyID,
-                teamID: SimulatorCredentials.teamID))
+        app.credential = try Self.withOtherKey()
         let refused = check(app)
         #expect(refused.lines.count == 4 && scene.simulator.books.totals.requests == 1, "\(refused.lines)")
         #expect(refused.lines.last == "not fine: app shop: 402 of its bundle ids were not probed")
@@ -163,7 +165,7 @@ import Testing
 
     @Test func `The check prints the cause of each fault`() throws {
         let scene = try SimulatorScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        let otherKey = Secret.text(try SelfSigned.privateKey())
+        let other = try Self.withOtherKey()
         let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
             (
                 "the probe for com.example.app.voip was answered with 400 InvalidPushType: "
@@ -173,11 +175,7 @@ import Testing
             (
                 "the probe for com.example.app was answered with 403 InvalidProviderToken: key, key_id and team_id do "
                     + "not belong together, the key was revoked, or this machine's clock is fast",
-                {
-                    $0.credential = .token(
-                        TokenCredential(
-                            key: otherKey, keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
-                }
+                { $0.credential = other }
             ), ("127.0.0.1:1: Connection refused (ECONNREFUSED)", { $0.port = 1 }),
             (
                 "proxy 127.0.0.1:1: Connection refused (ECONNREFUSED)",

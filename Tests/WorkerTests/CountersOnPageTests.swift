@@ -141,8 +141,7 @@ struct CountersOnPageTests {
     }
 
     @Test func `Each metric in the article about metrics is on the page, with its labels`() throws {
-        let file = URL(filePath: #filePath).appending(path: "../../../Sources/Worker/Worker.docc/Metrics.md")
-        let rows = try String(contentsOf: file.standardized, encoding: .utf8).matches(of: /\n\| (`.+?) \|/)
+        let rows = try Repository.text("Sources/Worker/Worker.docc/Metrics.md").matches(of: /\n\| (`.+?) \|/)
         let names = rows.flatMap { $0.1.matches(of: /`([a-z_]+)(?:\{([a-z_,]+)\})?`/) }
         #expect(names.count > 50)
         let lines = MetricsText(snapshot(), .read()).text.split(separator: "\n").filter { !$0.hasPrefix("#") }

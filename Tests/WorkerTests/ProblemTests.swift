@@ -148,9 +148,7 @@ struct ProblemTests {
     }
 
     @Test func `The article with the runbooks has a section for each kind of problem`() throws {
-        let folder = URL(filePath: #filePath).deletingLastPathComponent()
-        let article = folder.appending(path: "../../Sources/Worker/Worker.docc/Runbooks.md")
-        let headings = try String(contentsOf: article, encoding: .utf8).split(separator: "\n")
+        let headings = try Repository.text("Sources/Worker/Worker.docc/Runbooks.md").split(separator: "\n")
             .filter { $0.hasPrefix("### ") }.flatMap { $0.split { " `,".contains($0) } }
         for kind in Problem.Kind.allCases {
             #expect(headings.contains { $0 == kind.rawValue }, "\(kind.rawValue) has no section in Runbooks.md")

@@ -164,7 +164,7 @@ final class PublisherScene {
     }
 
     /// Runs a turn only when the publisher's descriptor or deadline requires one.
-    func run(_ what: String, seconds: Double = 30, until condition: () throws -> Bool) throws {
+    func run(_ what: String, seconds: Double = ChildProcess.patience, until condition: () throws -> Bool) throws {
         let deadline = Date(timeIntervalSinceNow: seconds)
         turn()
         while try !condition() {

@@ -121,7 +121,7 @@ import Testing
             acknowledged.append(id)
         }
 
-        func run(_ what: String, seconds: Double = 40, until condition: () throws -> Bool) throws {
+        func run(_ what: String, seconds: Double = ChildProcess.patience, until condition: () throws -> Bool) throws {
             let deadline = Date(timeIntervalSinceNow: seconds)
             turn()
             while try !condition() {
@@ -363,11 +363,11 @@ import Testing
         let scene = try Scene(cluster: cluster)
         // The broker's answers take longer than the reader waits for them.
         try cluster.setRoundTrip(milliseconds: 1_500)
-        try scene.run("the assignment", seconds: 60) { scene.reader.lookup != nil }
+        try scene.run("the assignment") { scene.reader.lookup != nil }
         #expect(scene.assigned.isEmpty)
         try cluster.setRoundTrip(milliseconds: 0)
         scene.reader.leave(&scene.machine, limitNs: 1_000_000_000, now: scene.now)
-        try scene.run("the end", seconds: 15) { scene.reader.hasLeft }
+        try scene.run("the end") { scene.reader.hasLeft }
         #expect(scene.assigned.isEmpty)
     }
 

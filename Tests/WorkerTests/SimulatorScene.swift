@@ -91,14 +91,14 @@ final class SimulatorScene {
         }
     }
 
-    /// Runs the loop until `condition` holds. Records a failure after 15 s.
+    /// Runs the loop until `condition` holds. Records a failure after 180 s.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () throws -> Bool)
         rethrows
     {
-        let deadlineNs = LoopTime.read().monotonicNs + 15_000_000_000
+        let deadlineNs = LoopTime.read().monotonicNs + 180_000_000_000
         while try !condition() {
             guard LoopTime.read().monotonicNs < deadlineNs else {
-                Issue.record("not within 15 s: \(what)", sourceLocation: sourceLocation)
+                Issue.record("not within 180 s: \(what)", sourceLocation: sourceLocation)
                 return
             }
             loop.runOnce(timeoutNs: 10_000_000)

@@ -29,10 +29,7 @@ struct TargetTopicTests {
     ) throws {
         var run = try Run { _, _ in code }
         run.produce(0..<100)
-        for tag in 100..<700 as Range<UInt64> {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 1)
-        }
+        run.produceSlowly(100..<700)
         #expect(run.written.isEmpty && run.rejected.isEmpty)
         let isTopics = code == .topicAuthorizationFailed
         #expect(run.topic.cause?.code == (isTopics ? code : nil))
@@ -123,10 +120,7 @@ struct TargetTopicTests {
             #expect(Set(run.written) == Set(0..<100).subtracting([bad]), "with \(bad)")
             #expect(run.written == run.written.sorted() && run.topic.isOpen, "with \(bad)")
             // One more record each second shows that the fault lies in the record, not in the topic.
-            for tag in 100..<120 as Range<UInt64> {
-                run.produce(tag..<tag + 1)
-                run.go(seconds: 1)
-            }
+            run.produceSlowly(100..<120)
             #expect(run.rejected == [bad] && run.written.count == 119 && run.topic.rejectedCount == 1, "with \(bad)")
             #expect(run.topic.isIdle && run.topic.isOpen, "with \(bad)")
         }
@@ -138,8 +132,7 @@ struct TargetTopicTests {
         run.produce(0..<bad)
         run.go(seconds: 1)
         for tag in bad..<bad + 100 {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 1)
+            run.produceSlowly(tag..<tag + 1)
             #expect(run.written.last == tag || tag < bad + 3, "\(tag)")
         }
         #expect(Set(run.rejected) == Set(0..<bad) && run.topic.isIdle && run.topic.isOpen)
@@ -159,10 +152,7 @@ struct TargetTopicTests {
 
     @Test func `Records that a faulty partition leader rejects are written once it recovers`() throws {
         var run = try Run { tag, partition in partition == 1 && tag % 2 == 0 ? Self.unknownServerError : nil }
-        for tag in 0..<300 as Range<UInt64> {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 1)
-        }
+        run.produceSlowly(0..<300)
         #expect(run.rejected.isEmpty && run.topic.causeOfSingle?.code == Self.unknownServerError)
         run.verdict = { _, _ in nil }
         run.go(seconds: 61)
@@ -171,21 +161,16 @@ struct TargetTopicTests {
 
     @Test func `A record that is rejected for many minutes while others are accepted becomes a dead letter`() throws {
         var run = try Run { tag, _ in tag == 7 ? Self.unknownServerError : nil }
-        for tag in 0..<1_200 as Range<UInt64> {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 1)
-            if tag == 420 { #expect(run.rejected.isEmpty) }
-        }
+        run.produceSlowly(0..<421)
+        #expect(run.rejected.isEmpty)
+        run.produceSlowly(421..<1_200)
         #expect(run.rejected == [7] && run.topic.isIdle)
     }
 
     @Test func `The reduced form of a dead letter is retried without end and does not close its topic`() throws {
         var run = try Run { tag, _ in tag == 7 ? .invalidRecord : nil }
         run.isDeadLetter = true
-        for tag in 0..<300 as Range<UInt64> {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 1)
-        }
+        run.produceSlowly(0..<300)
         #expect(run.rejected.isEmpty && run.reduced == [7])
         #expect(run.written.count == 299 && run.topic.isOpen && run.topic.causeOfSingle?.code == .invalidRecord)
         run.verdict = { _, _ in nil }
@@ -296,6 +281,14 @@ private struct Run {
     private func partition(_ tag: UInt64) -> Int32 { Int32(tag % partitions) }
 
     mutating func produce(_ tags: Range<UInt64>) { waiting += tags }
+
+    /// Produces one record each second.
+    mutating func produceSlowly(_ tags: Range<UInt64>) {
+        for tag in tags {
+            produce(tag..<tag + 1)
+            go(seconds: 1)
+        }
+    }
 
     mutating func go(seconds: Int64) {
         for _ in 0..<seconds * 10 {

@@ -72,6 +72,10 @@ REQUESTS = {
 LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped", "simulator killed",
         "blackhole", "rolling restart", "unanswered", "fourth worker", "topic made anew", "dead-token topic made anew",
         "right denied", "app paused", *OUTAGES, *(kind for kind in REQUESTS if kind.startswith("gateway"))]
+# Faults that stop a program (SIGSTOP) for so many seconds. None: longer than the session.
+STOPS = {"simulator paused": ("simulator", 0.3, 1.5), "simulator stopped": ("simulator", 4, 9),
+         "broker paused": ("broker", 0.3, 1.5), "broker stopped": ("broker", 3, 9),
+         "broker frozen": ("broker", None, None)}
 # Meanwhile the gateway's kernel still accepts notifications that the gateway may discard.
 SILENT = ["gateway silent", "simulator paused", "simulator stopped"]
 
@@ -329,6 +333,11 @@ class Chaos:
                 self.simulator.post(end)
             if kind == "odd answers":
                 self.simulator.post("/now?fault=tcp-reset")
+        elif kind in STOPS:
+            name, least, most = STOPS[kind]
+            self.hold(getattr(self, name), self.schedule.seconds(least, most) if least else self.options.outage)
+            if name == "broker":
+                self.await_broker()
         else:
             getattr(self, kind.replace(" ", "_").replace("-", "_"))()
         if kind in SILENT:
@@ -344,28 +353,10 @@ class Chaos:
     def latency(self):
         self.simulator.post("/faults?latency=" + self.schedule.choice(["1ms", "5ms..30ms", "~20ms", "40ms..120ms"]))
 
-    def simulator_paused(self):
-        self.hold(self.simulator, self.schedule.seconds(0.3, 1.5))
-
-    def simulator_stopped(self):
-        self.hold(self.simulator, self.schedule.seconds(4, 9))
-
     def simulator_killed(self):
         self.simulator.end(signal.SIGKILL)
         self.wait(self.schedule.seconds(0, 3))
         self.simulator.start()
-
-    def broker_paused(self):
-        self.hold(self.broker, self.schedule.seconds(0.3, 1.5))
-        self.await_broker()
-
-    def broker_stopped(self):
-        self.hold(self.broker, self.schedule.seconds(3, 9))
-        self.await_broker()
-
-    def broker_frozen(self):
-        self.hold(self.broker, self.options.outage)
-        self.await_broker()
 
     def broker_restart(self, number=signal.SIGTERM, seconds=0):
         self.broker.end(number)

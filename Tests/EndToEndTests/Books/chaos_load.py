@@ -159,11 +159,11 @@ class Load:
             ids.append(id)
 
     def write_poison(self):
-        make = chaos_poison.KINDS[self.poisons % len(chaos_poison.KINDS)]
+        kind = list(chaos_poison.KINDS)[self.poisons % len(chaos_poison.KINDS)]
         now_ms = int(time.time() * 1000)
-        key, value, headers, at_ms = make(self.random, now_ms)
+        key, value, headers, at_ms = chaos_poison.KINDS[kind](self.random, now_ms)
         self.try_to(self.poison_client, self.topic, key=key, value=value, headers=headers, timestamp=at_ms or now_ms,
-                    on_delivery=partial(self.poison_delivered, make.__name__))
+                    on_delivery=partial(self.poison_delivered, kind))
         id = new_id(self.random)
         self.try_to(self.poison_client, self.options["retry"], key=self.random.randbytes(8).hex(),
                     value=chaos_poison.PAYLOAD, headers=chaos_poison.retry_headers(self.poisons, id, now_ms),

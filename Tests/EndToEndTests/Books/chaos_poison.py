@@ -35,72 +35,40 @@ def envelope(tokens):
     return json.dumps({"device_tokens": tokens, "app": "shop", "payload": {"aps": {"alert": "Poison"}}}).encode()
 
 
-# Each kind returns key, value, headers and timestamp (None: now).
-
-
-def control_topic(source, now_ms):
-    return token(source), PAYLOAD, [APP, ("apns-topic", b"\x01" * 1_700_000)], None
-
-
-def delete_bytes(source, now_ms):
-    return token(source), PAYLOAD, [APP, ("apns-topic", b"com.exam\x7fple.shop"), ("apns-collapse-id", b"\x7f" * 64)], None
-
-
-def same_token(source, now_ms):
-    return BAD_MARK.encode() + b"k" * 900_000, envelope([token(source, REPEATED)] * REPEATED), [], None
-
-
-def bad_tokens(source, now_ms):
-    tokens = ["%s%x%04x" % (BAD_MARK, number, MANY) for number in range(MANY)]
-    return None, envelope(tokens), [("apns-topic", b"t" * 900_000)], None
-
-
-def tombstone(source, now_ms):
-    return key(source, b"k" * 1_000_000), None, [], None
-
-
-def not_json(source, now_ms):
-    return key(source), b"{" * 500_000, [], None
-
-
-def deep(source, now_ms):
-    return key(source), b'{"payload":' + b"[" * 5_000 + b"]" * 5_000 + b"}", [], None
-
-
-def before_time(source, now_ms):
-    return token(source), PAYLOAD, [APP], now_ms + LEAST + 400
-
-
-def no_time(source, now_ms):
-    return token(source), PAYLOAD, [APP], 1
-
-
-def numbers(source, now_ms):
-    return token(source), PAYLOAD, [
-        APP, ("apns-expiration", b"9223372036854775807"), ("apns-priority", b"-1"),
-        ("apns-id", b"00000000-0000-0000-0000-000000000000")], None
-
-
-def many_headers(source, now_ms):
-    return token(source), PAYLOAD, [APP] + [("traceparent", b"\x00" * 3_000)] * 200, None
-
-
 def expires_soon(now_ms):
     return ("apns-expiration", b"%d" % (now_ms // 1_000 + 20))
 
 
-def refused_stream(source, now_ms):
-    """A notification that waits in the tiers until it expires."""
-    return token(source, 0, REFUSED), PAYLOAD, [APP, expires_soon(now_ms)], None
-
-
-def closed_gateway(source, now_ms):
-    """A notification that is finally sent alone, until it expires."""
-    return token(source, 0, CLOSED), PAYLOAD, [("push-app", b"kiosk"), expires_soon(now_ms)], None
-
-
-KINDS = [control_topic, delete_bytes, same_token, bad_tokens, tombstone, not_json, deep, before_time, no_time,
-         numbers, many_headers, refused_stream, closed_gateway]
+# Returns key, value, headers and timestamp (None: now) of each kind of record.
+KINDS = {
+    "control_topic": lambda source, now_ms: (
+        token(source), PAYLOAD, [APP, ("apns-topic", b"\x01" * 1_700_000)], None),
+    "delete_bytes": lambda source, now_ms: (
+        token(source), PAYLOAD,
+        [APP, ("apns-topic", b"com.exam\x7fple.shop"), ("apns-collapse-id", b"\x7f" * 64)], None),
+    "same_token": lambda source, now_ms: (
+        BAD_MARK.encode() + b"k" * 900_000, envelope([token(source, REPEATED)] * REPEATED), [], None),
+    "bad_tokens": lambda source, now_ms: (
+        None, envelope(["%s%x%04x" % (BAD_MARK, number, MANY) for number in range(MANY)]),
+        [("apns-topic", b"t" * 900_000)], None),
+    "tombstone": lambda source, now_ms: (key(source, b"k" * 1_000_000), None, [], None),
+    "not_json": lambda source, now_ms: (key(source), b"{" * 500_000, [], None),
+    "deep": lambda source, now_ms: (key(source), b'{"payload":' + b"[" * 5_000 + b"]" * 5_000 + b"}", [], None),
+    "before_time": lambda source, now_ms: (token(source), PAYLOAD, [APP], now_ms + LEAST + 400),
+    "no_time": lambda source, now_ms: (token(source), PAYLOAD, [APP], 1),
+    "numbers": lambda source, now_ms: (
+        token(source), PAYLOAD, [
+            APP, ("apns-expiration", b"9223372036854775807"), ("apns-priority", b"-1"),
+            ("apns-id", b"00000000-0000-0000-0000-000000000000")], None),
+    "many_headers": lambda source, now_ms: (
+        token(source), PAYLOAD, [APP] + [("traceparent", b"\x00" * 3_000)] * 200, None),
+    # The notification waits in the tiers until it expires.
+    "refused_stream": lambda source, now_ms: (
+        token(source, 0, REFUSED), PAYLOAD, [APP, expires_soon(now_ms)], None),
+    # The notification is finally sent alone, until it expires.
+    "closed_gateway": lambda source, now_ms: (
+        token(source, 0, CLOSED), PAYLOAD, [("push-app", b"kiosk"), expires_soon(now_ms)], None),
+}
 
 
 # Wrong headers of a retry record, with values at their limits.

@@ -65,8 +65,9 @@ def main(servers, requests, retries, results):
             raise RuntimeError(f"FOUND {name}: the one behind it is {outcome}")
 
     source = random.Random(1)
-    for make in chaos_poison.KINDS[:-1]:  # without a gateway
-        expect(make.__name__, requests, *make(source, int(time.time() * 1000)))
+    for kind, make in chaos_poison.KINDS.items():
+        if kind != "closed_gateway":
+            expect(kind, requests, *make(source, int(time.time() * 1000)))
     for number in range(len(chaos_poison.WRONG)):
         expect(f"retry headers {number}", retries, source.randbytes(8).hex(), chaos_poison.PAYLOAD,
                chaos_poison.retry_headers(number, str(uuid.uuid4()), int(time.time() * 1000)))
