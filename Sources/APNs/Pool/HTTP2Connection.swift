@@ -241,7 +241,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if let errors = session.takePeerErrors() {
             outbox.note(.peerErrors(goAways: errors.goAways, resets: errors.resets))
         }
-        if answers.readEnded(answers: window.answers, nowNs: nowNs) { transport.wentOn(self) }
     }
 
     package func channelWritable() { markDirty() }
@@ -280,6 +279,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         while let event = session.nextEvent() {
             switch event {
             case .ended(let ticket, let code, 0):
+                answers.respondedNs = loop.now.monotonicNs
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream) else { continue }
                 if !isSuperseded { transport.answers.ended(code, nowNs: loop.now.monotonicNs) }
                 complete(closed)
@@ -294,8 +294,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
+        guard hasResponses else { return }
+        answers.respondedNs = loop.now.monotonicNs
         // Any status shows that the host answers.
-        if hasResponses, !isSuperseded { transport.answers.answered() }
+        if !isSuperseded { transport.answers.answered() }
+        if answers.isAnswered, answers.errors == 0 { transport.wentOn(self) }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
@@ -310,11 +313,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.uniqueIDText = outbox.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
         if status == 200 {
-            answers.hasGood = true
+            answers.succeeded()
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.hasGood = true }
+            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.succeeded() }
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
