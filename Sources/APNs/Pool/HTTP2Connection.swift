@@ -23,7 +23,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// instructions, and accesses cannot overlap.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
-    private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
     /// A limit on concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
     /// doubles with each answer.
@@ -224,8 +223,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         options.tracesFrames = tracesFrames
         attempt { () throws(HTTP2Error) in session = try ClientSession(options: options) }
         phase = .opening
-        lastUsedNs = loop.now.monotonicNs
-        opened(nowNs: lastUsedNs)
+        opened(nowNs: loop.now.monotonicNs)
         keepalive.received(nowNs: lastUsedNs)
         markDirty()
     }
@@ -474,12 +472,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         } catch {
             return giveUp(error.text)
         }
-        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
-            // If the transport keeps the connection, the idle time starts again.
-            lastUsedNs = nowNs
-            transport.idle(self)
-        }
-        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
+        transport.checkTimes(of: self, isEmpty: window.isEmpty, idleNs: idleNs)
         markDirty()
     }
 }

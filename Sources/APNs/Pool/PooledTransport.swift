@@ -208,8 +208,17 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.retired(connection.id, isFault: isFault), of: connection)
     }
 
-    /// Dials a replacement for a connection at its age limit. The old connection is used until the new one is ready.
-    final func aged(_ connection: Connection) {
+    /// Reports to the plan that a connection without open requests (`isEmpty`) has been idle for `idleNs`, or that a
+    /// connection has reached its age limit. At that limit, the old connection is used until its replacement is ready.
+    final func checkTimes(of connection: Connection, isEmpty: Bool, idleNs: Int64) {
+        let nowNs = loop.now.monotonicNs
+        if connection.isReady, isEmpty, nowNs - connection.lastUsedNs >= idleNs {
+            // If the plan keeps the connection, the idle time starts again.
+            connection.lastUsedNs = nowNs
+            idle(connection)
+        }
+        guard connection.isReady, nowNs >= connection.retirementNs else { return }
+        connection.retirementNs = .max
         if connection.isQuarantine { return retired(connection, isFault: false) }
         tell(.aged(connection.id))
     }
@@ -220,7 +229,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if !refusals.contains(reason) { refusals.append(reason) }
     }
 
-    final func idle(_ connection: Connection) {
+    private final func idle(_ connection: Connection) {
         // An idle pool does not sleep while the host is on probation, because a sleeping pool would not notice that the
         // host works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
