@@ -428,8 +428,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
 
     private func setAlarm() {
-        var next = min(keepalive.nextDeadlineNs, retirementNs)
-        if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
+        var next = min(keepalive.nextDeadlineNs, retirementNs, window.nextDeadlineNs)
         if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
             next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
