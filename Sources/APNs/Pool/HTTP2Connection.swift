@@ -364,7 +364,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
             answered()
-            if isCurrentToken { _ = token?.renewIfAllowed(now: loop.now) }
+            if isCurrentToken { token?.renewIfAllowed(now: loop.now) }
         default: answered()
         }
     }
@@ -408,7 +408,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {
-            _ = token?.renewIfAllowed(now: loop.now)
+            token?.renewIfAllowed(now: loop.now)
             if lastToken != tokenGeneration { return }
         }
         transport.credentialRefused(reason)
