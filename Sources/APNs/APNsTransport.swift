@@ -153,7 +153,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
-        if report(capacity: capacity, streams: streams) { answersAlarm = nil }
+        report(capacity: capacity, streams: streams)
     }
 
     private func updateStreamsAndReach(_ streams: Int) {

@@ -307,10 +307,9 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// connections' capacity.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits the turn's events, and returns whether all connections are closed and no event follows. Refusals of the
-    /// credential come first, so that no request is sent again with a refused credential.
-    @discardableResult
-    final func report(capacity: Int, streams: Int) -> Bool {
+    /// Emits the turn's events. Refusals of the credential come first, so that no request is sent again with a refused
+    /// credential.
+    final func report(capacity: Int, streams: Int) {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }
         refusals = []
         var last: [TransportEvent] = []
@@ -327,15 +326,13 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             reportedConnections = counts
             last.append(.connections(app: outbox.app, counts))
         }
-        let isOver = plan.isFinished && quarantinePlan.isFinished && !isClosed
-        if isOver {
+        if plan.isFinished, quarantinePlan.isFinished, !isClosed {
             isClosed = true
             wakeAlarm = nil
             quarantineAlarm = nil
             last.append(.closed(app: outbox.app))
         }
         outbox.send(first: first, last: last)
-        return isOver
     }
 }
 
