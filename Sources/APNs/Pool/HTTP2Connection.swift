@@ -447,16 +447,13 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 case .entry(let stream, let closed):
                     complete(closed)
                     try session.cancel(stream: stream)
-                case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
+                case .connection:
+                    let reason = "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms"
+                    let sinceNs = nowNs - configuration.responseTimeoutNs / 2
                     // The peer is alive but leaves a request unanswered. Count a connection loss for each request, so
                     // that none is resent forever.
-                    return giveUp(
-                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
-                    )
-                case .connection:
-                    return giveUpSilent(
-                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms",
-                        sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
+                    if keepalive.receivedNs > sinceNs { return giveUp("\(reason), although the peer answers PINGs") }
+                    return giveUpSilent(reason, sinceNs: sinceNs, answers: true)
                 }
             }
             switch keepalive.check(nowNs: nowNs) {
