@@ -296,7 +296,3 @@ package protocol TurnEnder: AnyObject {
     /// Called at the end of a turn, on the loop's thread.
     func turnEnded()
 }
-
-extension Registration {
-    fileprivate var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
-}
