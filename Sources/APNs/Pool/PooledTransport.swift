@@ -296,7 +296,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     /// Adds a connection when all connections stay full while this thread is not busy.
     final func noticeSaturation(isFull: Bool) {
-        let endNs = loop.readClock().monotonicNs
+        let endNs = loop.clock().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
