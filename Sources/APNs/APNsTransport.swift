@@ -106,7 +106,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Puts the current provider token into the request headers. Another app with the same key may have renewed it.
     private func refreshToken() {
         guard let token else { return }
-        _ = token.refresh(now: loop.now)
+        token.refresh(now: loop.now)
         guard token.generation != seenToken else { return }
         seenToken = token.generation
         headers.setAuthorization(token.headerValue)
@@ -153,7 +153,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
-        if report(capacity: capacity, streams: streams) { answersAlarm = nil }
+        report(capacity: capacity, streams: streams)
     }
 
     private func updateStreamsAndReach(_ streams: Int) {

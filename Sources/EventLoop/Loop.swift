@@ -19,7 +19,8 @@ internal import Glibc
         cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)
     )
 
-    private let clock: () -> LoopTime
+    /// Reads the current time, unlike `now`, which stays the same during a turn. Use it on the loop's thread only.
+    package let clock: () -> LoopTime
     private let epoll: Int32
     private let wakeUp: Int32
     private var watched: [Watched] = []
@@ -82,10 +83,6 @@ internal import Glibc
         unsafe scratch.raw.deallocate()
         unsafe scratch.cooked.deallocate()
     }
-
-    /// Returns the current time, unlike `now`, which stays the same during a turn. Use this method on the loop's thread
-    /// only.
-    package func readClock() -> LoopTime { clock() }
 
     // MARK: Running
 
@@ -295,8 +292,4 @@ internal import Glibc
 package protocol TurnEnder: AnyObject {
     /// Called at the end of a turn, on the loop's thread.
     func turnEnded()
-}
-
-extension Registration {
-    fileprivate var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
 }

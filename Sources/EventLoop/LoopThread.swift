@@ -41,7 +41,11 @@ package func startThread(
     // The type is `UInt` instead of `pthread_t`, because the compiler finds `pthread_t` in CLinux or in Glibc,
     // depending on which it loads first.
     var thread: UInt = 0
-    let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+    let start = unsafe Unmanaged.passRetained(
+        Start {
+            unsafe name.withCString { unsafe linux_name_thread($0) }
+            body()
+        })
     let code = unsafe pthread_create(&thread, nil, { unsafe run($0) }, start.toOpaque())
     guard code == 0 else {
         unsafe start.release()
@@ -51,18 +55,12 @@ package func startThread(
 }
 
 private final class Start: Sendable {
-    let name: String
     let body: @Sendable () -> Void
 
-    init(name: String, body: @escaping @Sendable () -> Void) {
-        self.name = name
-        self.body = body
-    }
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 }
 
 private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
-    unsafe start.name.withCString { unsafe linux_name_thread($0) }
-    start.body()
+    unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue().body()
     return nil
 }

@@ -19,6 +19,8 @@ package struct Readiness: OptionSet, Sendable {
 package struct Registration: Hashable, Sendable {
     var slot: UInt32
     var generation: UInt32
+    /// The value in `epoll_event.data` that identifies the descriptor.
+    var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
 }
 
 /// The monotonic and wall-clock times of a turn.

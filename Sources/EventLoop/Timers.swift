@@ -12,14 +12,7 @@ final class LoopTimer {
 /// A sorted array suffices: a loop has a few hundred timers, and most are armed for later than all others or cancelled
 /// early.
 struct Timers {
-    fileprivate struct Key {
-        var deadlineNs: Int64
-        var sequence: UInt64
-
-        func isBefore(_ other: Key) -> Bool {
-            deadlineNs != other.deadlineNs ? deadlineNs < other.deadlineNs : sequence < other.sequence
-        }
-    }
+    fileprivate typealias Key = (deadlineNs: Int64, sequence: UInt64)
 
     /// The armed timers, sorted so that the next one to fire is last.
     private var armed: [(key: Key, timer: LoopTimer)] = []
@@ -32,7 +25,7 @@ struct Timers {
     /// Arms or moves a timer.
     mutating func arm(_ timer: LoopTimer, deadlineNs: Int64) {
         disarm(timer)
-        let key = Key(deadlineNs: deadlineNs, sequence: nextSequence)
+        let key = (deadlineNs, nextSequence)
         nextSequence += 1
         armed.insert((key, timer), at: place(of: key))
         timer.key = key
@@ -56,7 +49,7 @@ struct Timers {
         var (low, high) = (0, armed.count)
         while low < high {
             let middle = (low + high) / 2
-            if key.isBefore(armed[middle].key) { low = middle + 1 } else { high = middle }
+            if key < armed[middle].key { low = middle + 1 } else { high = middle }
         }
         return low
     }

@@ -44,9 +44,8 @@ struct MemoryPool {
             malloc: { size, data in unsafe MemoryPool.take(size, data) },
             free: { block, data in unsafe MemoryPool.give(block, data) },
             calloc: { count, size, data in
-                let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
-                guard !overflow, let block = unsafe MemoryPool.take(bytes, data) else { return nil }
-                unsafe memset(block, 0, bytes)
+                guard let block = unsafe MemoryPool.take(count * size, data) else { return nil }
+                unsafe memset(block, 0, count * size)
                 return unsafe block
             },
             realloc: { block, size, data in

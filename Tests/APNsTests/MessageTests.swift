@@ -101,7 +101,7 @@ import Testing
     @Test func `All processes with the same key create the same token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {
-            _ = token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
+            token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
             let parts = String(decoding: token.headerValue, as: UTF8.self).split(separator: ".").map(String.init)
             let claims = try JSONSerialization.jsonObject(with: Self.decode(parts[1])) as? [String: Any]
             return try #require(claims?["iat"] as? Int64) - Self.epochMs / 1_000

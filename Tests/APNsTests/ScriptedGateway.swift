@@ -168,7 +168,7 @@ final class GatewayWorld: TransportScene {
         configuration.backOff.lastNs = 40_000_000
     }
 
-    var nowNs: Int64 { loop.readClock().monotonicNs }
+    var nowNs: Int64 { loop.clock().monotonicNs }
 
     func start() {
         transport = BinaryTransport(

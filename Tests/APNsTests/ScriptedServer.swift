@@ -211,8 +211,8 @@ final class World: TransportScene {
     /// Returns a token that is too young to be renewed at any time of day.
     static func providerToken(keyID: String = "ABC123DEFG", now: LoopTime = TestClock.start) throws -> ProviderToken {
         let token = ProviderToken(keyID: keyID, teamID: "TEAM123456", key: try key.get())
-        _ = token.refresh(now: now)
-        _ = token.renewIfAllowed(now: now)
+        token.refresh(now: now)
+        token.renewIfAllowed(now: now)
         return token
     }
 

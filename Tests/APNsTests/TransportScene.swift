@@ -72,9 +72,9 @@ class TransportScene {
         _ what: String = "", seconds: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
         until condition: () -> Bool
     ) {
-        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
+        let deadlineNs = loop.clock().monotonicNs + Int64(seconds * 1e9)
         while !condition() {
-            if loop.readClock().monotonicNs > deadlineNs {
+            if loop.clock().monotonicNs > deadlineNs {
                 Issue.record("This did not happen within \(seconds) s: \(what)", sourceLocation: sourceLocation)
                 return
             }
@@ -84,8 +84,8 @@ class TransportScene {
 
     /// Runs turns for a while, to show that something does not happen.
     func runFor(seconds: Double) {
-        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
-        while loop.readClock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
+        let deadlineNs = loop.clock().monotonicNs + Int64(seconds * 1e9)
+        while loop.clock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
     }
 
     func turn(limitNs: Int64) {

@@ -39,7 +39,7 @@ import Testing
         #expect(completion.kind == .answered)
         #expect(completion.status == 200)
         #expect(completion.reason == .none)
-        #expect(completion.sentAtMs >= before && completion.sentAtMs <= world.loop.readClock().wallMs)
+        #expect(completion.sentAtMs >= before && completion.sentAtMs <= world.loop.clock().wallMs)
         #expect(!completion.carriedOlderToken && !completion.connectionDied)
         world.close()
     }

@@ -45,7 +45,7 @@ extension Window {
         #expect(window.responded(tickets[1]) == nil)
         #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
         #expect(window.isEmpty)
-        #expect(window.nextDeadlineNs == nil)
+        #expect(window.nextDeadlineNs == .max)
     }
 
     /// After a graceful GOAWAY, only the first of the returned requests can be its reason.

@@ -86,7 +86,7 @@ import Testing
         loop.runOnce()
         #expect(fired == 0 && loop.now == now)
         now.monotonicNs += 1
-        #expect(loop.readClock() == now && loop.now != now)
+        #expect(loop.clock() == now && loop.now != now)
         loop.runOnce()
         #expect(fired == 1 && loop.now == now && loop.timers.nextDeadlineNs == nil)
     }

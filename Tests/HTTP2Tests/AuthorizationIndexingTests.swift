@@ -39,9 +39,9 @@ import Testing
             [0x04, 11] + [0x40] + spelled,
             // The name is an index.
             [0x7e] + value,
-            // A truncated block is not changed.
-            [0x40, 0x89, 0x1d], [0x40], [0x7f], [0xff, 0xff, 0xff, 0xff, 0xff],
-            [0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            // A name and a value that are longer than seven bits can express.
+            [0x00, 0x7f, 0x01] + [UInt8](repeating: 0x61, count: 128) + value,
+            [0x7e, 0x7f, 0x01] + [UInt8](repeating: 0x61, count: 128) + [0xc0, 0xff, 0x00],
             [],
         ] as [[UInt8]])
     func `A header block without the stand-in header name is not changed`(block: [UInt8]) {

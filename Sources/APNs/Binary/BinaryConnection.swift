@@ -31,7 +31,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var silence: Silence?
     /// The time at which the connection next reports the number of notifications that it presumed accepted.
     private var saySettledNs: Int64 = 0
-    private var lastUsedNs: Int64 = 0
 
     /// How long the gateway stores a notification without `apns-expiration`. With an expiry of 0, the gateway would not
     /// store the notification.
@@ -174,8 +173,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         guard phase == .dialing else { return }
         phase = .ready
         wasReady = true
-        lastUsedNs = loop.now.monotonicNs
-        opened(nowNs: lastUsedNs)
+        opened(nowNs: loop.now.monotonicNs)
         markDirty()
         transport.connected(self)
     }
@@ -306,12 +304,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
                     : "no answer to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
                         + "binary.fence: false")
         }
-        if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
-            // If the transport keeps the connection, the idle time starts again.
-            lastUsedNs = nowNs
-            transport.idle(self)
-        }
-        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
+        transport.checkTimes(of: self, isEmpty: session.window.isEmpty, idleNs: configuration.idleConnectionNs)
         markDirty()
     }
 

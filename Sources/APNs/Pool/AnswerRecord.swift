@@ -5,7 +5,7 @@ struct AnswerRecord {
     /// The number of streams that the peer refused before its first answer.
     private var refusals = 0
     /// The monotonic time of the last read in which the peer answered or ended a stream.
-    private(set) var respondedNs: Int64 = 0
+    var respondedNs: Int64 = 0
     /// The number of consecutive server errors: 5xx, or answers that are probably not from APNs
     /// (`AnswerOrigin.isForeign`).
     ///
@@ -14,10 +14,6 @@ struct AnswerRecord {
     /// does not document this.
     private(set) var errors = 0
     private(set) var erringSinceNs: Int64 = 0
-    /// Whether a response that was not a server error arrived in the current read.
-    var hasGood = false
-    /// `Window.answers` at the end of the last read.
-    private var seenAnswers: UInt32 = 0
 
     /// The number of consecutive server errors at which the connection counts as returning only server errors
     /// (`isErring`).
@@ -28,6 +24,9 @@ struct AnswerRecord {
         defer { isAnswered = true }
         return !isAnswered
     }
+
+    /// Records a response that was not a server error.
+    mutating func succeeded() { errors = 0 }
 
     mutating func failed(nowNs: Int64) {
         if errors == 0 { erringSinceNs = nowNs }
@@ -41,17 +40,5 @@ struct AnswerRecord {
         guard !isAnswered else { return nil }
         refusals += 1
         return refusals
-    }
-
-    /// Records the end of a read. Returns whether a response other than a server error arrived in the read, and
-    /// `isAnswered` is set.
-    mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
-        guard answers != seenAnswers else { return false }
-        seenAnswers = answers
-        respondedNs = nowNs
-        guard hasGood else { return false }
-        hasGood = false
-        errors = 0
-        return isAnswered
     }
 }

@@ -23,7 +23,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// instructions, and accesses cannot overlap.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private var lastToken: UInt32 = 0
-    private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
     /// A limit on concurrent requests in addition to the peer's limit. On a quarantine connection it starts with 1 and
     /// doubles with each answer.
@@ -224,8 +223,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         options.tracesFrames = tracesFrames
         attempt { () throws(HTTP2Error) in session = try ClientSession(options: options) }
         phase = .opening
-        lastUsedNs = loop.now.monotonicNs
-        opened(nowNs: lastUsedNs)
+        opened(nowNs: loop.now.monotonicNs)
         keepalive.received(nowNs: lastUsedNs)
         markDirty()
     }
@@ -241,7 +239,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         if let errors = session.takePeerErrors() {
             outbox.note(.peerErrors(goAways: errors.goAways, resets: errors.resets))
         }
-        if answers.readEnded(answers: window.answers, nowNs: nowNs) { transport.wentOn(self) }
     }
 
     package func channelWritable() { markDirty() }
@@ -280,6 +277,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         while let event = session.nextEvent() {
             switch event {
             case .ended(let ticket, let code, 0):
+                answers.respondedNs = loop.now.monotonicNs
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream) else { continue }
                 if !isSuperseded { transport.answers.ended(code, nowNs: loop.now.monotonicNs) }
                 complete(closed)
@@ -294,8 +292,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
+        guard hasResponses else { return }
+        answers.respondedNs = loop.now.monotonicNs
         // Any status shows that the host answers.
-        if hasResponses, !isSuperseded { transport.answers.answered() }
+        if !isSuperseded { transport.answers.answered() }
+        if answers.isAnswered, answers.errors == 0 { transport.wentOn(self) }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
@@ -310,11 +311,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             completion.uniqueIDText = outbox.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
         if status == 200 {
-            answers.hasGood = true
+            answers.succeeded()
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.hasGood = true }
+            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.succeeded() }
             completion.reason = body.reason
             if status == 410 {
                 // If the timestamp cannot be read, the time of the request is used, because the token was already dead
@@ -363,7 +364,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
             answered()
-            if isCurrentToken { _ = token?.renewIfAllowed(now: loop.now) }
+            if isCurrentToken { token?.renewIfAllowed(now: loop.now) }
         default: answered()
         }
     }
@@ -407,7 +408,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func credentialRefused(_ reason: ReasonCode) {
         if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {
-            _ = token?.renewIfAllowed(now: loop.now)
+            token?.renewIfAllowed(now: loop.now)
             if lastToken != tokenGeneration { return }
         }
         transport.credentialRefused(reason)
@@ -427,8 +428,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
 
     private func setAlarm() {
-        var next = min(keepalive.nextDeadlineNs, retirementNs)
-        if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
+        var next = min(keepalive.nextDeadlineNs, retirementNs, window.nextDeadlineNs)
         if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
             next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
@@ -447,16 +447,13 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 case .entry(let stream, let closed):
                     complete(closed)
                     try session.cancel(stream: stream)
-                case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
+                case .connection:
+                    let reason = "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms"
+                    let sinceNs = nowNs - configuration.responseTimeoutNs / 2
                     // The peer is alive but leaves a request unanswered. Count a connection loss for each request, so
                     // that none is resent forever.
-                    return giveUp(
-                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms, although the peer answers PINGs"
-                    )
-                case .connection:
-                    return giveUpSilent(
-                        "no answer for \(configuration.responseTimeoutNs / 1_000_000) ms",
-                        sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
+                    if keepalive.receivedNs > sinceNs { return giveUp("\(reason), although the peer answers PINGs") }
+                    return giveUpSilent(reason, sinceNs: sinceNs, answers: true)
                 }
             }
             switch keepalive.check(nowNs: nowNs) {
@@ -471,12 +468,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         } catch {
             return giveUp(error.text)
         }
-        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
-            // If the transport keeps the connection, the idle time starts again.
-            lastUsedNs = nowNs
-            transport.idle(self)
-        }
-        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
+        transport.checkTimes(of: self, isEmpty: window.isEmpty, idleNs: idleNs)
         markDirty()
     }
 }

@@ -37,8 +37,10 @@ package class PooledConnection {
     /// Whether the server refused the client certificate.
     private(set) final var isCertificateRefused = false
     private final var openedNs: Int64 = 0
+    /// The time of the last request or, before the first one, of the end of the handshake.
+    final var lastUsedNs: Int64 = 0
     /// The time at which the connection reaches its age limit, and its replacement is dialed.
-    private(set) final var retirementNs = Int64.max
+    final var retirementNs = Int64.max
     final var isDirty = false
     private final var alarm: Alarm?
 
@@ -75,14 +77,8 @@ package class PooledConnection {
 
     final func opened(nowNs: Int64) {
         openedNs = nowNs
+        lastUsedNs = nowNs
         retirementNs = order.lifetimeNs == .max ? .max : nowNs + order.lifetimeNs
-    }
-
-    /// Returns `true` once, when the connection has reached its age limit.
-    final func takesRetirement(nowNs: Int64) -> Bool {
-        guard phase == .ready, nowNs >= retirementNs else { return false }
-        retirementNs = .max
-        return true
     }
 
     /// Stops taking requests, and closes the connection after its last answer.

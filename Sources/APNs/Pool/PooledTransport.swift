@@ -208,8 +208,17 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.retired(connection.id, isFault: isFault), of: connection)
     }
 
-    /// Dials a replacement for a connection at its age limit. The old connection is used until the new one is ready.
-    final func aged(_ connection: Connection) {
+    /// Reports to the plan that a connection without open requests (`isEmpty`) has been idle for `idleNs`, or that a
+    /// connection has reached its age limit. At that limit, the old connection is used until its replacement is ready.
+    final func checkTimes(of connection: Connection, isEmpty: Bool, idleNs: Int64) {
+        let nowNs = loop.now.monotonicNs
+        if connection.isReady, isEmpty, nowNs - connection.lastUsedNs >= idleNs {
+            // If the plan keeps the connection, the idle time starts again.
+            connection.lastUsedNs = nowNs
+            idle(connection)
+        }
+        guard connection.isReady, nowNs >= connection.retirementNs else { return }
+        connection.retirementNs = .max
         if connection.isQuarantine { return retired(connection, isFault: false) }
         tell(.aged(connection.id))
     }
@@ -220,7 +229,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if !refusals.contains(reason) { refusals.append(reason) }
     }
 
-    final func idle(_ connection: Connection) {
+    private final func idle(_ connection: Connection) {
         // An idle pool does not sleep while the host is on probation, because a sleeping pool would not notice that the
         // host works again.
         if !connection.isQuarantine, reachability.isOnProbation { return }
@@ -287,7 +296,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     /// Adds a connection when all connections stay full while this thread is not busy.
     final func noticeSaturation(isFull: Bool) {
-        let endNs = loop.readClock().monotonicNs
+        let endNs = loop.clock().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
@@ -298,10 +307,9 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// connections' capacity.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits the turn's events, and returns whether all connections are closed and no event follows. Refusals of the
-    /// credential come first, so that no request is sent again with a refused credential.
-    @discardableResult
-    final func report(capacity: Int, streams: Int) -> Bool {
+    /// Emits the turn's events. Refusals of the credential come first, so that no request is sent again with a refused
+    /// credential.
+    final func report(capacity: Int, streams: Int) {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }
         refusals = []
         var last: [TransportEvent] = []
@@ -318,15 +326,13 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             reportedConnections = counts
             last.append(.connections(app: outbox.app, counts))
         }
-        let isOver = plan.isFinished && quarantinePlan.isFinished && !isClosed
-        if isOver {
+        if plan.isFinished, quarantinePlan.isFinished, !isClosed {
             isClosed = true
             wakeAlarm = nil
             quarantineAlarm = nil
             last.append(.closed(app: outbox.app))
         }
         outbox.send(first: first, last: last)
-        return isOver
     }
 }
 

@@ -100,7 +100,7 @@ package enum ManagementRequest {
         list.append(":path", lent.lend("/1/apps/\(bundleID)/\(operation.parts.resource)".utf8), .never)
         list.append(":authority", lent.lend(authority.utf8))
         if let token {
-            _ = token.refresh(now: LoopTime.read())
+            token.refresh(now: LoopTime.read())
             list.append("authorization", token.headerValue, .credential)
         }
         if let channel = operation.parts.channel { list.append("apns-channel-id", lent.lend(channel.utf8), .never) }

@@ -26,21 +26,17 @@ package final class ProviderToken {
 
     package var issuedMs: Int64 { age.issuedMs }
 
-    /// The header's value, valid until `refresh` or `renewIfAllowed` returns `true`.
+    /// The header's value, valid until `refresh` or `renewIfAllowed` changes the token.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Creates a token if there is none, or if a renewal is due (`TokenAge`). Returns whether the token has changed.
-    package func refresh(now: LoopTime) -> Bool {
-        guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
-        make(now)
-        return true
+    /// Creates a token if there is none, or if a renewal is due (`TokenAge`).
+    package func refresh(now: LoopTime) {
+        if age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) { make(now) }
     }
 
-    /// Creates a new token after ExpiredProviderToken, if `TokenAge` permits it. Returns whether the token has changed.
-    package func renewIfAllowed(now: LoopTime) -> Bool {
-        guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
-        make(now)
-        return true
+    /// Creates a new token after ExpiredProviderToken, if `TokenAge` permits it.
+    package func renewIfAllowed(now: LoopTime) {
+        if age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) { make(now) }
     }
 
     private func make(_ now: LoopTime) {

@@ -103,10 +103,7 @@ package struct Window: Sendable {
     }
 
     /// Removes an entry whose request the connection did not accept.
-    package mutating func withdraw(_ ticket: UInt32) {
-        guard isOpen(ticket) else { return }
-        release(ticket)
-    }
+    package mutating func withdraw(_ ticket: UInt32) { release(ticket) }
 
     /// Records that the connection accepted the request on `stream`. `end` is the position after its END_STREAM, or
     /// `nil` if `bodySent` follows.
@@ -184,11 +181,8 @@ package struct Window: Sendable {
     /// response came within the timeout after END_STREAM, and not processed if its body could not be sent within the
     /// timeout. Returns `.connection`, and closes nothing, if no other entry was answered in that time.
     package mutating func expire(nowNs: Int64) -> Expiry? {
-        if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
-        if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {
-            return expire(first(of: .waiting), .notProcessed)
-        }
-        return nil
+        if deadlineNs(of: .sent) <= nowNs { return expire(first(of: .sent), .inDoubt) }
+        return deadlineNs(of: .waiting) <= nowNs ? expire(first(of: .waiting), .notProcessed) : nil
     }
 
     private mutating func expire(_ ticket: UInt32, _ kind: Completion.Kind) -> Expiry {
@@ -197,19 +191,16 @@ package struct Window: Sendable {
         return .entry(stream: entry.stream, close(ticket, kind, .refusedByPeer))
     }
 
-    /// The monotonic time at which the next entry times out, or `nil` if no timeout is running.
-    package var nextDeadlineNs: Int64? {
-        let deadlineNs = min(deadlineNs(of: .sent) ?? .max, deadlineNs(of: .waiting) ?? .max)
-        return deadlineNs == .max ? nil : deadlineNs
-    }
+    /// The monotonic time at which the next entry times out, or `Int64.max` if no timeout is running.
+    package var nextDeadlineNs: Int64 { min(deadlineNs(of: .sent), deadlineNs(of: .waiting)) }
 
-    /// Returns when the first entry of a list times out, or `nil` if no timeout is running.
-    private func deadlineNs(of list: List) -> Int64? {
+    /// Returns when the first entry of a list times out, or `Int64.max` if no timeout is running.
+    private func deadlineNs(of list: List) -> Int64 {
         let ticket = first(of: list)
-        guard ticket != Self.none else { return nil }
+        guard ticket != Self.none else { return .max }
         let entry = entries[Int(ticket)]
         let sinceNs = list == .sent ? entry.sentNs : entry.openedNs
-        return list == .sent && sinceNs == 0 ? nil : sinceNs + timeoutNs
+        return list == .sent && sinceNs == 0 ? .max : sinceNs + timeoutNs
     }
 
     private func first(of list: List) -> UInt32 { ends[list.rawValue].first }
