@@ -336,7 +336,7 @@ extension DeliveryMachine {
             conclude(slot, .unregistered)
         case .reject:
             if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(Int(store[slot].app)) {
-                retry(slot, delayMs: VerdictTable.shortDelayMs)
+                resend(slot, delayMs: VerdictTable.shortDelayMs)
             } else {
                 conclude(slot, .rejected)
             }
@@ -344,12 +344,12 @@ extension DeliveryMachine {
             store[slot].tries.resentFor = completion.reason
             resend(slot)
         case .retry:
-            retry(slot, delayMs: row.delayMs)
+            resend(slot, delayMs: row.delayMs)
         case .credentialFault:
             // A refusal of the current credential opens a circuit, which then allows only probes.
             let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
-            if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }
+            resend(slot, delayMs: isCurrent ? VerdictTable.shortDelayMs : nil)
             followCircuits()
         }
     }
@@ -415,19 +415,15 @@ extension DeliveryMachine {
         }
     }
 
-    /// Resends a notification after an answer or a send in doubt. After `resendMax` resends, the notification is
-    /// retried from a retry topic instead.
-    private mutating func resend(_ slot: NotificationSlot) {
-        if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
-            retry(slot, delayMs: VerdictTable.longDelayMs)
-        } else {
+    /// Resends a notification after an answer or a send in doubt. With a delay in milliseconds, and after `resendMax`
+    /// resends, the notification is retried from a retry topic instead.
+    private mutating func resend(_ slot: NotificationSlot, delayMs: Int64? = nil) {
+        guard delayMs != nil || Int(store[slot].tries.resends) >= settlement.settings.resendMax else {
             store[slot].tries.resends += 1
-            sendAgain(slot, tries: store[slot].tries.resends)
+            return sendAgain(slot, tries: store[slot].tries.resends)
         }
-    }
-
-    private mutating func retry(_ slot: NotificationSlot, delayMs: Int64) {
         let previousMs = store[bodyOf: store[slot].record].tierDelayMs
-        moveToTier(slot, settlement.tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
+        let tier = settlement.tiers.tier(delayMs: delayMs ?? VerdictTable.longDelayMs, previousMs: previousMs)
+        moveToTier(slot, tier, asAttempt: true)
     }
 }

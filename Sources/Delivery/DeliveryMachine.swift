@@ -47,7 +47,7 @@ package struct DeliveryMachine: ~Copyable {
         dispatch = Dispatch(settings)
         settlement = Settlement(settings)
         journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tierDelaysMs.count))
-        _ = enter(routes)
+        _ = replaceApps(routes, now: now)
     }
 
     /// The time that the owner passed most recently.
@@ -95,7 +95,7 @@ package struct DeliveryMachine: ~Copyable {
 
     // MARK: The configuration
 
-    /// Replaces all apps after a reload of the configuration.
+    /// Sets all apps, at the start and after a reload of the configuration.
     ///
     /// An app with the name and environment of an existing one keeps its `AppIndex` and its open notifications. An app
     /// that is missing is removed: its waiting notifications are deferred, its sends in flight are completed, and new
@@ -103,15 +103,6 @@ package struct DeliveryMachine: ~Copyable {
     /// `AppDirectory.findApp` finds another app when the record is read.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
-        let mapping = enter(routes)
-        dispatch.breakers.finishReload(journal: &journal)
-        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
-        followCircuits()
-        return mapping
-    }
-
-    /// Passes the configured apps to the parts of the machine that use them.
-    private mutating func enter(_ routes: [AppRoute]) -> AppMapping {
         let known = apps.count
         let mapping = apps.replace(by: routes)
         for (route, index) in zip(routes, mapping.indexes) {
@@ -126,6 +117,9 @@ package struct DeliveryMachine: ~Copyable {
             }
         }
         for app in mapping.removed { dispatch.remove(app.value) }
+        dispatch.breakers.finishReload(journal: &journal)
+        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
+        followCircuits()
         return mapping
     }
 

@@ -17,11 +17,11 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
         "acl", sets: \.printsPermissions,
         "Only print the kafka-acls.sh commands that grant the permissions which run needs with this configuration.")
     let principal = OptionTable<CheckOptions>.Option(
-        "principal", value: "NAME", to: \.principal,
+        "principal", value: "TYPE:NAME", to: \.principal,
         "With --acl: the Kafka principal of the worker (default User:apns-worker).")
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check",
-        usage: ConfigurationOptions.usage.map { "\($0) [--probe]" } + ["--config FILE --acl [--principal NAME]"],
+        usage: ConfigurationOptions.usage.map { "\($0) [--probe]" } + ["--config FILE --acl [--principal TYPE:NAME]"],
         about: [
             "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. The command changes nothing, and sends no notification without --probe.",
             "Example: apns-worker check --config worker.yaml --probe",
@@ -32,6 +32,7 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(table, arguments, CheckOptions())
     try options.configuration.app.requireEither(options.configuration.file)
     if options.principal != nil, !options.printsPermissions { throw UsageError("--principal needs --acl") }
+    if options.principal?.contains(":") == false { throw UsageError("--principal: expected a type, such as User:NAME") }
     let loaded: LoadedConfiguration
     do throws(ConfigurationError) {
         loaded = try options.configuration.read()

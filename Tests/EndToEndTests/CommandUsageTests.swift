@@ -79,6 +79,7 @@ extension EndToEnd {
             64 | run -c x --log-level debgu | --log-level: expected one of trace, debug, info, notice, warning
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | check -c x --principal User:push | --principal needs --acl
+            64 | check -c x --acl --principal push | --principal: expected a type, such as User:NAME
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
             64 | simulate --gateway-fault close@0 | '0' is not a number above 0

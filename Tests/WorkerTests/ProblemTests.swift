@@ -55,9 +55,9 @@ struct ProblemTests {
         var list = ProblemList()
         let problem = Problem(.topic("a"), .reading, "it may not be read", "allow it")
         #expect(update(&list, [], atSeconds: 0) == [])
-        #expect(update(&list, [problem], atSeconds: 1) == [.lasts(since(1, problem))])
+        #expect(update(&list, [problem], atSeconds: 1) == [.lasts(since(1, problem), forMs: 0)])
         for step in 2..<11 as Range<Int64> { #expect(update(&list, [problem], atSeconds: step) == []) }
-        #expect(update(&list, [problem], atSeconds: 12) == [.lasts(since(1, problem))])
+        #expect(update(&list, [problem], atSeconds: 12) == [.lasts(since(1, problem), forMs: 11_000)])
         #expect(list.problems == [since(1, problem)])
         #expect(update(&list, [], atSeconds: 13) == [.isOver(.topic("a"), afterMs: 12_000)])
         #expect(list.problems.isEmpty)
@@ -68,7 +68,8 @@ struct ProblemTests {
         var list = ProblemList()
         let problem = Problem(.app("shop"), .expiring, "its certificate expires on 2026-12-01", "put a new one there")
         for (seconds, isLogged) in [(1, true), (86_400, false), (86_401, true)] as [(Int64, Bool)] {
-            #expect(update(&list, [problem], atSeconds: seconds) == (isLogged ? [.lasts(since(1, problem))] : []))
+            let line = ProblemList.Line.lasts(since(1, problem), forMs: (seconds - 1) * 1_000)
+            #expect(update(&list, [problem], atSeconds: seconds) == (isLogged ? [line] : []))
         }
     }
 
@@ -103,7 +104,7 @@ struct ProblemTests {
         #expect(update(&list, [reworded], atSeconds: 2) == [])
         #expect(list.problems == [since(1, reworded)])
         let other = Problem(.kafka, .topicsMissing, "no broker", "look on")
-        #expect(update(&list, [other], atSeconds: 3) == [.lasts(since(3, other))])
+        #expect(update(&list, [other], atSeconds: 3) == [.lasts(since(3, other), forMs: 0)])
         #expect(update(&list, [], atSeconds: 4) == [.isOver(.kafka, afterMs: 1_000)])
     }
 

@@ -264,10 +264,14 @@ package final class PushWorker: @unchecked Sendable {
         }
         if pages.isDue(now) {
             parts.readers.first?.reportEnds(to: &machine)
-            health.update(
-                shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps,
-                others: files.faults() + (machine.clockAheadMs.map { [Problem(clockAheadMs: $0)] } ?? []),
-                eventLog, now)
+            // During a stop, the list keeps the last problems, because a problem that can no longer be checked has not
+            // ended.
+            if !shutdown.isUnderWay {
+                health.update(
+                    parts, configuration, apps, machine.counters.apps,
+                    others: files.faults() + (machine.clockAheadMs.map { [Problem(clockAheadMs: $0)] } ?? []),
+                    eventLog, now)
+            }
             postSnapshot(now)
         }
         parts.alarm.set(atNs: end.deadlineNs)

@@ -117,7 +117,7 @@ extension Problem.Kind {
 /// certificate), and when the subject no longer has any problem.
 struct ProblemList {
     enum Line: Equatable {
-        case lasts(Problem)
+        case lasts(Problem, forMs: Int64)
         case isOver(Problem.Subject, afterMs: Int64)
     }
 
@@ -152,7 +152,7 @@ struct ProblemList {
                     return entry
                 }
             }
-            lines.append(.lasts(entry.problem))
+            lines.append(.lasts(entry.problem, forMs: (nowNs - entry.sinceNs) / 1_000_000))
             return entry
         }
         // A problem that `limit` removes from the list has not ended.

@@ -17,7 +17,7 @@ struct WorkerHealth {
 
     /// Checks all parts of the worker, and logs the lines that are due. Called a few times a second.
     ///
-    /// - Parameter parts: The worker's parts, or `nil` while the worker starts or stops.
+    /// - Parameter parts: The worker's parts, or `nil` while the worker starts.
     mutating func update(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps,
         _ counters: [DeliveryCounters.App], others: [Problem], _ eventLog: EventLog, _ now: DeliveryTime
@@ -31,13 +31,13 @@ struct WorkerHealth {
         }
         for line in list.update(found, nowNs: now.ns, nowMs: now.wallMs) {
             switch line {
-            case .lasts(let problem):
+            case .lasts(let problem, let forMs):
                 logger.remind(
                     .worker, "degraded",
                     [
                         "kind": "\(problem.kind.rawValue)", "subject": "\(problem.subject)",
                         "problem": .text(problem.text), "advice": .text(problem.advice),
-                        "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
+                        "for_ms": .count(forMs),
                     ])
             case .isOver(let subject, let afterMs):
                 logger.notice(.worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
