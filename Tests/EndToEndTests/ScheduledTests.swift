@@ -127,6 +127,12 @@ extension EndToEnd {
             seconds: Int, words: String, cause: String, outcome: String
         ) throws {
             let scene = try Scene("clock", partitions: 1)
+            // As in the topics that the worker creates. Otherwise the broker may delete the records of a clock that is
+            // behind, because they are older than the topic's retention.
+            let retry = "\(scene.name).stored"
+            try scene.create(retry, configuration: [KafkaProperty("message.timestamp.type", "LogAppendTime")])
+            scene.configuration.retry = retry
+            scene.configuration.retries = "tiers: {1s: \(retry)}, max_attempts: 1"
             scene.configuration.admin = "127.0.0.1:0"
             scene.configuration.more = "drain: {shutdown: 1s}"
             let wrong = try scene.startWorker(
