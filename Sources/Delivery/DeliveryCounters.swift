@@ -68,7 +68,7 @@ package struct DeliveryCounters: Sendable {
 /// count.
 struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
-    var producersClock = ProducersClock()
+    var brokersClock = BrokersClock()
     var events: [DeliveryEvent] = []
     var counters: DeliveryCounters
 }

@@ -90,14 +90,11 @@ extension DeliveryMachine {
 
     /// Reports that all records below `offset` were received. Offsets that were not received have no record to consume,
     /// for example transaction markers. `offset` is committed once no record below it is open.
-    ///
-    /// - Parameter hasMore: Whether a record from `offset` on was already fetched.
-    package mutating func reachedEnd(_ id: PartitionID, offset: Int64, hasMore: Bool = false) {
+    package mutating func reachedEnd(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
             return
         }
         if ledger[partition].offsets.reachedEnd(offset) { ledger[partition].isDirty = true }
-        if !hasMore, ledger[partition].nextOffset <= offset { ledger[partition].caughtUpNs = now.ns }
     }
 
     /// Handles an assignment that adds no partition. Unless they are assigned again, the group's suspended partitions

@@ -77,11 +77,6 @@ extension DeliveryMachine {
         let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
         if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
-        if let caughtUpNs = ledger[partition].caughtUpNs {
-            ledger[partition].caughtUpNs = nil
-            // The timestamp of a retry record comes from a worker or a broker.
-            if !isRetry { journal.producersClock.compare(timestampMs, caughtUpNs: caughtUpNs, now: now) }
-        }
         if let records = ledger[partition].unsetRecords {
             ledger[partition].unsetRecords = nil
             let ageMs = timestampMs == RecordTime.unknown ? nil : now.wallMs - timestampMs
@@ -305,9 +300,9 @@ extension DeliveryMachine {
             store[slot].answer.reason =
                 store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
             conclude(slot, .invalid)
-        } else if store[bodyOf: record].isExpired, hasExpired(record) {
+        } else if store[bodyOf: record].isExpired, hasExpired(slot) == true {
             conclude(slot, .expired)
-        } else if store[bodyOf: record].isExpired, !store.isNowOrNever(slot) {
+        } else if store[bodyOf: record].isExpired, hasExpired(slot) == nil {
             deferToTier(slot, .clock)
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)

@@ -150,30 +150,29 @@ extension DeliveryMachine {
             return false
         }
         if store.isPastExpiration(record, now: now) {
-            if hasExpired(record) {
+            switch hasExpired(slot) {
+            case true?:
                 conclude(slot, .expired)
                 return false
-            }
-            // A notification with expiration 0 must not wait, so it is sent.
-            if !store.isNowOrNever(slot) {
+            case nil:
                 moveDeferred(slot, Notification.Deferral(reason: .clock))
                 return false
+            case false?: break
             }
         }
         ledger[partition].horizon.advance(to: store[record].offset)
         return true
     }
 
-    /// Returns whether a notification that has expired by this machine's clock has also expired by the producers'
-    /// clocks (`ProducersClock`).
-    func hasExpired(_ record: RecordSlot) -> Bool {
-        let aheadMs = journal.producersClock.aheadMs(now)
-        // A notification with expiration 0 is sent instead of deferred, so one comparison is not enough.
-        guard aheadMs > 0, store[bodyOf: record].headers.expiration != 0 || clockAheadMs != nil else { return true }
-        let now = DeliveryTime(ns: now.ns, wallMs: now.wallMs - aheadMs)
-        let maxAgeMs = settlement.settings.maxAgeMs
-        return maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: now)
-            || store.isPastExpiration(record, now: now)
+    /// Returns whether a notification that has expired by this machine's clock has also expired by the brokers' clocks,
+    /// or `nil` if the notification must wait until the clocks are compared (`BrokersClock`).
+    func hasExpired(_ slot: NotificationSlot) -> Bool? {
+        // A notification with expiration 0 must not wait.
+        guard let aheadMs = journal.brokersClock.aheadMs(now) else { return store.isNowOrNever(slot) ? true : nil }
+        let brokersNow = DeliveryTime(ns: now.ns, wallMs: now.wallMs - max(0, aheadMs))
+        let (record, maxAgeMs) = (store[slot].record, settlement.settings.maxAgeMs)
+        return maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: brokersNow)
+            || store.isPastExpiration(record, now: brokersNow)
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {

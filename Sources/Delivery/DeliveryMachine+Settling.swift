@@ -230,6 +230,13 @@ extension DeliveryMachine {
         settle(id.slot)
     }
 
+    /// Compares this machine's clock with that of the broker that has stored a retry record
+    /// (`BrokersClock.compare(storedMs:latencyMs:now:)`).
+    package mutating func compareClock(storedMs: Int64?, latencyMs: Int64, now: DeliveryTime) {
+        self.now = now
+        journal.brokersClock.compare(storedMs: storedMs, latencyMs: latencyMs, now: now)
+    }
+
     /// Settles a notification that has no unacknowledged output records.
     private mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record

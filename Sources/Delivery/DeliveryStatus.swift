@@ -61,12 +61,9 @@ extension DeliveryMachine {
             oldestOpenMs: oldest.map { store[$0].timestampMs }, isDraining: ledger[partition].isLeaving)
     }
 
-    /// By how much this machine's clock is ahead of the timestamps of requests that were just produced (negative if it
-    /// is behind), according to at least three requests. `nil` if the clocks agree, or too few requests were compared.
-    package var clockAheadMs: Int64? {
-        let aheadMs = journal.producersClock.aheadMs(now)
-        return aheadMs != 0 && journal.producersClock.count >= 3 ? aheadMs : nil
-    }
+    /// By how many milliseconds this machine's clock is ahead of the brokers' clocks (negative if it is behind), or
+    /// `nil` if they differ by at most ten minutes, or were not compared.
+    package var clockAheadMs: Int64? { journal.brokersClock.aheadMs(now).flatMap { $0 == 0 ? nil : $0 } }
 
     /// The state of every app by `AppIndex`, including removed apps.
     package var appStatuses: [AppStatus] {

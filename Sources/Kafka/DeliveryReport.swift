@@ -31,6 +31,17 @@ import CRdkafka
 
     package var offset: Int64 { unsafe raw.pointee.offset }
 
+    /// The time at which the broker stored the record, in milliseconds by its clock, or `nil` if producers set the
+    /// topic's timestamps (`message.timestamp.type=CreateTime`).
+    package var storedMs: Int64? {
+        var type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE
+        let timestampMs = unsafe rd_kafka_message_timestamp(raw, &type)
+        return type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME ? timestampMs : nil
+    }
+
+    /// The time since the record was passed to the producer, in milliseconds.
+    package var latencyMs: Int64 { unsafe rd_kafka_message_latency(raw) / 1_000 }
+
     /// The value. A `nil` base address means null.
     package var value: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)

@@ -34,6 +34,8 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var retentionBytes: Int64?
     /// The value of `unclean.leader.election.enable`: whether a replica that lacks records may become the leader.
     package var electsUncleanLeaders = false
+    /// Whether producers set the records' timestamps (`message.timestamp.type=CreateTime`).
+    package var hasProducersTime = false
     /// The value of `max.message.bytes`: the maximum size of a batch, or `nil` if unknown.
     package var maxMessageBytes: Int64?
 
@@ -146,6 +148,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             case "unclean.leader.election.enable": configuration.electsUncleanLeaders = text == "true"
+            case "message.timestamp.type": configuration.hasProducersTime = text == "CreateTime"
             case "max.message.bytes": configuration.maxMessageBytes = Int64(text)
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break

@@ -63,6 +63,7 @@ final class Rig {
         settings.horizonMargin = 500
         change(&settings)
         machine = DeliveryMachine(settings: settings, apps: apps)
+        machine.compareClock(storedMs: nil, latencyMs: 0, now: now)
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }
     }
 

@@ -72,7 +72,7 @@ extension EndToEnd {
             for result in results {
                 let token = result["device_token"] as? String ?? ""
                 #expect(result["outcome"] as? String == "accepted", "\(result)")
-                // The time of the send is read at the beginning of a turn of the network thread, so it may be a little early.
+                // sent_at_ms is the time at which the network thread's turn began, so it may be a little early.
                 #expect(result["settled_at_ms"] as? Int ?? 0 >= dueByToken[token[...]] ?? .max, "\(result)")
             }
 

@@ -25,9 +25,12 @@ final class Scene {
     convenience init(_ label: String, partitions: Int = 4, on broker: KafkaBroker? = nil) throws {
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
         try self.init(label, at: broker, partitions: partitions)
-        let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
+        let plain = [configuration.requests, configuration.results, configuration.deadLetters]
         let compacted = [KafkaProperty("cleanup.policy", "compact")]
-        try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
+        let stamped = [KafkaProperty("message.timestamp.type", "LogAppendTime")]
+        try broker.create(
+            newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted)
+                + newTopics([configuration.retry], configuration: stamped))
         // The group gets a commit, so that records written before its worker starts are not in doubt.
         var map = CommitMapWriter()
         map.start(base: 0, limit: 100)

@@ -115,47 +115,51 @@ extension EndToEnd {
         }
     }
 
+    /// The worker's clock is wrong. The clocks of the producer and of the broker are right.
     @Suite struct ClockTests {
-        /// The worker's clock is two days ahead, or ten days behind. The producer and the broker have the right time.
-        @Test(
-            .needs(.worker, .broker, .kcat, .clang),
-            arguments: [
-                (172_800, "ahead of", #"cause="clock""#, "expired"),
-                (-864_000, "behind", #"cause="scheduled""#, "invalid"),
-            ])
-        func `A wrong clock is reported, and its requests are sent once it is right`(
-            seconds: Int, words: String, cause: String, outcome: String
-        ) throws {
-            let scene = try Scene("clock", partitions: 1)
-            // As in the topics that the worker creates. Otherwise the broker may delete the records of a clock that is
-            // behind, because they are older than the topic's retention.
-            let retry = "\(scene.name).stored"
-            try scene.create(retry, configuration: [KafkaProperty("message.timestamp.type", "LogAppendTime")])
-            scene.configuration.retry = retry
-            scene.configuration.retries = "tiers: {1s: \(retry)}, max_attempts: 1"
+        /// Requests that were produced before the start, twice under a clock that is two days ahead.
+        @Test(.needs(.worker, .broker, .kcat, .clang))
+        func `Nothing expires by a clock that is ahead, before and after a restart`() throws {
+            let scene = try Scene("clockahead", partitions: 1)
             scene.configuration.admin = "127.0.0.1:0"
             scene.configuration.more = "drain: {shutdown: 1s}"
-            let wrong = try scene.startWorker(
-                environment: ["LD_PRELOAD": scene.compile("clock.c"), "CLOCK_SHIFT_S": "\(seconds)"])
-            var pages = try Pages(of: wrong)
-            try pages.await("/metrics", says: #"apns_worker_lag_records{role="requests"} 0"#)
-            for count in 1...3 {
-                let token = hex(count, digits: 64)
-                let later = "push-not-before=\(Int(Date().timeIntervalSince1970) + 2)"
-                try scene.send(to: [token], headers: ["apns-topic=com.example.shop"] + (seconds < 0 ? [later] : []))
-                try pages.await("/metrics") { Pages.sum("apns_worker_held_total", cause, in: $0.1) >= count }
+            try scene.send(to: deviceTokens(3))
+            for _ in 1...2 {
+                let (worker, pages) = try start(scene, shiftedBy: 172_800)
+                try pages.awaitProblem("machine", "this machine's clock is 48 hours ahead")
+                let metrics = try pages.get("/metrics").1
+                #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"expired\"", in: metrics) == 0)
+                try scene.stop(worker)
             }
-            try pages.awaitProblem("machine", "this machine's clock is \(abs(seconds) / 3_600) hours \(words)")
-            let metrics = try pages.get("/metrics").1
-            #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"\(outcome)\"", in: metrics) == 0)
-            try scene.stop(wrong)
-
-            let right: ChildProcess
-            (right, pages) = try scene.startWorkerWithPages()
-            try pages.await("/metrics") {
-                Pages.sum("apns_worker_notifications_total", #"outcome="accepted""#, in: $0.1) == 3
-            }
+            let right = try scene.startWorker()
+            try scene.awaitResults(3, of: right)
             try scene.finish(right)
+            #expect(try scene.resultObjects().allSatisfy { $0["outcome"] as? String == "accepted" })
+        }
+
+        @Test(.needs(.worker, .broker, .kcat, .clang))
+        func `Scheduled requests are valid under a clock that is ten days behind`() throws {
+            let scene = try Scene("clockbehind", partitions: 1)
+            scene.configuration.admin = "127.0.0.1:0"
+            scene.configuration.more = "drain: {shutdown: 1s}"
+            let (worker, pages) = try start(scene, shiftedBy: -864_000)
+            let later = "push-not-before=\(Int(Date().timeIntervalSince1970) + 2)"
+            try scene.send(to: deviceTokens(3), headers: ["apns-topic=com.example.shop", later])
+            try pages.await("/metrics") { Pages.sum("apns_worker_held_total", #"cause="scheduled""#, in: $0.1) >= 3 }
+            try pages.awaitProblem("machine", "this machine's clock is 240 hours behind")
+            let metrics = try pages.get("/metrics").1
+            #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"invalid\"", in: metrics) == 0)
+            try scene.stop(worker)
+            let right = try scene.startWorker()
+            try scene.awaitResults(3, of: right)
+            try scene.finish(right)
+            #expect(try scene.resultObjects().allSatisfy { $0["outcome"] as? String == "accepted" })
+        }
+
+        private func start(_ scene: Scene, shiftedBy seconds: Int) throws -> (ChildProcess, Pages) {
+            let worker = try scene.startWorker(
+                environment: ["LD_PRELOAD": scene.compile("clock.c"), "CLOCK_SHIFT_S": "\(seconds)"])
+            return (worker, try Pages(of: worker))
         }
     }
 }

@@ -157,6 +157,9 @@ extension SimulatedWorld {
             if each.ackMs <= nowMs {
                 // The dead token is written first, then the result. The last one settles the notification.
                 let isLast = machine.store[each.id.slot].unacknowledged == 1
+                if case .concluded(.retry) = machine.store[each.id.slot].state {
+                    machine.compareClock(storedMs: startMs + nowMs, latencyMs: 0, now: time(worker))
+                }
                 if isLast, machine.store.isCurrent(each.id) {
                     let slot = machine.store[recordOf: each.id.slot].partition
                     settledAt[each.place] = (step, each.assignment, worker.chains[slot] ?? 0)

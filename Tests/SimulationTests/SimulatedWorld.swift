@@ -264,8 +264,6 @@ final class SimulatedWorld {
         var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
-            // Otherwise notifications could be deferred for hours until they expire by the producers' clock.
-            for worker in workers { worker.machine.journal.producersClock = ProducersClock() }
             // If notifications that wait for a refused commit fill an app's share, its other notifications are deferred
             // until the commit is accepted.
             healDenials(isAll: left < patience / 2)

@@ -30,8 +30,8 @@ struct ProblemTests {
     }
 
     @Test(arguments: [
-        (660_000, "this machine's clock is 11 minutes ahead of the timestamps of new requests: "),
-        (-864_000_000, "this machine's clock is 240 hours behind the timestamps of new requests: "),
+        (660_000, "this machine's clock is 11 minutes ahead of the brokers' clocks: "),
+        (-864_000_000, "this machine's clock is 240 hours behind the brokers' clocks: "),
     ])
     func `A wrong clock is described by its difference`(aheadMs: Int64, text: String) {
         #expect(Problem(clockAheadMs: aheadMs).text.hasPrefix(text))

@@ -156,6 +156,14 @@ struct TopicCheckTests {
         #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("unclean.leader"))
     }
 
+    @Test func `A retry topic whose timestamps are those of producers causes a warning`() {
+        var some = told()
+        for topic in all { some[topic]?.hasProducersTime = true }
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == configuration.retry.tiers.count, "\(lines)")
+        #expect(lines.allSatisfy { $0.contains("topic apns.retry.") && $0.contains("set it to LogAppendTime") })
+    }
+
     @Test func `Topics whose configuration is not readable are listed with the missing permission`() {
         var some = told()
         some["apns.retry.15m"] = nil

@@ -69,8 +69,6 @@ package struct Partition: ~Copyable {
     var deadLetters = 0
     /// The partition's notifications that wait for a higher send horizon.
     var behindHorizon = Notification.List()
-    /// When the partition had been read to its end (monotonic), until the next record is received.
-    var caughtUpNs: Int64?
     /// The number of offsets in the log at an assignment without a committed offset, for the log event at the first
     /// record. `nil` otherwise.
     var unsetRecords: Int64?

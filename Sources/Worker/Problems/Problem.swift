@@ -71,16 +71,16 @@ struct Problem: Sendable, Equatable {
         self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice)
     }
 
-    /// - Parameter clockAheadMs: By how much this machine's clock is ahead of the timestamps of new requests.
+    /// - Parameter clockAheadMs: By how many milliseconds this machine's clock is ahead of the brokers' clocks.
     init(clockAheadMs: Int64) {
         let minutes = (abs(clockAheadMs) + 30_000) / 60_000
         let difference = minutes < 180 ? "\(minutes) minutes" : "\((minutes + 30) / 60) hours"
         let isAhead = clockAheadMs > 0
         self.init(
             .machine, .clock,
-            "this machine's clock is \(difference) \(isAhead ? "ahead of" : "behind") the timestamps of new requests: "
-                + (isAhead ? "requests that only this clock would expire are deferred" : "scheduled requests are late"),
-            "correct this machine's clock, or the clocks and timestamps of the producers")
+            "this machine's clock is \(difference) \(isAhead ? "ahead of" : "behind") the brokers' clocks: APNs may refuse "
+                + "provider tokens, and scheduled requests are \(isAhead ? "early" : "late")",
+            "correct this machine's clock; if it is right, correct the clocks of the brokers")
     }
 }
 

@@ -88,7 +88,7 @@ final class PartitionReader {
             return isTaken
         }
         if let end = queue.end {
-            machine.reachedEnd(id, offset: end, hasMore: queue.count > 0)
+            machine.reachedEnd(id, offset: end)
             queue.end = nil
         }
         mayHaveMore = queue.count > 0

@@ -41,8 +41,7 @@ struct TopicCheck {
     }
 
     /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. A retry topic's
-    /// retention is its delay plus a week. The broker sets the timestamps of its records: if a worker's clock that is
-    /// days behind set them, the broker would delete the records at once.
+    /// retention is its delay plus a week. The broker sets the timestamps of its records (`BrokersClock`).
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
@@ -128,6 +127,11 @@ struct TopicCheck {
                 lines.append(
                     "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "
                         + "to -1")
+            }
+            if delay(of: topic.name) != nil, found.hasProducersTime {
+                lines.append(
+                    "\(name) message.timestamp.type=CreateTime, so the worker cannot compare its clock with the brokers' "
+                        + "clocks, and records of a clock that is behind are deleted early: set it to LogAppendTime")
             }
             if topic.path == "requests.topics", let bytes = found.maxMessageBytes, bytes > Self.fetchedBytes {
                 lines.append(

@@ -249,7 +249,11 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         targets[index].acknowledgements.reported(nowNs: now.ns)
         guard code != .none else {
             targets[index].written(wasSingle ? report.tag : nil)
-            if report.topic == deadLetters { inFlightDeadLetters.acknowledged(report.tag) }
+            if report.topic == deadLetters {
+                inFlightDeadLetters.acknowledged(report.tag)
+            } else if report.topic != results, tiers.contains(report.topic) {
+                machine.compareClock(storedMs: report.storedMs, latencyMs: report.latencyMs, now: now)
+            }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }

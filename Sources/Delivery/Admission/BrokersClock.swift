@@ -1,0 +1,34 @@
+/// Compares this machine's clock with the clocks of the brokers: with the times at which brokers have stored this
+/// worker's retry records (`message.timestamp.type=LogAppendTime`).
+///
+/// The worker defers the first notification that has expired by this machine's clock, which leads to a comparison.
+/// After that, a notification expires only if it has expired by both clocks.
+struct BrokersClock {
+    /// The difference up to which two clocks agree.
+    static let toleranceMs: Int64 = 600_000
+
+    private var differenceMs: Int64?
+    /// The wall clock minus the monotonic clock at the last comparison.
+    private var baseMs: Int64 = 0
+
+    /// Compares this machine's clock with the time at which a broker has stored a record.
+    ///
+    /// - Parameters:
+    ///   - storedMs: The time by the broker's clock, or `nil` if the topic's timestamps are not set by brokers. In this
+    ///     case, nothing shows that this machine's clock is wrong.
+    ///   - latencyMs: The time since the record was passed to the producer. The broker has stored the record meanwhile.
+    mutating func compare(storedMs: Int64?, latencyMs: Int64, now: DeliveryTime) {
+        baseMs = Self.base(now)
+        let storedMs = storedMs ?? now.wallMs
+        let (leastMs, mostMs) = (now.wallMs - latencyMs - storedMs, now.wallMs - storedMs)
+        differenceMs = leastMs > Self.toleranceMs ? leastMs : mostMs < -Self.toleranceMs ? mostMs : 0
+    }
+
+    /// Returns by how many milliseconds this machine's clock is ahead of the brokers' clocks (negative if it is behind,
+    /// 0 if they agree), or `nil` if they were not compared since the start or since this machine's clock was set.
+    func aheadMs(_ now: DeliveryTime) -> Int64? {
+        abs(Self.base(now) - baseMs) > Self.toleranceMs ? nil : differenceMs
+    }
+
+    private static func base(_ now: DeliveryTime) -> Int64 { now.wallMs - now.ns / 1_000_000 }
+}
