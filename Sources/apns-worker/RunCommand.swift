@@ -72,6 +72,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
             complain("apns-worker run: \(reason)")
             code = .failed
         }
+        if ending == .restart { _exit(Supervisor.restartCode) }
         // Destructors could wait for threads that do not end, or free memory that these threads still use.
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code

@@ -16,19 +16,6 @@ extension EndToEnd {
                 """
         }
 
-        @Test(.needs(.worker, .broker))
-        func `A changed secret file of the Kafka clients is reported`() throws {
-            let scene = try Scene("secret", partitions: 1)
-            try scene.write("one", to: "password")
-            scene.configuration.kafka = "librdkafka: {sasl.password_file: password}"
-            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
-            try scene.write("two", to: "password")
-            worker.signal(SIGHUP)
-            try worker.waitFor("file of the Kafka clients changed, restart needed files=\(scene.file("password"))")
-            try pages.await("/status", says: #""kind":"restart_needed","subject":"kafka""#)
-            try scene.stop(worker)
-        }
-
         @Test(.needs(.worker, .broker, .kcat))
         func `Apps are added, paused and removed`() throws {
             let scene = try Scene("reload", partitions: 1)

@@ -30,6 +30,29 @@ extension EndToEnd {
             try scene.check().expect(0, "all topics exist")
         }
 
+        @Test(.needs(.worker, .broker, .kcat, .openssl, .javaClient))
+        func `The worker restarts with a renewed password once brokers accept it`() throws {
+            let secured = try SecuredScene()
+            let scene = secured.scene
+            try scene.write("worker-secret", to: "password")
+            secured.login("PLAIN, sasl.username: worker, sasl.password_file: password")
+            let (worker, pages) = try scene.startWorkerWithPages()
+            try scene.write("wrong", to: "password")
+            worker.signal(SIGHUP)
+            try pages.awaitProblem("kafka", "because the worker cannot log in with the new one")
+            try scene.send(1)
+            try scene.awaitResults(1, of: worker)
+            // The line break at the end does not belong to the password.
+            try scene.write("worker-secret\n", to: "password")
+            try worker.waitFor("restarting: draining notifications in flight")
+            let assigned = "partitions assigned group=\(scene.configuration.group) "
+            try #require(waitUntil { worker.text.ranges(of: assigned).count > 1 })
+            try scene.send(1)
+            try scene.awaitResults(2, of: worker)
+            try scene.finish(worker)
+            #expect(try scene.resultObjects().allSatisfy { $0["in_doubt"] as? Int == 0 })
+        }
+
         /// This test uses a newer librdkafka, because 2.0.2 cannot log in to Kafka 4 with SCRAM, and crashes when it
         /// renews an OAUTHBEARER token.
         @Test(.needs(.worker, .broker, .kcat, .openssl, .javaClient), .long)

@@ -1,6 +1,7 @@
 package import Configuration
 internal import Delivery
 internal import EventLoop
+internal import Kafka
 internal import Observability
 
 /// The source of the configuration, from which the worker reads it again.
@@ -20,6 +21,19 @@ package struct ConfigurationSource: Sendable {
 
     /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
+
+    /// Reads the configuration and the files that it names, and connects to Kafka. Fails if the worker could not start
+    /// with them.
+    fileprivate func logIn() throws(StartFailure) {
+        let configuration: WorkerConfiguration
+        do throws(ConfigurationError) { configuration = try read().configuration } catch {
+            throw StartFailure(error.lines)
+        }
+        let cluster = try configuration.cluster()
+        do throws(KafkaError) { _ = try Topics(cluster).all(timeoutMs: 10_000) } catch {
+            throw StartFailure([configuration.line(of: error)])
+        }
+    }
 
     /// Reads the configuration and the changed apps on the file-reading thread. Fails if one of the `living` apps,
     /// which work now, cannot be used with its new settings. Any other app may be loaded with faults.
@@ -60,8 +74,12 @@ final class ConfigurationFiles {
     /// The errors of changed credential files that cannot be used, by app index.
     private var refusedFiles: [Int: [String]] = [:]
     private var kafkaWatch: FileWatch?
-    /// The files of the Kafka clients that have changed since the start.
+    /// The files of the Kafka clients that have changed since the start, and the reason why the worker does not use
+    /// them.
     private var changedKafkaFiles: Set<String> = []
+    private var kafkaRefusal = ""
+    /// Restarts the worker, or `nil` without a supervisor.
+    var restart: (() -> Void)?
     private var isStopped = false
 
     init(_ worker: PushWorker) {
@@ -162,17 +180,38 @@ final class ConfigurationFiles {
     }
 
     /// Watches the certificates, keys and secrets of the Kafka clients. librdkafka reads them only when it creates a
-    /// client, so a changed file is reported until the worker is restarted.
+    /// client, so the worker restarts once it can log in with the changed files. The delay is random, so that not all
+    /// workers of a group restart at the same time.
     ///
     /// - Parameter files: The paths, each with the hash of the file's contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
         guard !files.isEmpty else { return }
         kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
-            guard let self else { return }
+            guard let self, !isStopped else { return }
             changedKafkaFiles.formUnion(changed)
-            logger.warning(
-                .kafka, "file of the Kafka clients changed, restart needed",
-                ["files": .text(changed.joined(separator: ","))])
+            let fields: Fields = ["files": .text(changed.joined(separator: ","))]
+            guard let source, let restart else {
+                return logger.warning(.kafka, "file of the Kafka clients changed, restart needed", fields)
+            }
+            // If no thread can be started, the next check reports the files again.
+            for path in changed { kafkaWatch?.remember(path, hash: nil) }
+            _ = kafkaWatch?.reading.begin({
+                Result { () throws(StartFailure) in try source.logIn() }
+            }) { [weak self] result in
+                guard let self, !isStopped else { return }
+                if case .failure(let failure) = result {
+                    if kafkaRefusal != failure.lines[0] {
+                        logger.error(
+                            .kafka, "changed file of the Kafka clients cannot be used", about: failure.lines[0],
+                            ["text": .text(failure.lines[0])])
+                    }
+                    kafkaRefusal = failure.lines[0]
+                } else if kafkaWatch != nil {
+                    kafkaWatch = nil
+                    logger.notice(.kafka, "file of the Kafka clients changed, restarting within 30 s", fields)
+                    loop.schedule(afterNs: .random(in: 0...30_000_000_000), restart)
+                }
+            }
         }
     }
 
@@ -239,10 +278,15 @@ final class ConfigurationFiles {
         }
         if !changedKafkaFiles.isEmpty {
             let names = changedKafkaFiles.sorted().joined(separator: ", ")
+            let isRefused = !kafkaRefusal.isEmpty
             faults.append(
                 Problem(
-                    .kafka, .restartNeeded, "the Kafka clients still use the previous version of \(names)",
-                    "restart the worker before the previous version expires"))
+                    .kafka, .restartNeeded,
+                    "the Kafka clients still use the previous version of \(names)"
+                        + (isRefused ? ", because the worker cannot log in with the new one: \(kafkaRefusal)" : ""),
+                    restart == nil
+                        ? "restart the worker before the previous version expires"
+                        : "the worker restarts by itself once it can log in with the new version"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty

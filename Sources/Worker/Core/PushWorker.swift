@@ -16,6 +16,8 @@ package final class PushWorker: @unchecked Sendable {
         case stopped
         /// The worker failed for the given reason (one line), which a restart may fix.
         case failed(String)
+        /// The supervisor must start the worker again, because files of the Kafka clients have changed.
+        case restart
     }
 
     /// The numbers of unanswered notifications and open connections, and whether the worker has joined its groups.
@@ -39,6 +41,7 @@ package final class PushWorker: @unchecked Sendable {
     var pages: StatusPages
     private let board: StatusBoard
     private let shutdown = Shutdown()
+    private var restarts = false
     /// The files of the Kafka clients, with the hashes of their contents before the first client was created.
     private let kafkaFiles: [(path: String, hash: UInt64?)]
     /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
@@ -102,6 +105,7 @@ package final class PushWorker: @unchecked Sendable {
         handlesSignals: Bool = false, isSupervised: Bool = false, source: ConfigurationSource? = nil
     ) throws(StartFailure) -> Ending {
         files.source = source
+        if isSupervised { files.restart = { [weak self] in self?.restart() } }
         if handlesSignals {
             do {
                 _ = try Signals(
@@ -136,7 +140,7 @@ package final class PushWorker: @unchecked Sendable {
         logPauses(configuration.apps, before: [])
         if shutdown.isRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
-        return shutdown.failure.map { .failed($0) } ?? .stopped
+        return shutdown.failure.map { .failed($0) } ?? (restarts ? .restart : .stopped)
     }
 
     /// Waits until Kafka is ready. Returns the number of partitions of the request topics, the partitions to read from
@@ -306,6 +310,14 @@ package final class PushWorker: @unchecked Sendable {
         files.stop()
         shutdown.begin(
             parts, feedback, &machine, limitNs: configuration.drain.shutdown.nanoseconds, because: reason, now)
+    }
+
+    /// Stops the worker so that its supervisor starts it again.
+    private func restart() {
+        guard !shutdown.isUnderWay else { return }
+        restarts = true
+        logger.notice(.worker, "restarting: draining notifications in flight")
+        beginStopping()
     }
 
     /// Ends everything that `run` started, without another commit: `Shutdown` has committed the offsets.

@@ -16,6 +16,8 @@ package struct Supervisor: ~Copyable {
 
     private static let variable = "APNS_WORKER_PAGE"
     private static let alone = "none"
+    /// The exit code of a worker that the supervisor must start again.
+    package static let restartCode: Int32 = 85
 
     private let complain: (String) -> Void
     private var stops = 0
@@ -77,6 +79,8 @@ package struct Supervisor: ~Copyable {
                 ending = .died(signal: 0)
             }
             switch ending {
+            case .exited(Self.restartCode):
+                if stops > 0 { return 0 }
             case .exited(let code):
                 guard crash_is_alone() != 0, stops == 0 else { return code }
                 return becomeWorker()
