@@ -6,6 +6,8 @@ package struct TopicDescription: Hashable, Sendable {
     package var partitions: Int
     /// The reason why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`), or `.none`.
     package var code = KafkaCode.none
+    /// The smallest number of replicas of a partition, or `nil` if the cluster has fewer than three brokers.
+    package var replicas: Int?
 
     package var all: [TopicPartition] { (0..<Int32(clamping: partitions)).map { TopicPartition(name, $0) } }
 }
@@ -36,6 +38,8 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var electsUncleanLeaders = false
     /// Whether producers set the records' timestamps (`message.timestamp.type=CreateTime`).
     package var hasProducersTime = false
+    /// The value of `min.insync.replicas`, or `nil` if unknown.
+    package var minInSyncReplicas: Int?
     /// The value of `max.message.bytes`: the maximum size of a batch, or `nil` if unknown.
     package var maxMessageBytes: Int64?
 
@@ -149,6 +153,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             case "unclean.leader.election.enable": configuration.electsUncleanLeaders = text == "true"
             case "message.timestamp.type": configuration.hasProducersTime = text == "CreateTime"
+            case "min.insync.replicas": configuration.minInSyncReplicas = Int(text)
             case "max.message.bytes": configuration.maxMessageBytes = Int64(text)
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
@@ -205,8 +210,11 @@ extension ClientHandle {
         for index in 0..<max(0, Int(unsafe metadata!.pointee.topic_cnt)) {
             let topic = unsafe metadata!.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
+            let partitions = unsafe UnsafeBufferPointer(start: topic.partitions, count: Int(topic.partition_cnt))
+            let replicas = unsafe partitions.map { Int(unsafe $0.replica_cnt) }.min()
             topics[name] = unsafe TopicDescription(
-                name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err))
+                name: name, partitions: partitions.count, code: KafkaCode(topic.err),
+                replicas: metadata!.pointee.broker_cnt < 3 ? nil : replicas)
         }
         return topics
     }

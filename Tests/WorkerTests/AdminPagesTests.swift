@@ -179,16 +179,20 @@ struct AdminPagesTests {
         snapshot.counters.apps[1].outcomes[Outcome.invalid.index] = 6
         (snapshot.apps[0].standing.lastError, snapshot.reloadedMs) = (("<refused>", 1_500), 21_500)
         snapshot.apps[0].certificateEndsMs = 61_500 + 10 * 86_400_000
-        func partition(_ topic: String, _ role: WorkerSnapshot.Role, _ number: Int32, lag: Int64, oldestMs: Int64?) {
+        func partition(
+            _ topic: String, _ role: WorkerSnapshot.Role, _ number: Int32, lag: Int64, oldestMs: Int64? = nil,
+            nextDueMs: Int64? = nil
+        ) {
             let status = PartitionStatus(
                 topic: topic, partition: number, watermark: 0, committed: 0, highestReceived: 0, span: 0,
                 openRecords: 1, openNotifications: 1, oldestOpenMs: oldestMs, isDraining: false)
-            snapshot.partitions.append(.init(role: role, status: status, logEnd: lag))
+            snapshot.partitions.append(.init(role: role, status: status, logEnd: lag, nextDueMs: nextDueMs))
         }
         for (number, lag) in [(0, 5), (1, 5), (2, 10)] as [(Int32, Int64)] {
             partition("r", .requests, number, lag: lag, oldestMs: number == 1 ? .min : nil)
         }
-        partition("<retry>", .retries, 0, lag: 3, oldestMs: nil)
+        partition("<retry>", .retries, 0, lag: 3)
+        partition("<retry>", .retries, 1, lag: 8, nextDueMs: snapshot.takenMs + 12_000)
         let text = StatusPage(snapshot, isAlive: true, isUnfolded: false).text
         for words in [
             "<title>healthy: apns-worker", ">healthy</strong>", "&quot;co&quot; on host-1<", "initial-scale=1",
@@ -198,7 +202,7 @@ struct AdminPagesTests {
             "<td>expires in 10 d 0 h</td>", "Last connection error of shop, 1 min 0 s ago: &lt;refused&gt;<",
             "<td>4 (paused 4)</td><td>2 (BadTopic 2)</td>", "<tr><td>of no app</td>",
             "started 1 min 0 s ago, and read its\nconfiguration 40 s ago. See also",
-            "<details><summary>&lt;retry&gt;: lag 3, open records 1, partitions 1</summary>",
+            "<details><summary>&lt;retry&gt;: due now 4, due later 7, next in 12 s, partitions 2</summary>",
         ] { #expect(text.contains(words), "\(words): \(text)") }
         let places = ["r [2]", "r [1]", "r [0]"].map { text.firstRange(of: $0)?.lowerBound }
         #expect(places == places.sorted { $0! < $1! })

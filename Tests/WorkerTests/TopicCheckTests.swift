@@ -45,21 +45,37 @@ struct TopicCheckTests {
         #expect(lines.suffix(2).first?.hasPrefix("# An ACL cannot contain the pattern ^more. ") == true)
     }
 
-    @Test func `A created topic of dead tokens is compacted, and a created retry topic keeps records beyond its delay`()
-        throws
-    {
-        let new = TopicCheck(configuration).creations(in: [:], KafkaSettings.TopicCreation())
+    @Test(arguments: [1, 3])
+    func `Created topics are durable, and fit what the worker writes to them`(replicas: Int) throws {
+        var how = KafkaSettings.TopicCreation()
+        how.replicationFactor = replicas
+        let new = TopicCheck(configuration).creations(in: [:], how)
         #expect(new.map(\.name) == all)
-        #expect(new.allSatisfy { $0.partitions == 8 && $0.replicationFactor == 3 })
-        let deadTokens = try #require(new.first { $0.name == "apns.unregistered" })
-        #expect(deadTokens.configuration == [Kafka.KafkaProperty("cleanup.policy", "compact")])
-        let hours = try #require(new.first { $0.name == "apns.retry.2h" })
+        #expect(new.allSatisfy { $0.partitions == 8 && $0.replicationFactor == replicas })
+        func settings(_ name: String) throws -> [String] {
+            try #require(new.first { $0.name == name }).configuration.map { "\($0.name)=\($0.value)" }
+        }
+        let durable = replicas == 3 ? ["min.insync.replicas=2"] : []
+        #expect(try settings("apns.requests") == durable)
+        let compacted = ["cleanup.policy=compact,delete", "retention.ms=2592000000"]
+        #expect(try settings("apns.unregistered") == compacted + durable)
         #expect(
-            hours.configuration == [
-                Kafka.KafkaProperty("retention.ms", "\(7_200_000 + 7 * 86_400_000)"),
-                Kafka.KafkaProperty("message.timestamp.type", "LogAppendTime"),
-            ])
-        #expect(try #require(new.first).configuration.isEmpty)
+            try settings("apns.retry.2h") == [
+                "message.timestamp.type=LogAppendTime", "retention.ms=\(7_200_000 + 7 * 86_400_000)",
+            ] + durable)
+    }
+
+    @Test func `Topics with too few replicas cause a warning if the cluster has three brokers`() {
+        var topics = described(all)
+        #expect(TopicCheck(configuration).warningLines(told(), in: topics).isEmpty)
+        for name in all { topics[name]?.replicas = 3 }
+        var some = told()
+        some["apns.results"]?.minInSyncReplicas = 1
+        topics["apns.requests"]?.replicas = 2
+        let lines = TopicCheck(configuration).warningLines(some, in: topics)
+        #expect(lines.count == 2)
+        #expect(lines.contains { $0.contains("topic apns.requests (requests.topics) has only 2 replicas") }, "\(lines)")
+        #expect(lines.contains { $0.contains("apns.results") && $0.contains("min.insync.replicas=1") }, "\(lines)")
     }
 
     @Test func `Topics that the brokers do not create are listed with the reason and advice`() {

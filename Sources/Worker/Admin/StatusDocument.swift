@@ -38,6 +38,7 @@ struct StatusDocument: ~Copyable {
             json.member("open_notifications", status.openNotifications)
             json.member("oldest_open_ms", status.oldestOpenMs)
             json.member("draining", status.isDraining)
+            json.member("next_due_ms", partition.nextDueMs)
         }
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)

@@ -220,15 +220,24 @@ struct StatusPage {
         }
     }
 
-    /// Writes a folded table for each retry topic. A lag is normal there: retry records wait until they are due.
+    /// Writes a folded table for each retry topic. Records that are due later are normal there.
     private mutating func writeRetryTopics() {
         let link = isUnfolded ? "<a href=\"?\">fold</a>" : "<a href=\"?unfold\">unfold all</a>"
         text += "<h2>Retry topics <small>\(link)</small></h2>\n"
         let topics = Dictionary(grouping: snapshot.partitions.filter { $0.role == .retries }, by: \.status.topic)
         if topics.isEmpty { writeTable([], []) }
         for (topic, partitions) in topics.sorted(by: { $0.key < $1.key }) {
-            let (lag, open) = (WorkerSnapshot.lag(of: partitions), partitions.reduce(0) { $0 + $1.status.openRecords })
-            let summary = "lag \(Self.number(lag)), open records \(Self.number(open)), partitions \(partitions.count)"
+            let waiting = partitions.filter { $0.nextDueMs != nil }
+            let later = WorkerSnapshot.lag(of: waiting).map { lag in
+                lag - waiting.reduce(0) { $0 + Int64($1.status.openRecords) }
+            }
+            let now = WorkerSnapshot.lag(of: partitions).flatMap { lag in later.map { lag - $0 } }
+            let next = waiting.compactMap(\.nextDueMs).min().map {
+                ", next in \(Self.duration(max(0, $0 - snapshot.takenMs)))"
+            }
+            let summary =
+                "due now \(Self.number(now)), due later \(Self.number(later))\(next ?? ""), "
+                + "partitions \(partitions.count)"
             writeFolded("\(Self.escaped(topic)): \(summary)") { $0.writePartitions(partitions) }
         }
     }

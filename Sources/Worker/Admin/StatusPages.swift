@@ -70,7 +70,9 @@ extension WorkerSnapshot {
                 guard let status = machine.status(of: one.id) else { continue }
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
                 reader.remember(one.partition, status, logEnd: logEnd)
-                partitions.append(Partition(role: role, status: status, logEnd: logEnd))
+                let waitMs = one.nextDeadlineNs(nowNs: now.ns).map { ($0 - now.ns) / 1_000_000 }
+                partitions.append(
+                    Partition(role: role, status: status, logEnd: logEnd, nextDueMs: waitMs.map { now.wallMs + $0 }))
             }
             let read = Set(reader.partitions.map(\.partition.topic))
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent

@@ -31,6 +31,9 @@ struct WorkerSnapshot: Sendable {
         var status: PartitionStatus
         /// The log end offset, or `nil` if it is unknown.
         var logEnd: Int64?
+        /// When the next retry record is due (wall clock), or `nil` if it is due now or unknown. The later records of a
+        /// retry partition are due later.
+        var nextDueMs: Int64?
 
         /// The number of offsets from the watermark to the log end, or `nil` while the log end is unknown. Without a
         /// watermark, counts from offset 0.

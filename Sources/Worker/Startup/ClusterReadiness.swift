@@ -103,7 +103,7 @@ package struct ClusterReadiness {
         let named = configuration.requestTopics.filter { !$0.isPattern }.map(\.name)
         let requests = Set(named + matched.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
-        let warnings = check.warningLines(configurations, matched: matched, unmade: toBeMade)
+        let warnings = check.warningLines(configurations, in: found, matched: matched, unmade: toBeMade)
         let readable = requests.filter { found[$0]?.code == KafkaCode.none }
         var startingAtEnd: Set<TopicPartition> = []
         do throws(KafkaError) {

@@ -40,21 +40,25 @@ struct TopicCheck {
             + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
-    /// Returns the topics that `kafka.create_topics` creates. The topic of dead tokens is compacted. A retry topic's
-    /// retention is its delay plus a week. The broker sets the timestamps of its records (`BrokersClock`).
+    /// Returns the topics that `kafka.create_topics` creates. With three replicas, a record is acknowledged once two
+    /// have it. The topic of dead tokens is compacted, and keeps them for 30 days. A retry topic's retention is its delay
+    /// plus a week, and the broker sets the timestamps of its records (`BrokersClock`).
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
-        missing(in: topics).map { topic in
-            var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
+        let dayMs: Int64 = 86_400_000
+        return missing(in: topics).map { topic in
+            var settings: KeyValuePairs<String, String> = [:]
             if topic.name == configuration.unregistered.topic {
-                new.configuration = [Kafka.KafkaProperty("cleanup.policy", "compact")]
+                settings = ["cleanup.policy": "compact,delete", "retention.ms": "\(30 * dayMs)"]
             } else if let delay = delay(of: topic.name) {
-                let weekMs: Int64 = 7 * 86_400_000
-                new.configuration = [
-                    Kafka.KafkaProperty("retention.ms", "\(delay.milliseconds + weekMs)"),
-                    Kafka.KafkaProperty("message.timestamp.type", "LogAppendTime"),
+                settings = [
+                    "message.timestamp.type": "LogAppendTime", "retention.ms": "\(delay.milliseconds + 7 * dayMs)",
                 ]
             }
-            return new
+            var properties = settings.map { Kafka.KafkaProperty($0.key, $0.value) }
+            if how.replicationFactor >= 3 { properties.append(Kafka.KafkaProperty("min.insync.replicas", "2")) }
+            return NewTopic(
+                topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor,
+                configuration: properties)
         }
     }
 
@@ -95,8 +99,8 @@ struct TopicCheck {
     ///     to another team.
     ///   - unmade: The missing topics that `run` would create.
     func warningLines(
-        _ configurations: [String: TopicConfiguration]?, matched: [(path: String, name: String)] = [],
-        unmade: [String] = []
+        _ configurations: [String: TopicConfiguration]?, in descriptions: [String: TopicDescription] = [:],
+        matched: [(path: String, name: String)] = [], unmade: [String] = []
     ) -> [String] {
         var lines: [String] = []
         let topics = (expected + matched).filter { !unmade.contains($0.name) }
@@ -112,6 +116,15 @@ struct TopicCheck {
         for topic in topics {
             guard let found = configurations?[topic.name] else { continue }
             let name = "topic \(topic.name) (\(topic.path)) has"
+            if let replicas = descriptions[topic.name]?.replicas {
+                if replicas < 3 {
+                    lines.append("\(name) only \(replicas) replicas of each record: add replicas until there are 3")
+                } else if found.minInSyncReplicas == 1 {
+                    lines.append(
+                        "\(name) min.insync.replicas=1, so a record counts as written while only one broker has it: set "
+                            + "it to 2")
+                }
+            }
             if found.electsUncleanLeaders {
                 lines.append(
                     "\(name) unclean.leader.election.enable=true, so a new leader may lack the last records and reuse "
