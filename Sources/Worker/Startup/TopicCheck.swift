@@ -41,8 +41,8 @@ struct TopicCheck {
     }
 
     /// Returns the topics that `kafka.create_topics` creates. With three replicas, a record is acknowledged once two
-    /// have it. The topic of dead tokens is compacted, and keeps them for 30 days. A retry topic's retention is its delay
-    /// plus a week, and the broker sets the timestamps of its records (`BrokersClock`).
+    /// have it. The topic of dead tokens is compacted, and keeps them for 30 days. A retry topic keeps records for its
+    /// delay plus a week, and the broker sets their timestamps (`BrokersClock`).
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         let dayMs: Int64 = 86_400_000
         return missing(in: topics).map { topic in
