@@ -66,6 +66,26 @@ extension EndToEnd {
             try fleet.end("first")
             try fleet.finish()
         }
+
+        /// The program of an older version. `.ci/nightly rolling` builds the one of the last tag.
+        private static let previous = ProcessInfo.processInfo.environment["APNS_WORKER_PREVIOUS"]
+
+        /// The audit detects lost notifications and repeats that are not marked.
+        @Test(.needs(.worker, .broker, .python), .enabled(if: previous != nil, "APNS_WORKER_PREVIOUS is not set"))
+        func `Three workers of the previous version are replaced, and those of this version by the previous one`()
+            throws
+        {
+            let fleet = try Fleet("rolling", size: 4)
+            let names = ["first", "second", "third"]
+            for name in names { try fleet.join(name, program: Self.previous) }
+            for program in [nil, Self.previous] {
+                for name in names {
+                    try fleet.end(name)
+                    try fleet.join(name, program: program)
+                }
+            }
+            try fleet.finish()
+        }
     }
 }
 
@@ -82,13 +102,15 @@ final class Fleet {
     private let simulator: RunningSimulator
     private var members: [String: ChildProcess] = [:]
 
-    init(_ label: String) throws {
+    /// - Parameter size: the factor by which there are more notifications and envelopes than usual.
+    init(_ label: String, size: Int = 1) throws {
         scene = try Scene(label, partitions: 8)
         // The limit applies to each of a worker's four connections.
         let streams = max(4, min(200, Self.notifications / 1_000))
         simulator = try scene.startSimulator("--latency", "200ms", "--streams", "\(streams)")
+        let envelopes = Self.envelopes * size
         try scene.produce(
-            Self.notifications / 2 + Self.envelopes, "--plain", "--envelopes", "\(Self.envelopes)",
+            Self.notifications / 2 * size + envelopes, "--plain", "--envelopes", "\(envelopes)",
             "--envelope-tokens", "\(Self.notifications / 2 / Self.envelopes)")
     }
 
@@ -99,13 +121,14 @@ final class Fleet {
     /// - kafka: keys of the section `kafka`.
     @discardableResult
     func join(
-        _ name: String, after share: Double = 0, kafka: String = "", environment: [String: String] = [:]
+        _ name: String, after share: Double = 0, kafka: String = "", environment: [String: String] = [:],
+        program: String? = nil
     ) throws -> ChildProcess {
         try simulator.awaitRequests(Int(share * Double(Self.notifications)))
         // A member learns of another one by its next heartbeat.
         let keys = ["consumer: {heartbeat.interval.ms: 300}", kafka].filter { !$0.isEmpty }.joined(separator: ", ")
         scene.configuration.kafka = keys
-        let worker = try scene.startWorker(named: name, environment: environment)
+        let worker = try scene.startWorker(named: name, environment: environment, program: program)
         members[name] = worker
         try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
         return worker

@@ -233,12 +233,14 @@ final class Scene {
     ///
     /// - Parameter name: the name of the configuration file, for several workers at once.
     func startWorker(
-        named name: String = "worker", options: [String] = [], environment: [String: String] = [:]
+        named name: String = "worker", options: [String] = [], environment: [String: String] = [:],
+        program: String? = nil
     ) throws -> ChildProcess {
         if configuration.port == 443 { _ = try startSimulator() }
         try configure(named: name)
         return try start(
-            Tool.worker.path(), ["run", "--config", file("\(name).yaml")] + options, environment: environment)
+            program ?? Tool.worker.path(), ["run", "--config", file("\(name).yaml")] + options, environment: environment
+        )
     }
 
     /// Writes the configuration file, and runs `apns-worker check` with it.
