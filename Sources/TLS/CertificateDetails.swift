@@ -18,6 +18,9 @@ package struct CertificateDetails: Hashable, Sendable {
     package var isForDevelopment: Bool
     package var isForProduction: Bool
 
+    /// Reads the first certificate of a PEM text.
+    package init(_ pem: CredentialSource) throws(TLSError) { self.init(try PEM(pem).certificates()[0]) }
+
     init(_ certificate: Certificate) {
         // X509_get_subject_name(3) returns an internal pointer, which must not be freed.
         userID = unsafe Self.entry(X509_get_subject_name(certificate.raw), NID_userId)

@@ -31,12 +31,14 @@ extension EndToEnd {
         }
 
         @Test(.needs(.worker, .broker, .kcat, .openssl, .javaClient))
-        func `The worker restarts with a renewed password once brokers accept it`() throws {
+        func `The worker warns of an expiring CA, and restarts with a renewed password once brokers accept it`() throws
+        {
             let secured = try SecuredScene()
             let scene = secured.scene
             try scene.write("worker-secret", to: "password")
             secured.login("PLAIN, sasl.username: worker, sasl.password_file: password")
             let (worker, pages) = try scene.startWorkerWithPages()
+            try pages.await("/status", says: #""kind":"certificate_expiring","subject":"kafka""#)
             try scene.write("wrong", to: "password")
             worker.signal(SIGHUP)
             try pages.awaitProblem("kafka", "because the worker cannot log in with the new one")
@@ -84,7 +86,7 @@ private final class SecuredScene {
 
     init() throws {
         authority = try Scene(withoutBroker: "authority")
-        try authority.makeCertificate("ca", subject: "/CN=ca")
+        try authority.makeCertificate("ca", subject: "/CN=ca", "-days", "5")
         try authority.makeCertificate(
             "broker", by: "ca", subject: "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1,DNS:127.0.0.1")
         try authority.makeCertificate("worker", by: "ca", subject: "/CN=worker")

@@ -3,6 +3,7 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 internal import Observability
+internal import TLS
 
 /// The source of the configuration, from which the worker reads it again.
 package struct ConfigurationSource: Sendable {
@@ -78,6 +79,7 @@ final class ConfigurationFiles {
     /// them.
     private var changedKafkaFiles: Set<String> = []
     private var kafkaRefusal = ""
+    private var kafkaCertificates: [(file: String, details: CertificateDetails)] = []
     /// Restarts the worker, or `nil` without a supervisor.
     var restart: (() -> Void)?
     private var isStopped = false
@@ -186,6 +188,10 @@ final class ConfigurationFiles {
     /// - Parameter files: The paths, each with the hash of the file's contents before the clients were created.
     func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
         guard !files.isEmpty else { return }
+        kafkaCertificates = files.compactMap { path, _ in
+            let details = try? CertificateDetails(.bytes(readFile(path), name: path))
+            return details.map { (path, $0) }
+        }
         kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
             guard let self, !isStopped else { return }
             changedKafkaFiles.formUnion(changed)
@@ -287,6 +293,12 @@ final class ConfigurationFiles {
                     restart == nil
                         ? "restart the worker before the previous version expires"
                         : "the worker restarts by itself once it can log in with the new version"))
+        }
+        for (file, details) in kafkaCertificates where details.notAfterMs - worker.now.wallMs <= AppHealth.expiringMs {
+            faults.append(
+                Problem(
+                    .kafka, .expiring, "the certificate in \(file) expires on \(details.notAfterDay)",
+                    "replace the file; if there is a supervisor, the worker restarts itself with the new one"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty

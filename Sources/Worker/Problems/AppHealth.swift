@@ -19,7 +19,7 @@ struct AppHealth {
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// The remaining validity below which a client certificate is a problem. A single log line already warns 30 days
     /// before the certificate expires, or when a certificate in its last 30 days is loaded.
-    private static let expiringMs: Int64 = 7 * 86_400_000
+    static let expiringMs: Int64 = 7 * 86_400_000
     /// The time for which dead tokens may wait without an acknowledgement before the worker reports a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
 
