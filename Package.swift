@@ -73,7 +73,7 @@ let package = Package(
     targets: libraries
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
-        + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
+        + module("Kafka", ["CRdkafka", "CLinux", "JSON"], settings: wrapper, tests: ["TestSupport", "Bytes"])
         + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)

@@ -57,6 +57,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         // The call fails only for the client of the mock brokers, which does not set `log.queue` and logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
         if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
+        if properties.contains(TokenCommand.method) { try unsafe TokenCommand.start(raw) }
     }
 
     /// Destroys the client without leaving the group and without a commit. Usually waits at most a second for
@@ -114,6 +115,10 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         let configuration: OpaquePointer = unsafe rd_kafka_conf_new()
         var text = [CChar](repeating: 0, count: 512)
         for property in properties {
+            if property == TokenCommand.method {
+                unsafe TokenCommand.prepare(configuration)
+                continue
+            }
             let result = unsafe rd_kafka_conf_set(configuration, property.name, property.value, &text, text.count)
             guard result != RD_KAFKA_CONF_OK else { continue }
             unsafe rd_kafka_conf_destroy(configuration)

@@ -45,8 +45,11 @@ package struct KafkaProperties: Sendable, Equatable {
 
     /// Checks the user's properties, and throws for the first one that users may not set. `validate()` checks the names
     /// and values of all other properties.
+    ///
+    /// - Parameter tokenCommand: The shell command that prints OAUTHBEARER tokens (`TokenCommand`), or `nil`.
     package init(
-        common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
+        common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = [],
+        tokenCommand: String? = nil
     ) throws(RefusedProperty) {
         for (section, properties) in [(Section.common, common), (.consumer, consumer), (.producer, producer)] {
             for property in properties {
@@ -55,7 +58,7 @@ package struct KafkaProperties: Sendable, Equatable {
             }
         }
         for (section, own) in [(Section.consumer, consumer), (.producer, producer)] {
-            guard let refusal = Self.tokenRefusal(common + own) else { continue }
+            guard tokenCommand == nil, let refusal = Self.tokenRefusal(common + own) else { continue }
             throw RefusedProperty(
                 section: common.contains { $0.name == refusal.name } ? .common : section, name: refusal.name,
                 reason: refusal.reason)
@@ -68,7 +71,7 @@ package struct KafkaProperties: Sendable, Equatable {
                 section: .producer, name: "queue.buffering.max.kbytes",
                 reason: "the producer queue must hold at least one record of message.max.bytes (by default 10,000,000)")
         }
-        self.common = common
+        self.common = common + (tokenCommand.map(TokenCommand.properties) ?? [])
         self.consumer = consumer
         self.producer = producer
     }
@@ -107,14 +110,15 @@ package struct KafkaProperties: Sendable, Equatable {
         guard hasOIDC else {
             return (
                 mechanism.name,
-                "the installed librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: install one "
-                    + "with OIDC, or use another sasl.mechanism"
+                "the installed librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: set "
+                    + "kafka.oauth.command, install one with OIDC, or use another sasl.mechanism"
             )
         }
         guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
         return (
             mechanism.name,
-            "the worker creates no OAUTHBEARER tokens; set sasl.oauthbearer.method: oidc, so that librdkafka fetches them"
+            "OAUTHBEARER needs tokens; set sasl.oauthbearer.method: oidc, so that librdkafka fetches them, or "
+                + "kafka.oauth.command"
         )
     }
 

@@ -55,6 +55,35 @@ extension EndToEnd {
             #expect(try scene.resultObjects().allSatisfy { $0["in_doubt"] as? Int == 0 })
         }
 
+        @Test(.needs(.worker, .broker, .kcat, .openssl, .javaClient))
+        func `Tokens of a command are renewed while the worker runs`() throws {
+            let secured = try SecuredScene()
+            let scene = secured.scene
+            try scene.write(
+                #"""
+                encode() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
+                now=$(date +%s)
+                echo "$now" >>"$0.calls"
+                claims=$(printf '{"sub":"worker","iat":%s,"exp":%s}' "$now" $((now + 4)) | encode)
+                printf '{"access_token":"%s.%s.","expires_in":4}' "$(printf '{"alg":"none"}' | encode)" "$claims"
+                """#, to: "token.sh")
+            secured.login(command: "sh \(scene.file("token.sh"))")
+            let worker = try scene.startWorker()
+            try scene.send(1)
+            try scene.awaitResults(1, of: worker)
+            func calls() throws -> Int {
+                try String(contentsOfFile: scene.file("token.sh.calls"), encoding: .utf8).split(separator: "\n").count
+            }
+            // All clients log in again, after the lifetime of their first tokens.
+            let first = try calls()
+            try secured.broker.stop(kill: false)
+            try #require(waitUntil { (try? calls()) ?? 0 > 3 * first })
+            try secured.broker.start()
+            try scene.send(1)
+            try scene.awaitResults(2, of: worker)
+            try scene.finish(worker)
+        }
+
         /// This test uses a newer librdkafka, because 2.0.2 cannot log in to Kafka 4 with SCRAM, and crashes when it
         /// renews an OAUTHBEARER token.
         @Test(.needs(.worker, .broker, .kcat, .openssl, .javaClient), .long)
@@ -80,7 +109,7 @@ extension EndToEnd {
 /// first, the worker logs in with a certificate. It creates its topics.
 private final class SecuredScene {
     let scene: Scene
-    private let broker: KafkaBroker
+    let broker: KafkaBroker
     private let authority: Scene
     private var permissions: [(operation: KafkaBroker.Operation, resource: KafkaBroker.Resource, name: String)] = []
 
@@ -116,15 +145,20 @@ private final class SecuredScene {
     }
 
     /// Sets the listener, the value of `security.protocol`, and further properties.
-    private func connect(to servers: String?, _ security: String) {
+    private func connect(to servers: String?, _ security: String, more: String = "") {
         scene.configuration.servers = servers ?? ""
         scene.configuration.kafka =
-            "create_topics: {partitions: 1, replication_factor: 1}, "
+            "create_topics: {partitions: 1, replication_factor: 1}, \(more)"
             + "librdkafka: {ssl.ca.location: \(authority.file("ca.pem")), security.protocol: \(security)}"
     }
 
     /// Changes the worker's login to SASL with this mechanism, and further properties.
     func login(_ sasl: String) { connect(to: broker.protectedServers, "sasl_ssl, sasl.mechanism: \(sasl)") }
+
+    /// Changes the worker's login to the tokens that a command prints.
+    func login(command: String) {
+        connect(to: broker.protectedServers, "sasl_ssl", more: "oauth: {command: \(command)}, ")
+    }
 
     /// Expects that `check` names each selected permission while it is missing, DESCRIBE_CONFIGS as a warning.
     func checkWithoutEach(where isSelected: (KafkaBroker.Operation) -> Bool) throws {

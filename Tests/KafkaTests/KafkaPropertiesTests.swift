@@ -75,6 +75,7 @@ struct KafkaPropertiesTests {
         }
         #expect(reason(unsecure, 0x0201_01FF, hasOIDC: true)?.contains("before 2.2 crashes") == true)
         #expect(reason(unsecure, 0x0202_00FF, hasOIDC: false) == nil)
+        #expect(throws: Never.self) { try KafkaProperties(tokenCommand: "true").validate() }
     }
 
     @Test func `All other properties are passed to librdkafka`() throws {

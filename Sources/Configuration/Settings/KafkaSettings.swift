@@ -18,6 +18,8 @@ package struct KafkaSettings: Hashable, Sendable {
     package var assignment = Assignment.eager
     /// The partition count and replication factor of topics to create, or `nil` to create no topics.
     package var createTopics: TopicCreation?
+    /// The shell command that prints OAUTHBEARER tokens, or empty for none.
+    package var oauthCommand = ""
     /// Whether the brokers answer DescribeConfigs requests. librdkafka's in-process brokers (`MockCluster`) do not.
     /// Only code sets this property, because it has no configuration key.
     package var tellsTopicConfigurations = true
@@ -84,6 +86,13 @@ extension KafkaSettings {
         section.read("session_timeout", into: &sessionTimeout) { $0.duration(.seconds(1)...(.seconds(3_600))) }
         section.read("assignment", into: &assignment) { $0.choice() }
         section.read("create_topics", into: &createTopics) { TopicCreation.read($0) }
+        section.read("oauth", into: &oauthCommand) { value in
+            guard var section = value.section() else { return nil }
+            var command = ""
+            section.required("command", into: &command) { $0.text("a shell command that prints a token") }
+            section.finish()
+            return command
+        }
         section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
         section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }
         section.read("producer", into: &producerProperties) { UserProperty.list(reading: $0) }

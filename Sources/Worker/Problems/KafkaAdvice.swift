@@ -11,9 +11,11 @@ enum Advice {
             return (error.text, "check kafka.bootstrap_servers, the brokers and the network")
         }
         let login =
-            error.text.contains("OAUTHBEARER")
-            ? "check the token endpoint, and sasl.oauthbearer.… in kafka.librdkafka"
-            : "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
+            error.text.contains("kafka.oauth.command")
+            ? "run the command in a shell, as the worker's user; the worker's standard error has its messages"
+            : error.text.contains("OAUTHBEARER")
+                ? "check the token endpoint, and sasl.oauthbearer.… in kafka.librdkafka"
+                : "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
         guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return (error.text, login) }
         return (
             error.text,

@@ -18,7 +18,8 @@ extension WorkerConfiguration {
             properties = try KafkaProperties(
                 common: kafka.properties.map { Kafka.KafkaProperty($0.name, $0.value) },
                 consumer: kafka.consumerProperties.map { Kafka.KafkaProperty($0.name, $0.value) },
-                producer: kafka.producerProperties.map { Kafka.KafkaProperty($0.name, $0.value) })
+                producer: kafka.producerProperties.map { Kafka.KafkaProperty($0.name, $0.value) },
+                tokenCommand: kafka.oauthCommand.isEmpty ? nil : kafka.oauthCommand)
         } catch {
             guard let place = kafka.place(ofProperty: error.name) else { throw StartFailure(["\(error)"]) }
             throw StartFailure(["\(place): cannot be set: \(error.reason)"])
