@@ -204,8 +204,8 @@ final class GroupReader {
         for one in partitions { one.markReadable() }
     }
 
-    /// The time limit for reading in one turn, which is checked after each partition. The limit bounds the delay caused
-    /// by records that are slow to read, such as records with a hundred thousand headers.
+    /// The time limit for reading in one turn, checked after each partition. Without the limit, records that take long
+    /// to parse, for example because each has a hundred thousand headers, would delay sends and commits.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as many records as `machine` has room for. Returns whether more records can be read immediately.
