@@ -218,6 +218,8 @@ extension EndToEnd {
             try scene.finish(latest)
             let earliest = try start("earliest")
             try scene.awaitResults(42, of: earliest)
+            try earliest.waitFor("kind=offsets_missing")
+            #expect(!latest.text.contains("kind=offsets_missing"))
             try scene.finish(earliest)
             #expect(earliest.text.contains("offset=0 records=41 oldest_age_s="), "\(earliest.text)")
             #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == [0] + Array(repeating: 1, count: 41))

@@ -22,6 +22,8 @@ struct Problem: Sendable, Equatable {
         case unjoined = "group_not_joined"
         /// Another program has committed offsets in the worker's group.
         case foreignCommit = "group_shared"
+        /// The group has no committed offset for partitions that contain records.
+        case missingOffsets = "offsets_missing"
         case reading = "not_readable"
         /// Another consumer group's workers write to the retry topic.
         case shared = "retry_topic_shared"
