@@ -157,7 +157,7 @@ extension EndToEnd {
             try scene.awaitResults(250, of: worker)
             try scene.send(to: deviceTokens(1, "ff"))
             try scene.settle(worker)
-            #expect(worker.text.contains("committed=50 records=100"), "\(worker.text)")
+            #expect(worker.text.contains("committed=50 in_doubt=100"), "\(worker.text)")
             try worker.waitFor("kind=group_shared")
             #expect(try scene.resultObjects().count { ($0["in_doubt"] as? Int) == 1 } == 100)
             try scene.stop(worker)
@@ -192,7 +192,7 @@ extension EndToEnd {
             try scene.awaitResults(40, of: worker)
             try scene.send(to: deviceTokens(1, "ff"))
             try scene.settleRequests(worker)
-            #expect(worker.text.contains("committed=20 records=40"), "\(worker.text)")
+            #expect(worker.text.contains("committed=20 in_doubt=40"), "\(worker.text)")
             #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == Array(repeating: 1, count: 40) + [0])
             try scene.stop(worker)
         }
