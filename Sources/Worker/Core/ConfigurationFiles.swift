@@ -62,6 +62,8 @@ final class ConfigurationFiles {
     private var kafkaWatch: FileWatch?
     /// The files of the Kafka clients that have changed since the start.
     private var changedKafkaFiles: Set<String> = []
+    /// The keys of changed settings that take effect only after a restart.
+    var keysForRestart: [String] = []
     private var isStopped = false
 
     init(_ worker: PushWorker) {
@@ -243,6 +245,10 @@ final class ConfigurationFiles {
                 Problem(
                     .kafka, .restartNeeded, "the Kafka clients still use the previous version of \(names)",
                     "restart the worker before the previous version expires"))
+        }
+        if !keysForRestart.isEmpty {
+            let text = "changed settings take effect only after a restart: \(keysForRestart.joined(separator: ", "))"
+            faults.append(Problem(.configuration, .restartNeeded, text, "restart the worker, or undo the change"))
         }
         for app in apps.living {
             let isUsable = apps[app].faults.isEmpty

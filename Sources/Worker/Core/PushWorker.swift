@@ -346,7 +346,8 @@ package final class PushWorker: @unchecked Sendable {
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
-        for key in configuration.keysThatNeedRestart(new) {
+        files.keysForRestart = configuration.keysThatNeedRestart(new)
+        for key in files.keysForRestart {
             logger.warning(.worker, "configuration change takes effect after a restart", about: key, ["key": "\(key)"])
         }
         if new.log.levels != configuration.log.levels { logger.setLevels(new.log.levels) }
