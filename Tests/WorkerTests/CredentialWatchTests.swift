@@ -223,6 +223,7 @@ extension PushWorker {
         }
         worker.look()
         #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].publicKey != nil)
+        #expect(worker.files.faults().allSatisfy { !$0.text.contains("app app") }, "the subject names the app")
         try write(try SelfSigned.privateKey(), to: "missing.p8")
         worker.look()
         #expect(unusable() == [.app("app2")] && worker.apps[1].publicKey != nil)

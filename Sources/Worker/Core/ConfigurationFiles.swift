@@ -251,11 +251,12 @@ final class ConfigurationFiles {
             faults.append(Problem(.configuration, .restartNeeded, text, "restart the worker, or undo the change"))
         }
         for app in apps.living {
-            let isUsable = apps[app].faults.isEmpty
-            guard let line = (refusedFiles[app] ?? apps[app].faults).first else { continue }
+            let (name, isUsable) = (apps.rows[app].name, apps[app].faults.isEmpty)
+            guard let fault = (refusedFiles[app] ?? apps[app].faults).first else { continue }
+            let line = fault.trimmingPrefix("app \(name): ")
             faults.append(
                 Problem(
-                    .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
+                    .app(name), isUsable ? .refused : .credentialUnusable,
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
                         : "the app's credential cannot be used, and its notifications are deferred: \(line)",
