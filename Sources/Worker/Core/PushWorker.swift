@@ -382,7 +382,9 @@ package final class PushWorker: @unchecked Sendable {
             apps.rows[index.value].isRemoved = true
             parts?.transports.remove(index)
             logger.notice(
-                .worker, "app removed, deferring its notifications", ["app": "\(apps.rows[index.value].name)"])
+                .worker,
+                "app removed; its deferred notifications end as invalid if no app has their topic when they return",
+                ["app": "\(apps.rows[index.value].name)"])
         }
         eventLog.names = apps.rows.map(\.name)
         parts?.publisher.setApps(apps.recordApps)
