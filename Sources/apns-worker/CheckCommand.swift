@@ -32,6 +32,7 @@ func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(table, arguments, CheckOptions())
     try options.configuration.app.requireEither(options.configuration.file)
     if options.principal != nil, !options.printsPermissions { throw UsageError("--principal needs --acl") }
+    if options.probesCredentials, options.printsPermissions { throw UsageError("give either --acl or --probe") }
     if options.principal?.contains(":") == false { throw UsageError("--principal: expected a type, such as User:NAME") }
     let loaded: LoadedConfiguration
     do throws(ConfigurationError) {

@@ -38,7 +38,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     )
     let options = try parsed(table, arguments, RunOptions())
     let role = Supervisor.role()
-    if role == .supervisor { exit(Supervisor { complain("apns-worker run: \($0)") }.run()) }
+    if role == .supervisor { exit(Supervisor { complain("\(Timestamp.now().text) apns-worker run: \($0)") }.run()) }
     // Use only two malloc arenas, because each arena keeps the memory of its peak use. An arena for each thread would
     // gain little, because the core, net and librdkafka threads free each other's memory.
     linux_tune_malloc(2)

@@ -79,6 +79,7 @@ extension EndToEnd {
             64 | run -c x --log-level debgu | --log-level: expected one of trace, debug, info, notice, warning
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | check -c x --principal User:push | --principal needs --acl
+            64 | check -c x --acl --probe | give either --acl or --probe
             64 | check -c x --acl --principal push | --principal: expected a type, such as User:NAME
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'

@@ -99,7 +99,7 @@ extension EndToEnd {
             let scene = try Scene("unknown", partitions: 1)
             let worker = try start(in: scene, at: place, by: way)
             for next in ["starting it again\n", "starting it again in 1 s\n", "in 2 s\n", "in 4 s\n"] {
-                try worker.waitFor("at no known record; starting it again")
+                try worker.waitFor("; no record is known as the cause; starting it again")
                 try worker.waitFor(next)
             }
             worker.signal(SIGTERM)

@@ -192,15 +192,16 @@ extension EndToEnd {
             _ = try scene.startSimulator()
             // `send` finds the admin pages by the configuration.
             let admin = Ports.claim()
-            scene.configuration.port = Ports.claim()
+            let port = Ports.claim()
+            scene.configuration.port = port
             scene.configuration.admin = "127.0.0.1:\(admin)"
             let worker = try scene.startWorker()
             let pages = try Pages(of: worker)
             try pages.await("/status", says: "cannot connect to localhost")
             let send = "send -t \(deviceTokens(1)[0]) -a Hi --deadline 2s"
             try scene.command(send).expect(
-                1, "apns-worker send: the worker at 127.0.0.1:\(admin) reports: app shop: cannot connect to localhost",
-                "check the network, the proxy and the app's host")
+                1, "apns-worker send: the worker at 127.0.0.1:\(admin) reports: app shop: ",
+                "cannot connect to localhost:\(port)", ". Advice: check the network, the proxy and the app's host")
             try scene.stop(worker)
             try scene.command(send).expect(1, "no worker answers at 127.0.0.1:\(admin) (admin.listen)")
         }

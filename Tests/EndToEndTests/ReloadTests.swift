@@ -68,6 +68,9 @@ extension EndToEnd {
             // This setting is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
             try scene.reload(worker, saying: "configuration change takes effect after a restart key=drain")
+            try pages.await("/status", says: #""kind":"restart_needed","subject":"configuration""#)
+            scene.configuration.more = ""
+            try scene.reload(worker, saying: "problem resolved subject=configuration")
             try scene.stop(worker)
         }
 

@@ -113,6 +113,18 @@ extension PushWorker {
         #expect(files.faults().isEmpty)
     }
 
+    @Test func `A changed setting that needs a restart is reported until its previous value is back`() throws {
+        let scene = try Scene()
+        let text = try String(contentsOfFile: scene.file, encoding: .utf8)
+        try scene.folder.write(text + "drain: {shutdown: 20s}\n", "worker.yaml")
+        scene.reload()
+        let fault = try #require(scene.worker.files.faults().first)
+        #expect(fault.subject == .configuration && fault.kind == .restartNeeded && fault.text.hasSuffix(": drain"))
+        try scene.folder.write(text, "worker.yaml")
+        scene.reload()
+        #expect(scene.worker.files.faults().isEmpty)
+    }
+
     @Test func `A removed credential file is reported until it is there again`() throws {
         let scene = try Scene()
         let files = scene.worker.files
@@ -211,6 +223,7 @@ extension PushWorker {
         }
         worker.look()
         #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].publicKey != nil)
+        #expect(worker.files.faults().allSatisfy { !$0.text.contains("app app") }, "the subject names the app")
         try write(try SelfSigned.privateKey(), to: "missing.p8")
         worker.look()
         #expect(unusable() == [.app("app2")] && worker.apps[1].publicKey != nil)

@@ -266,6 +266,23 @@ struct ReadingProblemsTests {
         #expect(found == [1, 0, 0])
     }
 
+    @Test mutating func `A problem with committed offsets has the number of further partitions`() throws {
+        var found: [[String]] = []
+        for number in [3, 4, 4, 5] as [Int32] { problems.noteMissingOffset(TopicPartition(topic, number), at(1)) }
+        found.append(problems.all(at(2)).map(\.text))
+        // A commit by another program may skip records, so it replaces the problem.
+        problems.noteForeignCommit(partition, 7, at(3))
+        problems.noteMissingOffset(TopicPartition(topic, 4), at(4))
+        found.append(problems.all(at(5)).map(\.text))
+        problems.noteForeignCommit(TopicPartition(topic, 4), 9, at(6))
+        for seconds in [7, 606] as [Int64] { found.append(problems.all(at(seconds)).map(\.text)) }
+        try #require(found.map(\.count) == [1, 1, 1, 0])
+        let texts = found.flatMap(\.self)
+        #expect(texts[0].contains("no committed offset for ") && texts[0].hasSuffix("(further partitions: 2)"))
+        #expect(texts[1].contains("offset 7 of \(partition) ") && !texts[1].contains("further"))
+        #expect(texts[2].contains("offset 9 of ") && texts[2].hasSuffix("(further partitions: 1)"))
+    }
+
     @Test mutating func `A topic that was missing is a problem until the cluster has it again`() {
         problems.note(.topic(topic), .unknownTopicOrPartition, isOfFetch: true, at(10))
         problems.exist(["another"])

@@ -69,6 +69,26 @@ struct StartTests {
         #expect(line.hasPrefix("w.yaml:3:5: kafka.librdkafka.\(name): \(words)"), "\(line)")
     }
 
+    /// The first attempt fails, because librdkafka's in-process brokers create no topics on request.
+    @Test func `Topics that an earlier attempt asked the brokers to create do not count as existing at the start`()
+        throws
+    {
+        let cluster = try MockCluster()
+        var configuration = configuration()
+        configuration.kafka.bootstrapServers = cluster.bootstrapServers
+        configuration.kafka.createTopics = KafkaSettings.TopicCreation()
+        configuration.kafka.tellsTopicConfigurations = false
+        var readiness = try ClusterReadiness(configuration, try configuration.cluster())
+        let first = try readiness.attempt(timeoutMs: 5_000)
+        if case .unreachable = first {} else { Issue.record("\(first)") }
+        for topic in configuration.requestTopics.map(\.name) + configuration.outputTopics.map(\.name) {
+            // The brokers may already have created the topic, because a client has asked about it.
+            try? cluster.create(topic, partitions: 1)
+        }
+        let second = try readiness.attempt(timeoutMs: 5_000)
+        if case .ready(_, _, let topics, _, _, _) = second { #expect(topics == []) } else { Issue.record("\(second)") }
+    }
+
     @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "this librdkafka supports cooperative assignment"))
     func `Cooperative assignment is refused with an older librdkafka`() {
         var configuration = configuration()

@@ -1,8 +1,8 @@
 /// Decides when to send a PING on a connection, and when the connection is dead.
 ///
-/// By default, the connection sends a PING 60 s after the last received byte. While a request is unanswered, it sends
-/// the PING 5 s after the last received byte or after the request, whichever is later. The connection is dead if
-/// nothing arrives within 10 s after a PING. Times are monotonic nanoseconds.
+/// With the default limits, a PING is due after 60 s without a received byte. While a request is unanswered, a PING is
+/// due after 5 s without a received byte, but not earlier than 5 s after the request. If nothing arrives within 10 s
+/// after a PING, the connection is dead. Times are monotonic nanoseconds.
 package struct Keepalive {
     package struct Limits: Sendable, Equatable {
         package var idleNs: Int64 = 60_000_000_000

@@ -82,6 +82,8 @@ final class ConfigurationFiles {
     private var kafkaCertificates: [(file: String, details: CertificateDetails)] = []
     /// Restarts the worker, or `nil` without a supervisor.
     var restart: (() -> Void)?
+    /// The keys of changed settings that take effect only after a restart.
+    var keysForRestart: [String] = []
     private var isStopped = false
 
     init(_ worker: PushWorker) {
@@ -300,12 +302,17 @@ final class ConfigurationFiles {
                     .kafka, .expiring, "the certificate in \(file) expires on \(details.notAfterDay)",
                     "replace the file; if there is a supervisor, the worker restarts itself with the new one"))
         }
+        if !keysForRestart.isEmpty {
+            let text = "changed settings take effect only after a restart: \(keysForRestart.joined(separator: ", "))"
+            faults.append(Problem(.configuration, .restartNeeded, text, "restart the worker, or undo the change"))
+        }
         for app in apps.living {
-            let isUsable = apps[app].faults.isEmpty
-            guard let line = (refusedFiles[app] ?? apps[app].faults).first else { continue }
+            let (name, isUsable) = (apps.rows[app].name, apps[app].faults.isEmpty)
+            guard let fault = (refusedFiles[app] ?? apps[app].faults).first else { continue }
+            let line = fault.trimmingPrefix("app \(name): ")
             faults.append(
                 Problem(
-                    .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
+                    .app(name), isUsable ? .refused : .credentialUnusable,
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
                         : "the app's credential cannot be used, and its notifications are deferred: \(line)",

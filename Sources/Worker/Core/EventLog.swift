@@ -49,8 +49,8 @@ struct EventLog {
         case .foreignCommit(let id, let committed, let end):
             log(
                 .warning, .delivery, id,
-                "committed offset was set by another program; later records are marked in doubt",
-                ["committed": .count(committed), "records": .count(max(0, end - committed))])
+                "committed offset was set by another program; records below it are skipped, later ones are in doubt",
+                ["committed": .count(committed), "in_doubt": .count(max(0, end - committed))])
         case .startedWithoutOffset(let id, let offset, let records, let ageMs):
             log(
                 .warning, .delivery, id,

@@ -358,7 +358,8 @@ package final class PushWorker: @unchecked Sendable {
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
-        for key in configuration.keysThatNeedRestart(new) {
+        files.keysForRestart = configuration.keysThatNeedRestart(new)
+        for key in files.keysForRestart {
             logger.warning(.worker, "configuration change takes effect after a restart", about: key, ["key": "\(key)"])
         }
         if new.log.levels != configuration.log.levels { logger.setLevels(new.log.levels) }
@@ -393,7 +394,9 @@ package final class PushWorker: @unchecked Sendable {
             apps.rows[index.value].isRemoved = true
             parts?.transports.remove(index)
             logger.notice(
-                .worker, "app removed, deferring its notifications", ["app": "\(apps.rows[index.value].name)"])
+                .worker,
+                "app removed; its deferred notifications end as invalid if no app has their topic when they return",
+                ["app": "\(apps.rows[index.value].name)"])
         }
         eventLog.names = apps.rows.map(\.name)
         parts?.publisher.setApps(apps.recordApps)

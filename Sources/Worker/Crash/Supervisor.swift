@@ -101,11 +101,11 @@ package struct Supervisor: ~Copyable {
     private func tell(_ signal: Int32, _ delayMs: Int64) {
         crash_add_death(signal)
         guard let death = CrashHistory.ofPage.deaths.last else { return }
-        let place = death.places.isEmpty ? death.record : "record \(death.record)"
+        let place = death.places.isEmpty ? "; no record is known as the cause" : " at record \(death.record)"
         let next =
             stops > 0
             ? "the worker was already stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
-        complain("the worker died of \(death.signalName) at \(place); \(next)")
+        complain("the worker died of \(death.signalName)\(place); \(next)")
     }
 
     private mutating func spawn() -> Int32 {

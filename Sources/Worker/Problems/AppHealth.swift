@@ -108,7 +108,7 @@ struct AppHealth {
             return "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
         }
         guard case .connectFailed(let host, let reason, _)? = row.standing.unreachable else { return nil }
-        return "cannot connect to \(host): \(reason)"
+        return "cannot connect to \(reason.hasPrefix(host) ? "" : "\(host): ")\(reason)"
     }
 
     private static func unconnected(_ row: WorkerSnapshot.App, _ text: String) -> Problem {

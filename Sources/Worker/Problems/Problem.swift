@@ -22,6 +22,8 @@ struct Problem: Sendable, Equatable {
         case unjoined = "group_not_joined"
         /// Another program has committed offsets in the worker's group.
         case foreignCommit = "group_shared"
+        /// The group has no committed offset for partitions that contain records.
+        case missingOffsets = "offsets_missing"
         case reading = "not_readable"
         /// Another consumer group's workers write to the retry topic.
         case shared = "retry_topic_shared"
@@ -43,7 +45,7 @@ struct Problem: Sendable, Equatable {
         case feedback = "feedback_failed"
         /// A changed configuration or credential file cannot be used, so the worker still uses the previous version.
         case refused = "file_refused"
-        /// A file of the Kafka clients changed, and only a restart applies the change.
+        /// A setting or a file of the Kafka clients changed, and only a restart applies the change.
         case restartNeeded = "restart_needed"
 
         fileprivate var reminderNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }

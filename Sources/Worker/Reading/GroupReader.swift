@@ -146,6 +146,8 @@ final class GroupReader {
     func note(_ event: DeliveryEvent, _ now: DeliveryTime) {
         if case .foreignCommit(let id, let committed, _) = event, let partition = partition(of: id) {
             problems.noteForeignCommit(partition, committed, now)
+        } else if case .startedWithoutOffset(let id, _, _, _) = event, let partition = partition(of: id) {
+            problems.noteMissingOffset(partition, now)
         } else if case .overtaken(let id, let committed, let start) = event, let partition = partition(of: id) {
             lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
         }
@@ -186,10 +188,10 @@ final class GroupReader {
             default: true
             }
         }
-        // A subject's first problem is reported, and commits that fail matter more than foreign commits.
-        return unread.filter { $0.kind != .foreignCommit }
+        // A subject's first problem is reported, and commits that fail matter more than the offsets at the start.
+        return unread.filter { $0.subject != .group(name) }
             + committer.problems(now: now, of: partitions.map(\.partition))
-            + unread.filter { $0.kind == .foreignCommit }
+            + unread.filter { $0.subject == .group(name) }
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
@@ -204,8 +206,8 @@ final class GroupReader {
         for one in partitions { one.markReadable() }
     }
 
-    /// The time limit for reading in one turn, which is checked after each partition. The limit bounds the delay caused
-    /// by records that are slow to read, such as records with a hundred thousand headers.
+    /// The time limit for reading in one turn, checked after each partition. Without the limit, records that take long
+    /// to parse, for example because each has a hundred thousand headers, would delay sends and commits.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as many records as `machine` has room for. Returns whether more records can be read immediately.

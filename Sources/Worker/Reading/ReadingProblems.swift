@@ -16,6 +16,8 @@ struct ReadingProblems {
     private let group: String
     /// The problems, with the time at which each ends unless the error is reported again (monotonic).
     private var entries: [Problem.Subject: (problem: Problem, endNs: Int64)] = [:]
+    /// The partitions to which the group's current problem with committed offsets applies.
+    private var offsetPartitions: Set<TopicPartition> = []
 
     init(ofGroup group: String) { self.group = group }
 
@@ -45,12 +47,32 @@ struct ReadingProblems {
 
     /// Adds the problem that another program has committed an offset in the worker's group.
     mutating func noteForeignCommit(_ partition: TopicPartition, _ committed: Int64, _ now: DeliveryTime) {
-        let problem = Problem(
-            .group(group), .foreignCommit,
+        note(
+            .foreignCommit, of: partition, now,
             "another program committed offset \(committed) of \(partition) in the group: this may skip or repeat records",
             "if the offsets were not reset on purpose, find the other consumer with kafka-consumer-groups.sh --describe "
                 + "--members --group \(group), and give it another group id")
-        entries[.group(group)] = (problem, now.ns + Problem.lossNs)
+    }
+
+    /// Adds the problem that the group has no committed offset for a partition that contains records.
+    mutating func noteMissingOffset(_ partition: TopicPartition, _ now: DeliveryTime) {
+        // A foreign commit may skip records, so it is reported instead.
+        guard entries[.group(group)]?.problem.kind != .foreignCommit else { return }
+        note(
+            .missingOffsets, of: partition, now,
+            "the group had no committed offset for \(partition): existing records are read, and marked in doubt",
+            "if the group is not new, find out who deleted its offsets, or why they expired; the log has the number of "
+                + "records of each partition")
+    }
+
+    /// Adds a problem of a partition's committed offset. The text ends with the number of further partitions, if any.
+    private mutating func note(
+        _ kind: Problem.Kind, of partition: TopicPartition, _ now: DeliveryTime, _ text: String, _ advice: String
+    ) {
+        if entries[.group(group)]?.problem.kind != kind { offsetPartitions = [] }
+        offsetPartitions.insert(partition)
+        let more = offsetPartitions.count > 1 ? " (further partitions: \(offsetPartitions.count - 1))" : ""
+        entries[.group(group)] = (Problem(.group(group), kind, text + more, advice), now.ns + Problem.lossNs)
     }
 
     mutating func forget(_ subject: Problem.Subject) {

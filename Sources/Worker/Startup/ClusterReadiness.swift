@@ -16,6 +16,8 @@ package struct ClusterReadiness {
     /// Whether to ask the brokers whether missing topics could be created, instead of creating them, and to test WRITE
     /// on topics. For the command `check`.
     private let onlyChecks: Bool
+    /// The topics that an earlier attempt asked the brokers to create, possibly without an answer.
+    private var requested: Set<String> = []
 
     package init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, onlyChecks: Bool = false
@@ -70,11 +72,12 @@ package struct ClusterReadiness {
         }
         let hidden = hiddenTopics(among: check.missing(in: found).map(\.name), timeoutMs: timeoutMs)
         guard hidden.isEmpty else { throw StartFailure(hidden) }
-        let topicsAtStart = Set(found.keys)
+        let topicsAtStart = Set(found.keys).subtracting(requested)
         var toBeMade: [String] = []
         var doubts: [String] = []
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
             let new = check.creations(in: found, how)
+            requested.formUnion(new.map(\.name))
             do throws(KafkaError) {
                 let refused = check.uncreatedLines(
                     try topics.create(new, onlyTries: onlyChecks, timeoutMs: timeoutMs))

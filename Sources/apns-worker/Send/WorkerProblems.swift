@@ -33,7 +33,7 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
             while let name = reader.nextMember() {
                 if reader.kind == .string { texts[name.string] = try reader.text().string } else { reader.skip() }
             }
-            lines.append("\(texts["subject"] ?? ""): \(texts["text"] ?? ""); \(texts["advice"] ?? "")")
+            lines.append("\(texts["subject"] ?? ""): \(texts["text"] ?? ""). Advice: \(texts["advice"] ?? "")")
         }
     }
     return lines
