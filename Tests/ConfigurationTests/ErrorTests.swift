@@ -349,7 +349,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             errors(text) == [
                 "w.yaml:1:8: kafka.bootstrap_servers: is missing",
                 "w.yaml:1:9: kafka.group: unknown key; valid keys: assignment, bootstrap_servers, consumer, create_topics, "
-                    + "group_id, group_instance_id, librdkafka, producer, session_timeout",
+                    + "group_id, group_instance_id, librdkafka, oauth, producer, session_timeout",
                 "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
                 "w.yaml:4:3: the key max_open occurs twice, first in line 3",
                 "w.yaml:5:3: delivery.ordring: unknown key; did you mean ordering?",

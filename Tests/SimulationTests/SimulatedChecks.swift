@@ -34,8 +34,9 @@ extension SimulatedWorld {
                 lastFirstSend[assignment.number, default: [:]][deviceKey] = place
             }
         }
-        if let expiration = request.headers.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000
-        {
+        // The worker compares its clock with the brokers' clocks, within a tolerance.
+        let leastMs = min(time(worker).wallMs, startMs + nowMs - BrokersClock.toleranceMs)
+        if let expiration = request.headers.expiration, expiration > 0, leastMs >= Int64(expiration) * 1_000 {
             breaks("\(place) was sent after its expiration")
         }
         if let earlyMs = books[original].map({ $0.notBeforeMs - time(worker).wallMs }), earlyMs > 0 {

@@ -3,6 +3,7 @@ import CRdkafka
 package import Foundation
 import Glibc
 package import Kafka
+import Synchronization
 
 extension Producer {
     /// Serves the producer until nothing is outstanding or `timeoutMs` has passed. Returns the number of outstanding
@@ -48,10 +49,23 @@ extension MockCluster {
         try check(rd_kafka_mock_broker_set_rtt(raw, 1, Int32(clamping: milliseconds)))
     }
 
-    /// Takes the broker off the network, or puts it back.
+    /// Takes the broker off the network, or puts it back. Meanwhile a socket keeps its port, because librdkafka ends the
+    /// process if another program has the port when the broker returns.
     package func setReachable(_ isReachable: Bool) throws {
-        try check(isReachable ? rd_kafka_mock_broker_set_up(raw, 1) : rd_kafka_mock_broker_set_down(raw, 1))
+        let port = UInt16(bootstrapServers.split(separator: ":").last ?? "") ?? 0
+        if isReachable {
+            if let kept = Self.kept.withLock({ $0.removeValue(forKey: port) }) { close(kept) }
+            return try check(rd_kafka_mock_broker_set_up(raw, 1))
+        }
+        try check(rd_kafka_mock_broker_set_down(raw, 1))
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var (isReused, address) = (Int32(1), sockaddr_in(port: port, isAny: false))
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &isReused, socklen_t(MemoryLayout<Int32>.size))
+        _ = address.pass { bind(descriptor, $0, $1.pointee) }
+        if let before = Self.kept.withLock({ $0.updateValue(descriptor, forKey: port) }) { close(before) }
     }
+
+    private static let kept = Mutex<[UInt16: Int32]>([:])
 
     private func check(_ code: rd_kafka_resp_err_t) throws {
         if code != RD_KAFKA_RESP_ERR_NO_ERROR { throw KafkaError(KafkaCode(rawValue: code.rawValue)) }

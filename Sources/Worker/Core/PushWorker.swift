@@ -72,6 +72,8 @@ package final class PushWorker: @unchecked Sendable {
         pages = StatusPages(configuration, machine, crashes, now: now)
         board = pages.board
         _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
+        // In-process brokers have the clock of this process.
+        if !configuration.kafka.tellsTopicConfigurations { machine.compareClock(storedMs: nil, latencyMs: 0, now: now) }
         postSnapshot(now)
     }
 
