@@ -36,7 +36,9 @@ import CRdkafka
     package var storedMs: Int64? {
         var type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE
         let timestampMs = unsafe rd_kafka_message_timestamp(raw, &type)
-        return type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME ? timestampMs : nil
+        // librdkafka's in-process brokers report the time 1234, so a time before 2001 is not the time of a clock.
+        let isOfClock = type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME && timestampMs > 1_000_000_000_000
+        return isOfClock ? timestampMs : nil
     }
 
     /// The time since the record was passed to the producer, in milliseconds.

@@ -140,8 +140,10 @@ def main_cases(tiers):
     make.add("a bad priority", outcome="invalid", reason="BadPriority", attempts=0, detail=True,
              headers=[("apns-priority", b"7")])
 
-    make.add("expiration passed", outcome="expired", attempts=0, headers=[("apns-expiration", b"1500000000")])
-    make.add("too old", outcome="expired", attempts=0, age=300_000)
+    # The worker compares its clock with the broker's before anything expires.
+    make.add("expiration passed", outcome="expired", attempts=0, held=True,
+             headers=[("apns-expiration", b"1500000000")])
+    make.add("too old", outcome="expired", attempts=0, held=True, age=300_000)
     make.add("now or never, read late", outcome="expired", attempts=0, age=40_000, headers=[("apns-expiration", b"0")])
     make.add("now or never, refused", "fa1750300", "expired", status=503, reason="ServiceUnavailable",
              headers=[("apns-expiration", b"0")])
