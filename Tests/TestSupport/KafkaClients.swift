@@ -49,8 +49,8 @@ extension MockCluster {
         try check(rd_kafka_mock_broker_set_rtt(raw, 1, Int32(clamping: milliseconds)))
     }
 
-    /// Takes the broker off the network, or puts it back. Meanwhile a socket keeps its port, because librdkafka ends the
-    /// process if another program has the port when the broker returns.
+    /// Takes the broker off the network, or puts it back. Meanwhile a socket keeps its port, because librdkafka ends
+    /// the process if another program has the port when the broker returns.
     package func setReachable(_ isReachable: Bool) throws {
         let port = UInt16(bootstrapServers.split(separator: ":").last ?? "") ?? 0
         if isReachable {

@@ -150,10 +150,6 @@ def main_cases(tiers):
     make.add("now or never, in doubt", "fa17f0211", "expired", in_doubt=1, headers=[("apns-expiration", b"0")],
              is_alone=True)
     make.add("now or never, not processed", "fa17f0031", headers=[("apns-expiration", b"0")])
-    soon = make.now // 1000 + 3
-    make.add("expires in a tier", "fa1742910", "expired", is_sent=False,
-             headers=[("apns-expiration", b"%d" % soon)], sent={"apns-expiration": str(soon)},
-             retries=[Retry("TooManyRequests", 1)])
 
     make.add("refused once", "fa1750301", attempts=2, key=b"user-3", retries=[Retry("ServiceUnavailable", 1)])
     make.add("refused once, with every header", "fa1742911", attempts=2, headers=everything + [
