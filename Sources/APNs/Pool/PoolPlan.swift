@@ -202,7 +202,7 @@ struct PoolPlan {
         if isClosing { return [] }
         switch connection.phase {
         case .draining: return dialIfWanted()
-        case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
+        case .dialing where live >= max(1, minimum) && connections.contains { $0.phase == .open && $0.wasAnswered }:
             // The failed dial was for an additional connection. No other one is dialed until the existing connections
             // are saturated again.
             wanted = max(minimum, live)
