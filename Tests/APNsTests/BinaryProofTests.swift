@@ -42,6 +42,24 @@ struct BinaryProofTests {
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
     }
 
+    /// The only connection drains because of a recall, so the pool sleeps when the gateway turns out not to read.
+    /// Without capacity no request arrives that would wake the pool.
+    @Test func `A pool without a minimum of connections dials until the gateway answers`() throws {
+        let world = try GatewayWorld.connected { $0.configuration.minimumConnections = 0 }
+        world.complete(0..<1)
+        world.gateway.channels[0].unacknowledgedBytes = Self.unread
+        world.send(1..<20)
+        world.run("frames arrived") { world.gateway.frames.count == 20 }
+        world.recall([7])
+        world.run("unreachable", seconds: 20) { world.reachable.last == false }
+        #expect(world.capacity == 0)
+        world.runFor(seconds: 60)
+        #expect(world.gateway.peers.count > 5 && world.reachable == [true, false])
+        world.gateway.answersFences = true
+        world.run("reachable again", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.complete(20..<30)
+    }
+
     /// The gateway's kernel accepted twenty notifications that its program never read. The possible loss is reported.
     @Test func `Notifications that silence accepted from a gateway that does not read are reported`() throws {
         let world = try GatewayWorld.connected()

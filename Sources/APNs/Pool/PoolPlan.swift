@@ -3,8 +3,8 @@ internal import PushTransport
 /// Decides when to dial a connection and when to retire one. The transport performs the actions.
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
-/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure the pool
-/// dials until the host has answered a request on one connection, which shows that the host works.
+/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and on
+/// probation the pool dials until the host has answered on one connection, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.
@@ -27,7 +27,7 @@ struct PoolPlan {
         /// A connection failed with open requests, or an error discarded many. With more connections, each failure
         /// affects fewer requests.
         case crowded
-        /// The host is on probation: the pool adds no connection until APNs has answered on one.
+        /// The host is on probation: until APNs has answered on a connection, the pool wants exactly one.
         case onProbation
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.
@@ -98,9 +98,7 @@ struct PoolPlan {
                 connections[aged].phase = .draining
                 return [.drain(connections[aged].id)] + dialIfWanted()
             }
-        case .onProbation:
-            isOnProbation = true
-            return []
+        case .onProbation: isOnProbation = true
         case .answered(let id):
             backOff.succeeded()
             isOnProbation = false
@@ -172,7 +170,8 @@ struct PoolPlan {
     private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
 
     private mutating func dialIfWanted() -> [Action] {
-        let wanted = isOnProbation ? min(wanted, 1) : wanted
+        // On probation the pool does not sleep, because it may accept no requests, so none would wake it.
+        let wanted = isOnProbation ? 1 : wanted
         guard !isClosing, waiting != .toConnect, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else {
             return []
         }
@@ -203,7 +202,7 @@ struct PoolPlan {
         if isClosing { return [] }
         switch connection.phase {
         case .draining: return dialIfWanted()
-        case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
+        case .dialing where live >= max(1, minimum) && connections.contains { $0.phase == .open && $0.wasAnswered }:
             // The failed dial was for an additional connection. No other one is dialed until the existing connections
             // are saturated again.
             wanted = max(minimum, live)
