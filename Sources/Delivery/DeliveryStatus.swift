@@ -61,8 +61,8 @@ extension DeliveryMachine {
             oldestOpenMs: oldest.map { store[$0].timestampMs }, isDraining: ledger[partition].isLeaving)
     }
 
-    /// By how many milliseconds this machine's clock is ahead of the brokers' clocks (negative if it is behind), or
-    /// `nil` if they differ by at most ten minutes, or were not compared.
+    /// The time of this machine's clock minus the time of the brokers' clocks, in milliseconds. `nil` if the clocks
+    /// differ by at most ten minutes, or were not compared.
     package var clockAheadMs: Int64? { journal.brokersClock.aheadMs(now).flatMap { $0 == 0 ? nil : $0 } }
 
     /// The state of every app by `AppIndex`, including removed apps.

@@ -139,7 +139,7 @@ extension Producer {
     package static func topicsDenied(
         _ cluster: ClusterSettings, among topics: [String], timeoutMs: Int32
     ) throws(KafkaError) -> [String] {
-        // Of two values for a property, librdkafka uses the last one.
+        // These values replace those of the settings: librdkafka uses the last value of a property that is set twice.
         let trial = KafkaProperty.list(["acks": "2", "enable.idempotence": "false", "linger.ms": "0"])
         let client = try ProducerClient(ProducerSettings(cluster: cluster).all + trial)
         defer { client.purge() }

@@ -121,45 +121,48 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .kcat, .clang))
         func `Nothing expires by a clock that is ahead, before and after a restart`() throws {
             let scene = try Scene("clockahead", partitions: 1)
-            scene.configuration.admin = "127.0.0.1:0"
-            scene.configuration.more = "drain: {shutdown: 1s}"
             try scene.send(to: deviceTokens(3))
             for _ in 1...2 {
                 let (worker, pages) = try start(scene, shiftedBy: 172_800)
-                try pages.awaitProblem("machine", "this machine's clock is 48 hours ahead")
-                let metrics = try pages.get("/metrics").1
-                #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"expired\"", in: metrics) == 0)
+                try expectProblem(on: pages, "48 hours ahead", none: "expired")
                 try scene.stop(worker)
             }
-            let right = try scene.startWorker()
-            try scene.awaitResults(3, of: right)
-            try scene.finish(right)
-            #expect(try scene.resultObjects().allSatisfy { $0["outcome"] as? String == "accepted" })
+            try expectAllAccepted(scene)
         }
 
         @Test(.needs(.worker, .broker, .kcat, .clang))
         func `Scheduled requests are valid under a clock that is ten days behind`() throws {
             let scene = try Scene("clockbehind", partitions: 1)
-            scene.configuration.admin = "127.0.0.1:0"
-            scene.configuration.more = "drain: {shutdown: 1s}"
             let (worker, pages) = try start(scene, shiftedBy: -864_000)
             let later = "push-not-before=\(Int(Date().timeIntervalSince1970) + 2)"
             try scene.send(to: deviceTokens(3), headers: ["apns-topic=com.example.shop", later])
             try pages.await("/metrics") { Pages.sum("apns_worker_held_total", #"cause="scheduled""#, in: $0.1) >= 3 }
-            try pages.awaitProblem("machine", "this machine's clock is 240 hours behind")
-            let metrics = try pages.get("/metrics").1
-            #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"invalid\"", in: metrics) == 0)
+            try expectProblem(on: pages, "240 hours behind", none: "invalid")
             try scene.stop(worker)
-            let right = try scene.startWorker()
-            try scene.awaitResults(3, of: right)
-            try scene.finish(right)
-            #expect(try scene.resultObjects().allSatisfy { $0["outcome"] as? String == "accepted" })
+            try expectAllAccepted(scene)
         }
 
         private func start(_ scene: Scene, shiftedBy seconds: Int) throws -> (ChildProcess, Pages) {
+            scene.configuration.admin = "127.0.0.1:0"
+            scene.configuration.more = "drain: {shutdown: 1s}"
             let worker = try scene.startWorker(
                 environment: ["LD_PRELOAD": scene.compile("clock.c"), "CLOCK_SHIFT_S": "\(seconds)"])
             return (worker, try Pages(of: worker))
+        }
+
+        /// Expects that the worker reports the difference, and that no notification has this outcome.
+        private func expectProblem(on pages: Pages, _ difference: String, none outcome: String) throws {
+            try pages.awaitProblem("machine", "this machine's clock is \(difference)")
+            let metrics = try pages.get("/metrics").1
+            #expect(Pages.sum("apns_worker_notifications_total", "outcome=\"\(outcome)\"", in: metrics) == 0)
+        }
+
+        /// Expects that a worker with the right clock accepts the scene's three notifications.
+        private func expectAllAccepted(_ scene: Scene) throws {
+            let worker = try scene.startWorker()
+            try scene.awaitResults(3, of: worker)
+            try scene.finish(worker)
+            #expect(try scene.resultObjects().allSatisfy { $0["outcome"] as? String == "accepted" })
         }
     }
 }

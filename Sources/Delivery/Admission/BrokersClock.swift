@@ -24,8 +24,8 @@ struct BrokersClock {
         differenceMs = leastMs > Self.toleranceMs ? leastMs : mostMs < -Self.toleranceMs ? mostMs : 0
     }
 
-    /// Returns by how many milliseconds this machine's clock is ahead of the brokers' clocks (negative if it is behind,
-    /// 0 if they agree), or `nil` if they were not compared since the start or since this machine's clock was set.
+    /// Returns the time of this machine's clock minus the time of the brokers' clocks in milliseconds, or 0 if they
+    /// agree. Returns `nil` if they were not compared since the start, or since this machine's clock was set.
     func aheadMs(_ now: DeliveryTime) -> Int64? {
         abs(Self.base(now) - baseMs) > Self.toleranceMs ? nil : differenceMs
     }

@@ -73,7 +73,7 @@ struct Problem: Sendable, Equatable {
         self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice)
     }
 
-    /// - Parameter clockAheadMs: By how many milliseconds this machine's clock is ahead of the brokers' clocks.
+    /// - Parameter clockAheadMs: The time of this machine's clock minus that of the brokers' clocks, in milliseconds.
     init(clockAheadMs: Int64) {
         let minutes = (abs(clockAheadMs) + 30_000) / 60_000
         let difference = minutes < 180 ? "\(minutes) minutes" : "\((minutes + 30) / 60) hours"
