@@ -297,8 +297,8 @@ final class SimulatedWorld {
 
     private var isFinished: Bool { logs.allSatisfy(\.isDone) && workers.allSatisfy(\.isIdle) }
 
-    /// The number of notifications with a final result. Moves between tiers do not count.
-    private var endedCount: Int { books.values.count { !$0.results.isEmpty || $0.countedAsAccepted > 0 } }
+    /// The number of final results, those of copies included. Moves between tiers do not count.
+    private var endedCount: Int { books.values.reduce(0) { $0 + $1.results.count + $1.countedAsAccepted } }
 
     private var unfinished: String {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in

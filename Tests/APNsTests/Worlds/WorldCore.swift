@@ -200,5 +200,7 @@ final class WorldCore {
         return handedTries.first { !$0.isSuspect }.map { ($0, nowNs - $0.handedNs!) }
     }
 
-    var isNothingHanded: Bool { !handedTries.contains { !$0.isCompleted } }
+    var isNothingHanded: Bool { handedCount == 0 }
+
+    var handedCount: Int { handedTries.count { !$0.isCompleted } }
 }
