@@ -68,7 +68,6 @@ package struct DeliveryCounters: Sendable {
 /// count.
 struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
-    var brokersClock = BrokersClock()
     var events: [DeliveryEvent] = []
     var counters: DeliveryCounters
 }

@@ -60,14 +60,15 @@ extension DeliveryMachine {
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         // No worker writes a retry record that is scheduled more than a year ahead, because a request with that time is
         // invalid. Without this check, the record could stay in retry topics for decades.
-        if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
+        let aheadMs = Int64(request.notBefore) &* 1_000 - max(now.wallMs, timestampMs)
+        if request.retry != nil, aheadMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
             // The header has the due time by the clock of the worker that wrote the record. The timestamp may be by the
-            // broker's clock (LogAppendTime). Both are checked, so that a wrong clock of that worker does not make its
-            // retry records due immediately.
+            // broker's clock (LogAppendTime). Both are checked, so that the records of a worker whose clock is ahead are
+            // not due immediately.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
             // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. In
             // this case, the record is due when the delay after its timestamp ends.
@@ -296,13 +297,15 @@ extension DeliveryMachine {
             store.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot)
         }
 
+        let isPast = store[bodyOf: record].isExpired || store.isPastExpiration(record, now: now)
+        let isExpired = isPast ? hasExpired(slot) : false
         if store[bodyOf: record].isInvalid || failure != .none {
             store[slot].answer.reason =
                 store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
             conclude(slot, .invalid)
-        } else if store[bodyOf: record].isExpired, hasExpired(slot) == true {
+        } else if isExpired == true {
             conclude(slot, .expired)
-        } else if store[bodyOf: record].isExpired, hasExpired(slot) == nil {
+        } else if isExpired == nil {
             deferToTier(slot, .clock)
         } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             deferToTier(slot, .scheduled)

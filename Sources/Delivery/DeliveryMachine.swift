@@ -39,6 +39,7 @@ package struct DeliveryMachine: ~Copyable {
     var settlement: Settlement
     /// The current time, counters and log events.
     var journal: Journal
+    var brokersClock = BrokersClock()
 
     package init(settings: MachineSettings, apps routes: [AppRoute]) {
         parser = RequestParser(copyHeaders: settings.copiedHeaders)

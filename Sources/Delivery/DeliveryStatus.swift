@@ -63,7 +63,9 @@ extension DeliveryMachine {
 
     /// The time of this machine's clock minus the time of the brokers' clocks, in milliseconds. `nil` if the clocks
     /// differ by at most ten minutes, or were not compared.
-    package var clockAheadMs: Int64? { journal.brokersClock.aheadMs(now).flatMap { $0 == 0 ? nil : $0 } }
+    package var clockAheadMs: Int64? {
+        brokersClock.aheadMs(now).flatMap { abs($0) > BrokersClock.toleranceMs ? $0 : nil }
+    }
 
     /// The state of every app by `AppIndex`, including removed apps.
     package var appStatuses: [AppStatus] {

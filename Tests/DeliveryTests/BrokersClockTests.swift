@@ -11,7 +11,7 @@ struct BrokersClockTests {
     /// Returns a rig whose clock is ahead by this time and was never compared, and its only partition.
     static func ahead(ms: Int64, _ change: (inout MachineSettings) -> Void = { _ in }) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(change)
-        rig.machine.journal.brokersClock = BrokersClock()
+        rig.machine.brokersClock = BrokersClock()
         rig.now.wallMs += ms
         return (rig.wait(ms: 0), partition)
     }
@@ -68,12 +68,44 @@ struct BrokersClockTests {
             (60 * minuteMs, 55 * minuteMs, nil), (60 * minuteMs, 20 * minuteMs, 40 * minuteMs),
             (-10 * minuteMs, 0, nil), (-11 * minuteMs, 5 * minuteMs, -11 * minuteMs),
         ] as [(Int64, Int64, Int64?)] {
+            rig.machine.brokersClock = BrokersClock()
             rig.machine.compareClock(storedMs: rig.now.wallMs - ageMs, latencyMs: latencyMs, now: rig.now)
             #expect(rig.machine.clockAheadMs == difference, "\(ageMs), \(latencyMs)")
         }
         // The clock is set, so the earlier comparison no longer counts.
         rig.now.wallMs += 11 * minuteMs
         #expect(rig.wait(ms: 0).machine.clockAheadMs == nil)
+    }
+
+    @Test func `A comparison that shows less does not replace one that shows more`() {
+        let (rig, _) = Self.ahead(ms: 0)
+        let storedMs = rig.now.wallMs - Self.hourMs
+        rig.machine.compareClock(storedMs: storedMs, latencyMs: 0, now: rig.now)
+        rig.machine.compareClock(storedMs: nil, latencyMs: 0, now: rig.now)
+        rig.machine.compareClock(storedMs: storedMs, latencyMs: Self.hourMs, now: rig.now)
+        #expect(rig.machine.clockAheadMs == Self.hourMs)
+        rig.machine.compareClock(storedMs: rig.now.wallMs - 2 * Self.hourMs, latencyMs: 0, now: rig.now)
+        #expect(rig.machine.clockAheadMs == 2 * Self.hourMs)
+    }
+
+    @Test func `A difference that is not reported counts too, for expiration 0`() {
+        let (rig, partition) = Self.ahead(ms: 60_000)
+        let producedMs = rig.now.wallMs - 60_000
+        rig.machine.compareClock(storedMs: producedMs, latencyMs: 0, now: rig.now)
+        #expect(rig.machine.clockAheadMs == nil)
+        rig.receive(partition, 0, "a", headers: ["apns-expiration": "0"], timestampMs: producedMs)
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test func `A deferral ends when the expiration has passed`() {
+        let (rig, _) = Rig.ready { _ in }
+        let firstMs = rig.now.wallMs
+        var headers = rig.retryHeaders(attempt: 0, firstMs: firstMs, sends: 0, inDoubt: 0)
+        headers["apns-expiration"] = "\(firstMs / 1_000 + 60)"
+        rig.wait(ms: 61_000)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.receive(rig.assignTier(), 0, "a", headers: headers)
+        #expect(rig.settled() == ["a expired  sends 0 doubt 0"])
     }
 
     @Test func `Without the brokers' times, this machine's clock counts after the first retry record`() {
