@@ -191,6 +191,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 1:46: kafka.create_topics: expected false, true or {partitions: …, replication_factor: …}, found "yes"
             {bootstrap_servers: a, create_topics: {partition: 3}}
                 1:47: kafka.create_topics.partition: unknown key; did you mean partitions?
+            {bootstrap_servers: a, oauth: {command: a}}
+                1:38: kafka.oauth: needs security.protocol: sasl_ssl under kafka.librdkafka
             {bootstrap_servers: a, session_timeout: 10}
                 1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found "10"
             {bootstrap_servers: a, session_timeout: 3s}

@@ -5,6 +5,12 @@ extension WorkerConfiguration {
         checkTopics(reading)
         checkApps(reading)
         checkTimes(reading)
+        let isSASL = kafka.properties.contains {
+            $0.name == "security.protocol" && $0.value.lowercased().hasPrefix("sasl_")
+        }
+        if !kafka.oauthCommand.isEmpty, !isSASL {
+            reading.refuse("kafka.oauth", "needs security.protocol: sasl_ssl under kafka.librdkafka")
+        }
     }
 
     /// Checks that a drain ends within `max.poll.interval.ms`, after which the member leaves the group, and that
