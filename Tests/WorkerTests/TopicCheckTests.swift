@@ -172,6 +172,13 @@ struct TopicCheckTests {
         #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("unclean.leader"))
     }
 
+    @Test func `A request topic that keeps requests for less than a day causes a warning`() {
+        var some = told()
+        some["apns.requests"]?.retentionMs = 86_399_999
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("at least 86400000"))
+    }
+
     @Test func `A retry topic whose timestamps are those of producers causes a warning`() {
         var some = told()
         for topic in all { some[topic]?.hasProducersTime = true }

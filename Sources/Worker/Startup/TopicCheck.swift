@@ -8,6 +8,8 @@ struct TopicCheck {
 
     /// The largest record that librdkafka can fetch: the default `receive.message.max.bytes`, less some overhead.
     private static let fetchedBytes: Int64 = 99_000_000
+    /// The shortest outage that request topics should survive: one day.
+    private static let outageMs: Int64 = 86_400_000
 
     init(_ configuration: WorkerConfiguration) {
         self.configuration = configuration
@@ -134,6 +136,11 @@ struct TopicCheck {
                 lines.append(
                     "\(name) cleanup.policy=compact, which drops all but the last request of a key: set it to delete, "
                         + "or exclude the topic from the pattern")
+            }
+            if topic.path == "requests.topics", let retentionMs = found.retentionMs, retentionMs < Self.outageMs {
+                lines.append(
+                    "\(name) retention.ms=\(retentionMs), so requests are deleted unsent if the worker does not read "
+                        + "them for that long: set it to at least \(Self.outageMs)")
             }
             // `retention.bytes` only causes a warning, because it is harmless as long as few records wait.
             if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
