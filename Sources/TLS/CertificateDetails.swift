@@ -18,8 +18,16 @@ package struct CertificateDetails: Hashable, Sendable {
     package var isForDevelopment: Bool
     package var isForProduction: Bool
 
+    /// Returns when the certificate expires or expired, such as `expires on 2026-01-31`.
+    package func expiry(nowMs: Int64) -> String { "\(notAfterMs <= nowMs ? "expired" : "expires") on \(notAfterDay)" }
+
     /// Reads the first certificate of a PEM text.
     package init(_ pem: CredentialSource) throws(TLSError) { self.init(try PEM(pem).certificates()[0]) }
+
+    /// Reads all certificates of a PEM text.
+    package static func all(in pem: CredentialSource) throws(TLSError) -> [Self] {
+        try PEM(pem).certificates().map { Self($0) }
+    }
 
     init(_ certificate: Certificate) {
         // X509_get_subject_name(3) returns an internal pointer, which must not be freed.

@@ -29,7 +29,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
         about: [
             "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. The worker commits a record's offset once Kafka has acknowledged every result, retry record or dead letter of the record.",
             "Example: apns-worker run --config worker.yaml",
-            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops the worker immediately. The worker applies changes of the configuration file (apps, credentials, limits, pauses and log levels) within 20 s, or after SIGHUP immediately. If any of the new settings is invalid, all previous settings stay in use. A supervisor process restarts a crashed worker, unless you set crash: core.",
+            "SIGTERM or SIGINT drains the worker and exits with 0; a second signal stops the worker immediately. The worker applies changes of the configuration file (apps, credentials, limits, pauses and log levels) within 20 s, or after SIGHUP immediately. If any of the new settings is invalid, all previous settings stay in use. A supervisor process restarts the worker after a crash, and after a change of Kafka's certificates or secrets, unless you set crash: core.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
@@ -56,7 +56,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
     try startKeyLog(options.configuration.keyLog)
     let crashes = CrashHistory.ofPage
-    if let death = crashes.deaths.last {
+    if let death = crashes.deaths.last, !Supervisor.wasRequested {
         logger.error(
             .worker, "worker crashed and was restarted",
             [

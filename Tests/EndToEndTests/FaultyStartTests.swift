@@ -71,7 +71,7 @@ extension EndToEnd {
                 scene.configuration.servers = servers
                 scene.configuration.kafka = "librdkafka: {security.protocol: \(security)}"
                 try scene.configure()
-                try scene.command("check").expect(1, "\(servers) cannot be reached: \(cause)", advice)
+                try scene.command("check").expect(1, "Kafka cannot be reached at \(servers): \(cause)", advice)
             }
         }
 

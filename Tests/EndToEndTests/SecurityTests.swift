@@ -41,7 +41,7 @@ extension EndToEnd {
             try pages.await("/status", says: #""kind":"certificate_expiring","subject":"kafka""#)
             try scene.write("wrong", to: "password")
             worker.signal(SIGHUP)
-            try pages.await("/status", says: "because the worker cannot log in with the new one")
+            try pages.await("/status", says: "because a restarted worker would fail")
             try scene.send(1)
             try scene.awaitResults(1, of: worker)
             // The line break at the end does not belong to the password.

@@ -30,7 +30,7 @@ import Testing
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results))
         #expect(problem.names(.topicAuthorizationFailed))
-        #expect(problem.advice == "grant WRITE on topic \(scene.results)")
+        #expect(problem.advice == "grant WRITE on topic \(scene.results), or create it if it was deleted")
         let before = scene.turns
         let end = Date(timeIntervalSinceNow: 2.5)
         try scene.run("some time") { Date() > end }

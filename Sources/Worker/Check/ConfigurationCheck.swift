@@ -81,9 +81,8 @@ package struct ConfigurationCheck {
                     : "run creates the missing topics: \(toBeMade.joined(separator: ", "))"
                 report(.fine, "kafka: \(servers) reached, \(topics)")
                 return denied.isEmpty
-            case .unreachable(let reason, let advice):
-                report(.notFine, "kafka: \(servers) cannot be reached: \(reason): \(advice)")
-            case .uncreated(let lines): for line in lines { report(.notFine, "kafka: \(line)") }
+            case .waiting(_, let lines, let advice):
+                for line in lines { report(.notFine, "kafka: \(line): \(advice)") }
             }
         } catch {
             for line in error.lines { report(.notFine, "kafka: \(line)") }

@@ -23,15 +23,28 @@ package struct ConfigurationSource: Sendable {
     /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
-    /// Reads the configuration and the files that it names, and connects to Kafka. Fails if the worker could not start
-    /// with them.
-    fileprivate func logIn() throws(StartFailure) {
+    /// Reads the configuration and the apps' credentials, and logs in to Kafka. Fails if the login fails, or if one of
+    /// the `living` apps, which work now, could not be used after a restart.
+    fileprivate func logIn(_ living: [AppSettings]) throws(StartFailure) {
         let configuration: WorkerConfiguration
         do throws(ConfigurationError) { configuration = try read().configuration } catch {
             throw StartFailure(error.lines)
         }
+        _ = try LoadedApp.load(configuration.apps) { app in
+            !living.contains { $0.name == app.name && $0.environment == app.environment }
+        }
         let cluster = try configuration.cluster()
-        do throws(KafkaError) { _ = try Topics(cluster).all(timeoutMs: 10_000) } catch {
+        do throws(KafkaError) {
+            let topics = try Topics(cluster)
+            do throws(KafkaError) {
+                // `kafka.oauth.command` may take 20 s.
+                _ = try topics.all(timeoutMs: 30_000)
+            } catch {
+                // An event names the cause, for example a refused password.
+                for case .error(let cause) in topics.events() { throw cause }
+                throw error
+            }
+        } catch {
             throw StartFailure([configuration.line(of: error)])
         }
     }
@@ -56,7 +69,7 @@ package struct ConfigurationSource: Sendable {
 }
 
 /// Rereads files while the worker runs: the configuration on SIGHUP or when its file changes, and an app's credential
-/// when its file changes.
+/// when its file changes. Restarts the worker when files of the Kafka clients change.
 /// A separate thread reads the files, because the core thread must not wait for a file system. A file takes effect
 /// completely or not at all. Core thread.
 final class ConfigurationFiles {
@@ -96,6 +109,12 @@ final class ConfigurationFiles {
 
     func stop() { isStopped = true }
 
+    /// The settings of the apps that work now.
+    private var livingApps: [AppSettings] {
+        let apps = worker.apps
+        return apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
+    }
+
     var isReading: Bool {
         configuration.isBusy || credential.isBusy || !appsToRead.isEmpty || kafkaWatch?.reading.isBusy == true
     }
@@ -107,8 +126,7 @@ final class ConfigurationFiles {
     /// one, it begins afterwards, and the result of the earlier reload is discarded.
     func reload() {
         guard let source else { return }
-        let apps = worker.apps
-        let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
+        let living = livingApps
         let hasBegun = configuration.begin({
             (source.file.flatMap { FileWatch.hash($0) }, Result { () throws(StartFailure) in try source.load(living) })
         }) { [weak self] (hash, found) in self?.take(found, hash) }
@@ -187,11 +205,15 @@ final class ConfigurationFiles {
     /// client, so the worker restarts once it can log in with the changed files. The delay is random, so that not all
     /// workers of a group restart at the same time.
     ///
-    /// - Parameter files: The paths, each with the hash of the file's contents before the clients were created.
-    func watchKafka(_ files: [(path: String, hash: UInt64?)]) {
+    /// - Parameters:
+    ///   - files: The paths, each with the hash of the file's contents before the clients were created.
+    ///   - certificates: The paths of the clients' own certificates.
+    func watchKafka(_ files: [(path: String, hash: UInt64?)], certificates: [String]) {
         guard !files.isEmpty else { return }
         kafkaCertificates = files.compactMap { path, _ in
-            let details = try? CertificateDetails(.bytes(readFile(path), name: path))
+            let all = (try? CertificateDetails.all(in: .bytes(readFile(path), name: path))) ?? []
+            // A client's file begins with its own certificate. A file of CAs may contain expired ones.
+            let details = certificates.contains(path) ? all.first : all.max { $0.notAfterMs < $1.notAfterMs }
             return details.map { (path, $0) }
         }
         kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
@@ -203,8 +225,9 @@ final class ConfigurationFiles {
             }
             // If no thread can be started, the next check reports the files again.
             for path in changed { kafkaWatch?.remember(path, hash: nil) }
+            let living = livingApps
             _ = kafkaWatch?.reading.begin({
-                Result { () throws(StartFailure) in try source.logIn() }
+                Result { () throws(StartFailure) in try source.logIn(living) }
             }) { [weak self] result in
                 guard let self, !isStopped else { return }
                 if case .failure(let failure) = result {
@@ -216,6 +239,7 @@ final class ConfigurationFiles {
                     kafkaRefusal = failure.lines[0]
                 } else if kafkaWatch != nil {
                     kafkaWatch = nil
+                    kafkaRefusal = ""
                     logger.notice(.kafka, "file of the Kafka clients changed, restarting within 30 s", fields)
                     loop.schedule(afterNs: .random(in: 0...30_000_000_000), restart)
                 }
@@ -291,7 +315,7 @@ final class ConfigurationFiles {
                 Problem(
                     .kafka, .restartNeeded,
                     "the Kafka clients still use the previous version of \(names)"
-                        + (isRefused ? ", because the worker cannot log in with the new one: \(kafkaRefusal)" : ""),
+                        + (isRefused ? ", because a restarted worker would fail: \(kafkaRefusal)" : ""),
                     restart == nil
                         ? "restart the worker before the previous version expires"
                         : "the worker restarts by itself once it can log in with the new version"))
@@ -299,7 +323,7 @@ final class ConfigurationFiles {
         for (file, details) in kafkaCertificates where details.notAfterMs - worker.now.wallMs <= AppHealth.expiringMs {
             faults.append(
                 Problem(
-                    .kafka, .expiring, "the certificate in \(file) expires on \(details.notAfterDay)",
+                    .kafka, .expiring, "the certificate in \(file) \(details.expiry(nowMs: worker.now.wallMs))",
                     "replace the file; if there is a supervisor, the worker restarts itself with the new one"))
         }
         if !keysForRestart.isEmpty {

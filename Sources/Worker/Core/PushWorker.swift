@@ -156,14 +156,8 @@ package final class PushWorker: @unchecked Sendable {
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topic warning", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd, topics)
-            case .unreachable(let reason, let advice):
-                problem = Problem(
-                    .kafka, .kafkaUnreachable,
-                    "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)", advice)
-            case .uncreated(let lines):
-                problem = Problem(
-                    .kafka, .topicsMissing, lines.joined(separator: "; "),
-                    "correct kafka.create_topics, or create the topics yourself")
+            case .waiting(let kind, let lines, let advice):
+                problem = Problem(.kafka, kind, lines.joined(separator: "; "), advice)
             }
             loop.runOnce(timeoutNs: 500_000_000)
             health.update(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
@@ -210,7 +204,7 @@ package final class PushWorker: @unchecked Sendable {
             requestsAtLatestNs: LoopTime.read().monotonicNs + WorkerParts.retryGroupNs)
         removed.search()
         files.watch()
-        files.watchKafka(kafkaFiles)
+        files.watchKafka(kafkaFiles, certificates: configuration.kafka.certificates)
         readFeedback()
         health.startedNs = loop.now.monotonicNs
         maintain()

@@ -121,7 +121,7 @@ struct AppHealth {
         else { return nil }
         return Problem(
             row.subject, .expiring,
-            "the app's client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
+            "the app's client certificate \(certificate.expiry(nowMs: now.wallMs))",
             "replace the certificate's file; the worker reads it within 10 s")
     }
 

@@ -60,7 +60,8 @@ enum Advice {
 
     static func writing(_ topic: String, _ code: KafkaCode) -> String {
         switch code {
-        case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
+        // Brokers report this error for a deleted topic too, if the user may not create topics.
+        case .topicAuthorizationFailed: "grant WRITE on topic \(topic), or create it if it was deleted"
         case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
         case .noResources: KafkaCode.roomForThreads
         case .invalidTimestamp: "compare this machine's clock with the clocks of the brokers"

@@ -1,12 +1,12 @@
-package import Configuration
+internal import Configuration
 internal import EventLoop
 internal import Glibc
-package import Kafka
+internal import Kafka
 internal import Observability
 
 /// Checks that Kafka can be reached and that every topic exists with safe settings. Creates missing topics if
 /// `kafka.create_topics` is set.
-package struct ClusterReadiness {
+struct ClusterReadiness {
     private let configuration: WorkerConfiguration
     private let cluster: ClusterSettings
     private let topics: Topics
@@ -16,10 +16,13 @@ package struct ClusterReadiness {
     /// Whether to ask the brokers whether missing topics could be created, instead of creating them, and to test WRITE
     /// on topics. For the command `check`.
     private let onlyChecks: Bool
+    /// Queries committed offsets. Kept between attempts, because its first login may take longer than one attempt
+    /// (`kafka.oauth.command`).
+    private var consumer: Consumer?
     /// The topics that an earlier attempt asked the brokers to create, possibly without an answer.
     private var requested: Set<String> = []
 
-    package init(
+    init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, onlyChecks: Bool = false
     ) throws(StartFailure) {
         self.configuration = configuration
@@ -33,7 +36,7 @@ package struct ClusterReadiness {
         }
     }
 
-    package enum Outcome {
+    enum Outcome {
         /// - `requestPartitions`: the number of partitions of all request topics, also of those that match a pattern.
         /// - `topics`: the topics that existed before missing topics were created.
         /// - `startingAtEnd`: the partitions to read from their log end (`delivery.start: latest`).
@@ -43,27 +46,27 @@ package struct ClusterReadiness {
         case ready(
             requestPartitions: Int, startingAtEnd: Set<TopicPartition>, topics: Set<String>, denied: [String],
             warnings: [String], toBeMade: [String])
-        case unreachable(String, advice: String)
-        /// The reasons why brokers did not create topics. Another attempt may succeed once all brokers have started.
-        case uncreated([String])
+        /// The reasons why the cluster is not ready. Another attempt may succeed.
+        case waiting(Problem.Kind, [String], advice: String)
+    }
 
-        fileprivate static func unreachable(_ error: KafkaError) -> Self {
-            let (cause, advice) = Advice.connecting(error)
-            return .unreachable(cause, advice: advice)
-        }
+    private func unreachable(_ error: KafkaError) -> Outcome {
+        let (cause, advice) = Advice.connecting(error)
+        let servers = configuration.kafka.bootstrapServers
+        return .waiting(.kafkaUnreachable, ["Kafka cannot be reached at \(servers): \(cause)"], advice: advice)
     }
 
     /// Makes one attempt to get the cluster ready, which waits up to `timeoutMs` for each request.
     ///
     /// - Throws: `StartFailure` if Kafka answered, but a topic is missing or cannot be described, a topic's setting is
     ///   unsafe, or `delivery.start` is `fail` and a request topic has no committed offset.
-    package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
+    mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
         do throws(KafkaError) {
             found = try topics.all(timeoutMs: timeoutMs)
         } catch {
             for case .error(let error) in topics.events() { lastError = error }
-            return .unreachable(lastError ?? error)
+            return unreachable(lastError ?? error)
         }
         // A topic that was just created may be missing, because some brokers do not have its metadata yet.
         if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
@@ -81,18 +84,22 @@ package struct ClusterReadiness {
             do throws(KafkaError) {
                 let refused = check.uncreatedLines(
                     try topics.create(new, onlyTries: onlyChecks, timeoutMs: timeoutMs))
-                guard refused.isEmpty else { return .uncreated(refused) }
+                guard refused.isEmpty else {
+                    return .waiting(
+                        .topicsMissing, refused,
+                        advice: "correct kafka.create_topics, or create the topics yourself")
+                }
                 if !onlyChecks {
                     found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
                     // A broker may receive the metadata of new topics with a delay.
                     guard check.missing(in: found).isEmpty else {
-                        return .unreachable(
-                            "the newly created topics are not visible yet",
+                        return .waiting(
+                            .topicsMissing, ["the newly created topics are not visible yet"],
                             advice: "if this lasts, grant Describe on the topics to the worker's user")
                     }
                 }
             } catch {
-                guard onlyChecks else { return .unreachable(error) }
+                guard onlyChecks else { return unreachable(error) }
                 doubts = ["it is unknown whether the brokers would create the missing topics: \(error)"]
             }
             if onlyChecks { toBeMade = new.map(\.name) }
@@ -113,8 +120,9 @@ package struct ClusterReadiness {
             startingAtEnd = try partitionsWithoutStart(of: readable, found, timeoutMs: timeoutMs)
         } catch {
             let group = configuration.kafka.groupID
-            return .unreachable(
-                "the committed offsets of group \(group) cannot be read: \(error)",
+            return .waiting(
+                error.code == .groupAuthorizationFailed ? .groupDenied : .kafkaUnreachable,
+                ["the committed offsets of group \(group) cannot be read: \(error)"],
                 advice: Advice.group(group, error.code))
         }
         if configuration.delivery.start == .fail, !startingAtEnd.isEmpty {
@@ -132,7 +140,7 @@ package struct ClusterReadiness {
 
     /// Returns the partitions of topics for which the group has committed no offset, or none if all topics are read
     /// from their log start offsets anyway. New partitions of a topic that has committed offsets are not included.
-    private func partitionsWithoutStart(
+    private mutating func partitionsWithoutStart(
         of topics: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) throws(KafkaError) -> Set<TopicPartition> {
         let partitions = topics.flatMap { topic in
@@ -140,7 +148,8 @@ package struct ClusterReadiness {
         }
         guard configuration.delivery.start != .earliest, !partitions.isEmpty else { return [] }
         // The consumer only queries committed offsets and does not join the group.
-        let consumer = try Consumer(configuration.consumer(.requests, of: cluster))
+        if consumer == nil { consumer = try Consumer(configuration.consumer(.requests, of: cluster)) }
+        guard let consumer else { return [] }
         let committed = try consumer.committed(partitions, timeoutMs: timeoutMs)
         let known = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
         return Set(partitions.filter { !known.contains($0.topic) })

@@ -14,7 +14,8 @@ final class RemovedRetryTopics {
     /// The longest delay that a retry topic can have. The delay of a removed topic is unknown, so each record's own due
     /// time applies.
     static let delayMs: Int64 = 168 * 3_600_000
-    fileprivate static let timeoutMs: Int32 = 3_000
+    /// More than the 20 s of `kafka.oauth.command`, because each query logs in anew.
+    fileprivate static let timeoutMs: Int32 = 25_000
     private static let retryNs: Int64 = 60_000_000_000
 
     private let configuration: WorkerConfiguration
