@@ -146,8 +146,7 @@ struct FaultWaysTests {
         }
 
         private func bodiesHalt() throws {
-            let payload = "{\"a\":\"" + String(repeating: "x", count: 4000) + "\"}"
-            for user in 10..<50 as Range<UInt32> { try provider.push(user, payload: payload) }
+            for user in 10..<50 as Range<UInt32> { try provider.push(user, payload: payload(4008)) }
             try othersAreAnswered { this(.accepted) }
             #expect(!provider.run(forMs: 60) { provider.waiting.isEmpty })
             #expect(provider.waiting.count > 10)

@@ -8,7 +8,10 @@ struct BinaryProofTests {
     /// The number of bytes in the send buffer that the gateway does not acknowledge.
     private static let unread = 1_000_000
 
-    private func unread(_ world: GatewayWorld) throws {
+    /// Returns a world whose gateway read nothing of forty notifications and is unreachable.
+    private func unread(_ prepare: (GatewayWorld) -> Void = { _ in }) throws -> GatewayWorld {
+        let world = try GatewayWorld()
+        prepare(world)
         world.gateway.onDial = { $0.unacknowledgedBytes = Self.unread }
         world.connect()
         world.send(0..<40)
@@ -19,13 +22,12 @@ struct BinaryProofTests {
         #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
         // The kernel of new connections acknowledges everything.
         world.gateway.onDial = { _ in }
+        return world
     }
 
     /// Only fences are sent over the connections to such a gateway, one connection at a time.
     @Test func `A gateway that does not read is unreachable until it answers`() throws {
-        let world = try GatewayWorld()
-        world.sendsAgain = true
-        try unread(world)
+        let world = try unread { $0.sendsAgain = true }
         let before = world.gateway.peers.count
         world.runFor(seconds: 120)
         #expect(world.reachable == [true, false] && world.capacity == 0)
@@ -141,9 +143,7 @@ struct BinaryProofTests {
     /// not such an answer.
     @Test(arguments: [true, false])
     func `A close counts as the answer to a fence only in the format without identifiers`(isSimple: Bool) throws {
-        let world = try GatewayWorld()
-        if isSimple { world.configuration.format = .simple }
-        try unread(world)
+        let world = try unread { if isSimple { $0.configuration.format = .simple } }
         if !isSimple { world.gateway.onFrame = { peer, _ in peer.channel.close() } }
         world.runFor(seconds: 30)
         #expect(world.reachable == [true, false])
@@ -154,18 +154,17 @@ struct BinaryProofTests {
 
     /// A gateway that does not refuse a fence cannot prove that it reads. Silence accepts its requests.
     @Test func `A gateway that accepts a token of zeros gets one request at a time`() throws {
-        let world = try GatewayWorld()
-        world.configuration.answersFence = false
-        world.sendsAgain = true
-        try unread(world)
+        let world = try unread {
+            $0.configuration.answersFence = false
+            $0.sendsAgain = true
+        }
         world.run("one request accepted by silence", seconds: 10) { world.reachable.last == true }
         #expect(world.completions.count { $0.isPresumed } == 1)
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
     }
 
     @Test func `A new credential does not replace the proof that the gateway reads`() throws {
-        let world = try GatewayWorld()
-        try unread(world)
+        let world = try unread()
         let before = world.gateway.peers.count
         world.transport.replace(configuration: world.configuration)
         world.runFor(seconds: 4)
@@ -176,8 +175,7 @@ struct BinaryProofTests {
     }
 
     @Test func `A stop does not wait for a proof`() throws {
-        let world = try GatewayWorld()
-        try unread(world)
+        let world = try unread()
         let before = world.gateway.peers.count
         world.run("requests arrived", seconds: 10) {
             world.gateway.peers.count > before && world.gateway.peers[before].frames.count == 1
@@ -189,8 +187,7 @@ struct BinaryProofTests {
 
     /// Suspects have a separate connection, but the transport sends them only after the proof too.
     @Test func `Suspects are returned while a proof is awaited`() throws {
-        let world = try GatewayWorld()
-        try unread(world)
+        let world = try unread()
         world.sendSuspects([77])
         world.run("suspect returned", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
     }

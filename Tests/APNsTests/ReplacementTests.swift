@@ -114,12 +114,10 @@ import Testing
 
     /// APNs accepts a new bundle id only on new connections.
     @Test func `A topic that old connections refuse is sent over new ones`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
-        world.configuration.minimumConnections = 2
-        world.configuration.maximumConnections = 2
-        world.configuration.topicAgeNs = 0
-        world.server.hold(firstPeers: 2)
-        try world.connect()
+        let world = try World.connected(streams: 4, connections: 2...2) {
+            $0.configuration.topicAgeNs = 0
+            $0.server.hold(firstPeers: 2)
+        }
         world.run("both connections") { world.capacity >= 8 }
         world.send(0..<8)
         world.run("eight requests arrived") { world.server.held.count == 8 }

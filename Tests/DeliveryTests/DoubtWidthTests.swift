@@ -62,8 +62,7 @@ struct DoubtWidthTests {
                 repeated += 1
                 #expect(written.inDoubt == 1)
             }
-            next.wait(ms: 20)
-            next.commit()
+            next.commit(afterMs: 20)
         }
         #expect(marked <= 3 * repeated + 2 * (tokens.max() ?? 0), "\(marked) marked, \(repeated) sent again")
         #expect(waits <= 10, "notifications waited for the horizon in \(waits) turns")

@@ -63,8 +63,7 @@ struct LedgerSpanTests {
             #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: committed, start: 3, end: 5)])
             #expect(rig.commit().map(\.offset) == [3])
             for offset in Int64(3)...5 { rig.receive(partition, offset, "d\(offset)") }
-            rig.sendAndAnswer()
-            #expect(rig.settle().map(\.inDoubt) == [1, 1, 0])
+            #expect(rig.answerAll().map(\.inDoubt) == [1, 1, 0])
             rig.machine.revoke([partition])
             #expect(rig.commit() == [.init(partition: partition, offset: 6, map: CommitMap())])
         }
@@ -97,8 +96,7 @@ struct LedgerSpanTests {
         rig.receive(requests, 0, "a", timestampMs: timestampMs)
         rig.receive(
             retries, 0, "b", headers: rig.retryHeaders(dueMs: .max, firstMs: timestampMs), timestampMs: timestampMs)
-        rig.sendAndAnswer()
-        for written in rig.settle() where timestampMs <= 0 || timestampMs > RecordTime.latestMs {
+        for written in rig.answerAll() where timestampMs <= 0 || timestampMs > RecordTime.latestMs {
             #expect(written.outcome != .expired)
         }
         rig.machine.revoke([requests, retries])

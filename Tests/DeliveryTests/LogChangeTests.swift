@@ -27,8 +27,7 @@ struct LogChangeTests {
         var written: [Rig.Written] = []
         for _ in 0..<10 {
             rig.commit(afterMs: 50)
-            rig.sendAndAnswer()
-            written += rig.settle()
+            written += rig.answerAll()
         }
         return written
     }
@@ -103,8 +102,7 @@ struct LogChangeTests {
         let new = rig.machine.beginAnew(old, from: 0, logEnd: 9, now: rig.now)
         rig.commit()
         for offset in Int64(0)..<5 { rig.receive(new, offset, "d\(offset)") }
-        rig.sendAndAnswer()
-        #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
+        #expect(rig.answerAll().map(\.inDoubt) == [1, 1, 1, 0, 0])
     }
 
     @Test func `Offsets that the inherited commit names as settled count as sent, even before they are read`() {
@@ -115,8 +113,7 @@ struct LogChangeTests {
         for offset in [599, 699, 700] as [Int64] { rig.receive(new, offset, "d\(offset)") }
         var doubts: [Int] = []
         for _ in 0..<2 {
-            rig.sendAndAnswer()
-            doubts += rig.settle().map(\.inDoubt)
+            doubts += rig.answerAll().map(\.inDoubt)
             rig.commit(afterMs: 50)
         }
         #expect(doubts == [1, 1, 0])
@@ -154,8 +151,7 @@ struct LogChangeTests {
         #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 700, start: 0, end: 2)])
         #expect(rig.commit().map(\.offset) == [0])
         for offset in Int64(0)..<4 { rig.receive(partition, offset, "d\(offset)") }
-        rig.sendAndAnswer()
-        #expect(rig.settle().map(\.inDoubt) == [1, 1, 0, 0])
+        #expect(rig.answerAll().map(\.inDoubt) == [1, 1, 0, 0])
     }
 
     @Test func `Offsets that retention deleted are reported, and the map stays valid`() {

@@ -10,8 +10,7 @@ struct MachineTests {
         let first = rig.takeCommit()
         #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 500))])
 
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])  // The horizon is not acknowledged.
+        #expect(rig.offer(partition, 0, "a") == [])  // The horizon is not acknowledged.
         rig.finishCommit([.acknowledged])
         #expect(rig.send() == ["a"])
         #expect(rig.commit(afterMs: 50) == [])

@@ -45,8 +45,7 @@ struct MapSpanTests {
                     headers: ["apns-topic": offset % 40 == 0 ? "com.example.slow" : "com.example.shop"])
             }
             for _ in 0..<4 {
-                rig.sendAndAnswer()
-                rig.settle()
+                rig.answerAll()
                 rig.commit(afterMs: 20)
             }
         }
@@ -78,8 +77,7 @@ struct MapSpanTests {
         var offset: Int64 = 0
         for _ in 0..<70 {
             offset = rig.fill(partition, from: offset, upTo: 4_000)
-            rig.sendAndAnswer()
-            rig.settle()
+            rig.answerAll()
             rig.commit(afterMs: 1_000)
         }
         #expect(offset == 4_000)

@@ -83,8 +83,7 @@ struct ReloadTests {
 
     @Test func `A paused app's notifications are deferred, and a resumed app sends again`() {
         let (rig, partition) = Rig.ready(capacity: 1)
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
+        rig.receive(partition, ["a", "b"])
         #expect(rig.offer(partition, 2, "never", headers: ["apns-expiration": "0"]) == ["a"])
         _ = rig.machine.replaceApps([Self.changed(Rig.app) { $0.isPaused = true }], now: rig.now)
         rig.receive(partition, 3, "c")

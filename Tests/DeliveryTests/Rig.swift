@@ -184,8 +184,7 @@ final class Rig {
     @discardableResult
     func deliver(_ partition: PartitionID, _ offset: Int64, _ devices: String...) -> [String] {
         for (place, device) in devices.enumerated() { receive(partition, offset + Int64(place), device) }
-        sendAndAnswer()
-        return settled()
+        return answerAll().map(\.description)
     }
 
     /// Receives records with one device each, up to this offset or until the machine is full. Returns the next offset.
@@ -301,6 +300,13 @@ final class Rig {
 
     /// Answers all requests that are handed out now with 200.
     func sendAndAnswer() { for device in send() { answer(device) } }
+
+    /// Answers all requests that are handed out now with 200, and takes and acknowledges all productions.
+    @discardableResult
+    func answerAll() -> [Written] {
+        sendAndAnswer()
+        return settle()
+    }
 
     @discardableResult
     func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) -> Rig {

@@ -89,8 +89,7 @@ struct ScheduledTests {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
         #expect(rig.offer(partition, 1, "a") == ["a"])
-        rig.answer("a")
-        #expect(Set(rig.settle().map(\.request)) == ["requests/0/0/0", "requests/0/1/0"])
+        #expect(Set(rig.finish("a").map(\.request)) == ["requests/0/0/0", "requests/0/1/0"])
         #expect(rig.isEmpty)
     }
 
@@ -100,8 +99,7 @@ struct ScheduledTests {
         let firstMs = rig.now.wallMs - 5 * Self.hourMs
         func outcomes(_ offset: Int64, inMs: Int64, firstMs: Int64) -> [Outcome?] {
             rig.receive(partition, offset, "a", headers: Self.retryHeaders(rig, inMs: inMs, firstMs: firstMs))
-            rig.sendAndAnswer()
-            return rig.settle().map(\.outcome)
+            return rig.answerAll().map(\.outcome)
         }
         #expect(outcomes(0, inMs: -Self.hourMs, firstMs: firstMs) == [.accepted])
         #expect(outcomes(1, inMs: -Self.hourMs - 1_000, firstMs: firstMs) == [.expired])

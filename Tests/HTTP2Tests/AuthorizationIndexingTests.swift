@@ -108,8 +108,7 @@ import Testing
                 }
                 try peers.respond(stream, "200")
             }
-            try peers.exchange()
-            _ = peers.clientEvents()
+            try peers.exchanged()
         }
         #expect(seen == expected)
         #expect(!peers.client.isFinished)
@@ -131,8 +130,7 @@ import Testing
             for frame in Frame.all(Array(peers.client.output)) where frame.type == 1 { bytes += frame.payload.count }
             try peers.exchange()
             try peers.answerAll()
-            try peers.exchange()
-            _ = peers.clientEvents()
+            try peers.exchanged()
         }
         let mean = Double(bytes) / Double(count)
         print("HEADERS: \(mean) bytes a request, apns-id: \(hasID)")

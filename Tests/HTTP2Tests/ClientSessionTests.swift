@@ -17,8 +17,7 @@ import Testing
         #expect(peers.client.freeStreams == 0)
         #expect(try Push().submit(to: peers.client) == .refused)
         #expect(peers.client.outputTotal == before)
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.settings])
+        #expect(try peers.exchanged() == [.settings])
         #expect(peers.client.freeStreams == 1_000)
     }
 
@@ -97,8 +96,7 @@ import Testing
         try peers.exchange()
         _ = peers.serverEvents()
         try peers.server.shutdownNotice()
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.goAway(lastStreamID: .max, code: .noError)])
+        #expect(try peers.exchanged() == [.goAway(lastStreamID: .max, code: .noError)])
         #expect(try push.submit(to: peers.client) == .refused)
         try peers.server.goAway(lastStreamID: 3, .noError, Array(#"{"reason":"x"}"#.utf8))
         try peers.exchange()
@@ -112,8 +110,7 @@ import Testing
         #expect(try peers.respond(1, "200"))
         #expect(try peers.respond(3, "200"))
         #expect(try !peers.respond(5, "200"))
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.response(user: 0, status: 200), .response(user: 1, status: 200)])
+        #expect(try peers.exchanged() == [.response(user: 0, status: 200), .response(user: 1, status: 200)])
         #expect(peers.client.isFinished)
     }
 
@@ -146,17 +143,14 @@ import Testing
             }
         }
         try begin(1, 3)
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.response(user: 1, status: 200), .response(user: 2, status: 200)])
+        #expect(try peers.exchanged() == [.response(user: 1, status: 200), .response(user: 2, status: 200)])
         #expect(peers.client.openStreams == 3)
         try peers.server.reset(stream: 1, .internalError)
-        try peers.exchange()
-        #expect(peers.clientEvents() == [] && peers.client.openStreams == 2)
+        #expect(try peers.exchanged() == [] && peers.client.openStreams == 2)
         // With the third answer, the list of unended streams has more than half of the allowed streams.
         try begin(5)
         peers.clientBytes = []
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.response(user: 3, status: 200)])
+        #expect(try peers.exchanged() == [.response(user: 3, status: 200)])
         let cancels = [3, 5].map { Frame(type: 3, flags: 0, stream: $0, payload: [0, 0, 0, 8]) }
         #expect(Frame.all(peers.clientBytes) == cancels && peers.client.openStreams == 0)
     }
@@ -172,8 +166,7 @@ import Testing
         try peers.exchange()
         try peers.respond(1, "413", body: #"{"reason":"PayloadTooLarge"}"#)
         peers.clientBytes = []
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.response(user: 3, status: 413)])
+        #expect(try peers.exchanged() == [.response(user: 3, status: 413)])
         // The client sends RST_STREAM with CANCEL, and no further body bytes.
         #expect(Frame.all(peers.clientBytes) == [Frame(type: 3, flags: 0, stream: 1, payload: [0, 0, 0, 8])])
         #expect(peers.client.freeStreams == 1)
@@ -187,8 +180,7 @@ import Testing
         try peers.server.setStalled(true)
         let push = Push(bodyBytes: 15)
         #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
-        try peers.exchange()
-        #expect(peers.clientEvents() == [])
+        #expect(try peers.exchanged() == [])
         try peers.server.setStalled(false)
         let bytes = peers.takeServer()
         try bytes.withUnsafeBytes { try peers.client.receive($0) }
@@ -206,8 +198,7 @@ import Testing
             // `push` is freed here, so the session must not read its body any more.
         }
         try peers.server.changeSettings([.initialWindowSize(65_535)])
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.settings])
+        #expect(try peers.exchanged() == [.settings])
         #expect(peers.serverEvents().contains(.closed(stream: 1, code: .cancel)))
         #expect(peers.client.openStreams == 0)
     }
@@ -225,8 +216,7 @@ import Testing
     @Test func `A PING is answered and reported`() throws {
         let peers = try Peers.connected()
         try peers.client.ping()
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.pong])
+        #expect(try peers.exchanged() == [.pong])
     }
 
     @Test func `A session with full output refuses requests until the output is consumed`() throws {

@@ -13,11 +13,9 @@ import Testing
         while case .written = try push.submit(to: peers.client, user: UInt32(written)) { written += 1 }
         #expect(written == 15)
         #expect(peers.client.connectionWindow == 0)
-        try peers.exchange()
-        #expect(peers.clientEvents() == [])
+        #expect(try peers.exchanged() == [])
         try peers.server.setStalled(false)
-        try peers.exchange()
-        #expect(peers.clientEvents().last.map { if case .bodySent(user: 15, _) = $0 { true } else { false } } == true)
+        #expect(try peers.exchanged().last.map { if case .bodySent(user: 15, _) = $0 { true } else { false } } == true)
     }
 
     /// The peer sends WINDOW_UPDATE when half of the window is used.
@@ -43,8 +41,7 @@ import Testing
             let bytes = peers.takeClient()
             try bytes.withUnsafeBytes { try peers.server.receive($0) }
             try peers.answerAll()
-            try peers.exchange()
-            _ = peers.clientEvents()
+            try peers.exchanged()
         }
         let frames = Frame.all(peers.clientBytes).filter { $0.type == 0 }
         let sent = frames.map(\.payload.count).reduce(0, +)

@@ -27,8 +27,7 @@ final class Peers {
         var serverOptions = ServerSession.Options()
         server(&serverOptions)
         let peers = try Peers(client: clientOptions, server: serverOptions)
-        try peers.exchange()
-        _ = peers.clientEvents()
+        try peers.exchanged()
         _ = peers.serverEvents()
         return peers
     }
@@ -42,6 +41,13 @@ final class Peers {
             try toServer.withUnsafeBytes { try server.receive($0) }
             try toClient.withUnsafeBytes { try client.receive($0) }
         }
+    }
+
+    /// Exchanges all bytes, and returns the client's events.
+    @discardableResult
+    func exchanged() throws -> [ClientSession.Event] {
+        try exchange()
+        return clientEvents()
     }
 
     func takeClient() -> [UInt8] {

@@ -35,8 +35,7 @@ import Testing
     @Test(arguments: Place.available)
     func `After a fatal error a rebuilt producer writes every record that was not delivered`(_ place: Place) throws {
         let cluster = try Cluster(place)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
+        let (writer, topic) = try Writer.connected(cluster)
         #expect(try writer.producer.topic(cluster.topic) == topic)
         let count: UInt64 = 5_000
         for tag in 0..<count {
@@ -163,8 +162,7 @@ import Testing
 
     @Test func `A record whose timestamp the broker rejects can be produced again with a new timestamp`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
+        let (writer, topic) = try Writer.connected(cluster)
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         #expect(writer.produce(to: topic, key: nil, value: [1], timestampMs: now + 7_200_000, tag: 1) == .none)
         try writer.run("the refusal") { !writer.undelivered.isEmpty }

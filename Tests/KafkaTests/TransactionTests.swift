@@ -166,8 +166,7 @@ extension OffsetReader {
         throws
     {
         let cluster = try Cluster(.broker, partitions: 3)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
+        let (writer, topic) = try Writer.connected(cluster)
         for number in 0..<6_000 as Range<Int> {
             let value = Array("\(number / 3)".utf8)
             #expect(

@@ -34,7 +34,8 @@ struct CommitterTests {
         /// Whether the machine considers a commit of the first partition impossible.
         var isCommitImpossible: Bool { machine.ledger[ids[0].slot].commits.isImpossible }
 
-        init(partitions: Int) {
+        /// Settles and commits this offset of each partition, if any.
+        init(partitions: Int, committing offset: Int64? = nil) {
             machine = DeliveryMachine(settings: MachineSettings(), apps: [])
             committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink()))
             for number in 0..<Int32(partitions) {
@@ -44,6 +45,7 @@ struct CommitterTests {
                 ids.append(id)
                 member.partitions[id] = TopicPartition("requests", number)
             }
+            if let offset { commit(offset: offset) }
         }
 
         /// Settles one record of each partition.
@@ -87,8 +89,7 @@ struct CommitterTests {
 
     @Test func `Partitions that share an error are committed one by one, and only the one with the error waits`() throws
     {
-        var scene = Scene(partitions: 3)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 3, committing: 7)
         #expect(scene.sentPartitions == [[0, 1, 2]])
         // librdkafka copies the error of the one whose topic is gone onto all.
         try scene.answer([0: .unknownTopicOrPartition, 1: .unknownTopicOrPartition, 2: .unknownTopicOrPartition])
@@ -111,8 +112,7 @@ struct CommitterTests {
     }
 
     @Test func `A group without partitions has no problem with commits`() throws {
-        var scene = Scene(partitions: 1)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 1, committing: 7)
         try scene.answer([0: .timedOut])
         #expect(scene.problems.map(\.subject) == [.group("worker")])
         scene.member.partitions = [:]
@@ -120,8 +120,7 @@ struct CommitterTests {
     }
 
     @Test func `Commit metadata that the broker finds too long is a problem until a commit is acknowledged`() throws {
-        var scene = Scene(partitions: 1)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 1, committing: 7)
         try scene.answer([0: .offsetMetadataTooLarge])
         #expect(scene.problems.first?.advice.contains("offset.metadata.max.bytes") == true)
         scene.commit()
@@ -130,8 +129,7 @@ struct CommitterTests {
     }
 
     @Test func `A commit is impossible once its topic has been unknown to the coordinator for a while`() throws {
-        var scene = Scene(partitions: 1)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 1, committing: 7)
         // The coordinator may not know the topic yet.
         for _ in 0..<3 {
             try scene.answer([0: .unknownTopicOrPartition])
@@ -152,8 +150,7 @@ struct CommitterTests {
     }
 
     @Test func `An error of the group is reported for the group, not for its partitions`() throws {
-        var scene = Scene(partitions: 2)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 2, committing: 7)
         try scene.answer([0: .groupAuthorizationFailed, 1: .groupAuthorizationFailed])
         let problems = scene.problems
         #expect(problems.map(\.subject) == [.group("worker")])
@@ -191,8 +188,7 @@ struct CommitterTests {
     }
 
     @Test func `A reply may list its partitions in any order`() throws {
-        var scene = Scene(partitions: 4)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 4, committing: 7)
         let last = try #require(scene.member.sent.last)
         let codes = Dictionary(
             uniqueKeysWithValues: [2, 0, 3].map { member in
@@ -242,8 +238,7 @@ struct CommitterTests {
     }
 
     @Test func `A repeated answer to an earlier commit does not acknowledge the commit in flight`() throws {
-        var scene = Scene(partitions: 1)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 1, committing: 7)
         let first = try #require(scene.member.sent.last)
         try scene.answer([:])
         scene.commit(offset: 8)
@@ -271,8 +266,7 @@ struct CommitterTests {
     }
 
     @Test func `A coordinator that does not answer a commit is reported after some seconds`() throws {
-        var scene = Scene(partitions: 1)
-        scene.commit(offset: 7)
+        var scene = Scene(partitions: 1, committing: 7)
         #expect(scene.problems.isEmpty)
         scene.now.ns += 6_000_000_000
         let problems = scene.problems

@@ -184,7 +184,5 @@ final class PublisherScene {
         try logRange(of: TopicPartition(topic, 0), cluster.bootstrapServers).count
     }
 
-    var allLines: [String] { log.lines }
-
     func lines(containing text: String) -> [String] { log.lines.filter { $0.contains(text) } }
 }

@@ -154,8 +154,8 @@ import Testing
         #expect(problem.advice.contains("min.insync.replicas"))
         #expect(scene.publisher.problems(nowNs: scene.now.ns).count == 1, "other topics have no problem")
         #expect(
-            scene.publisher.refusedCount == 0 && scene.allLines.isEmpty, "neither a rejection nor a log line reports it"
-        )
+            scene.publisher.refusedCount == 0 && scene.log.lines.isEmpty,
+            "neither a rejection nor a log line reports it")
         try scene.run("the result") { scene.settled == 2 }
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
     }

@@ -27,7 +27,7 @@ extension TransportWorld {
     func dialled(_ new: WorldConnection) {
         let nowNs = new.dialledNs
         let others = host.standing.filter { $0.isQuarantine == new.isQuarantine }
-        chronicle.check(!told.isClosed && !isClosed(new), "a closed transport dials")
+        chronicle.check(!told.isClosed && !(isClosing && core.isMailTaken), "a closed transport dials")
         if new.isQuarantine {
             chronicle.check(others.allSatisfy { $0.stage == .gone }, "there are two quarantine connections")
         } else {
@@ -52,8 +52,6 @@ extension TransportWorld {
     private func hasAnotherGone(since last: WorldConnection) -> Bool {
         host.connections.contains { $0 !== last && $0.goneNs.map { $0 >= last.dialledNs } ?? false }
     }
-
-    private func isClosed(_ new: WorldConnection) -> Bool { isClosing && core.isMailTaken }
 
     /// Checks that even a badly behaved host is not dialed at a high rate.
     private func countDial(_ nowNs: Int64) {
@@ -203,13 +201,6 @@ extension TransportWorld {
                 said == completion.status,
                 "the status is \(completion.status) for \(name), but the gateway sent \(said ?? 0)")
         }
-    }
-
-    /// Checks that wrongly accepted notifications were reported.
-    func checkFalselyAccepted() {
-        chronicle.check(
-            host.falselyAccepted <= told.lostAtMost,
-            "silence wrongly accepted \(host.falselyAccepted) notifications, but \(told.lostAtMost) were reported")
     }
 
     // MARK: Each turn
