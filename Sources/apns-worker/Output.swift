@@ -58,7 +58,6 @@ func jsonObject(_ members: (inout JSONWriter) -> Void) -> String {
     return json.text
 }
 
-/// Returns the text padded with trailing spaces to a width.
 func padded(_ text: String, to width: Int) -> String {
     text + String(repeating: " ", count: max(0, width - text.count))
 }

@@ -1,5 +1,6 @@
 import APNsSimulator
 import Configuration
+import Kafka
 import PushRecords
 import Testing
 
@@ -80,7 +81,7 @@ import Testing
         #expect(lost.status == 404 && lost.reason == .badPath)
         #expect(lost.advice?.contains("does not manage channels") == true)
         scene.simulator.stop()
-        #expect(throws: DirectSend.Failure.self) { try Self.manage(.list, app) }
+        #expect(throws: CommandFailure.self) { try Self.manage(.list, app) }
     }
 
     private static func answer(
@@ -98,12 +99,12 @@ import Testing
         #expect(try !Self.answer(403, "").isFine)
         // A success must contain the requested value.
         for body in ["", "[]", "{}", #"{"channels":[1]}"#, #"{"channels":"a"}"#] {
-            #expect(throws: DirectSend.Failure.self) { try Self.answer(200, body) }
+            #expect(throws: CommandFailure.self) { try Self.answer(200, body) }
         }
         for body in ["", "{}", #"{"message-storage-policy":"0"}"#, #"{"message-storage-policy":0.5}"#] {
-            #expect(throws: DirectSend.Failure.self) { try Self.answer(200, body, .read(channel: "a")) }
+            #expect(throws: CommandFailure.self) { try Self.answer(200, body, .read(channel: "a")) }
         }
-        #expect(throws: DirectSend.Failure.self) { try Self.answer(201, "", .create(storesMostRecent: false)) }
+        #expect(throws: CommandFailure.self) { try Self.answer(201, "", .create(storesMostRecent: false)) }
         #expect(try Self.answer(200, #"{"more":{},"channels":["a","b"]}"#).channels == ["a", "b"])
         #expect(try Self.answer(201, "", .create(storesMostRecent: false), channelID: "x").channelID == "x")
     }

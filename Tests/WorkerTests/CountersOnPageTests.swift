@@ -94,7 +94,7 @@ struct CountersOnPageTests {
             topic: "apns.requests", partition: 3, watermark: 9, committed: 8, highestReceived: 9, span: 1,
             openRecords: 1, openNotifications: 1, oldestOpenMs: 0, isDraining: false)
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 10)]
-        snapshot.memberships[.requests] = WorkerSnapshot.Membership(rebalances: all.one(), partitionsLost: all.one())
+        snapshot.memberships[.requests] = (all.one(), all.one())
         var health = BrokerHealth()
         health.take(#"{"brokers":{"b":{"name":"b","rtt":{"avg":9,"cnt":1}}},"msg_cnt":3,"msg_size":400}"#)
         snapshot.clients = [("producer", health)]

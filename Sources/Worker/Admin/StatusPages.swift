@@ -65,7 +65,7 @@ extension WorkerSnapshot {
         rejected = parts.publisher.rejected
         clients = zip(Role.allCases.map(\.rawValue) + ["producer"], parts.brokerHealth).map { ($0, $1) }
         for (reader, role) in zip(parts.readers, Role.allCases) {
-            memberships[role] = Membership(rebalances: reader.rebalances, partitionsLost: reader.partitionsLost)
+            memberships[role] = (reader.rebalances, reader.partitionsLost)
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)

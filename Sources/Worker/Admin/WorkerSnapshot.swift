@@ -44,12 +44,6 @@ struct WorkerSnapshot: Sendable {
 
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
-    /// The rebalances of a consumer group since the start, as seen by this worker.
-    struct Membership: Sendable {
-        var rebalances: Int
-        var partitionsLost: Int
-    }
-
     typealias TopicCounts = [(topic: String, records: Int)]
 
     var phase = Phase.starting
@@ -74,8 +68,9 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
-    /// The worker's members of its groups. Empty before the worker creates its Kafka clients.
-    var memberships: [Role: Membership] = [:]
+    /// The rebalances of the consumer groups since the start, as seen by this worker. Empty before the worker creates
+    /// its Kafka clients.
+    var memberships: [Role: (rebalances: Int, partitionsLost: Int)] = [:]
     /// The statistics of the Kafka clients, by name: those of `Role`, and `producer`.
     var clients: [(name: String, health: BrokerHealth)] = []
     var unacknowledged = 0

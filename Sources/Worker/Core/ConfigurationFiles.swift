@@ -23,13 +23,14 @@ package struct ConfigurationSource: Sendable {
     /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
     fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
+    private func readAgain() throws(StartFailure) -> LoadedConfiguration {
+        do throws(ConfigurationError) { return try read() } catch { throw StartFailure(error.lines) }
+    }
+
     /// Reads the configuration and the apps' credentials, and logs in to Kafka. Fails if the login fails, or if one of
     /// the `living` apps, which work now, could not be used after a restart.
     fileprivate func logIn(_ living: [AppSettings]) throws(StartFailure) {
-        let configuration: WorkerConfiguration
-        do throws(ConfigurationError) { configuration = try read().configuration } catch {
-            throw StartFailure(error.lines)
-        }
+        let configuration = try readAgain().configuration
         _ = try LoadedApp.load(configuration.apps) { app in
             !living.contains { $0.name == app.name && $0.environment == app.environment }
         }
@@ -52,12 +53,7 @@ package struct ConfigurationSource: Sendable {
     /// Reads the configuration and the changed apps on the file-reading thread. Fails if one of the `living` apps,
     /// which work now, cannot be used with its new settings. Any other app may be loaded with faults.
     fileprivate func load(_ living: [AppSettings]) throws(StartFailure) -> Reread {
-        let loaded: LoadedConfiguration
-        do throws(ConfigurationError) {
-            loaded = try read()
-        } catch {
-            throw StartFailure(error.lines)
-        }
+        let loaded = try readAgain()
         func former(_ app: AppSettings) -> AppSettings? {
             living.first { $0.name == app.name && $0.environment == app.environment }
         }

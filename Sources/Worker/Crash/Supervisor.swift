@@ -43,7 +43,7 @@ package struct Supervisor: ~Copyable {
         crash_enter_thread(0)
         // Until the worker handles signals, SIGTERM and SIGINT end it immediately. Nothing is lost, because no work has
         // begun. SIGHUP stays blocked.
-        var stops = signals([SIGTERM, SIGINT])
+        var stops = Signals.set([SIGTERM, SIGINT])
         pthread_sigmask(SIG_UNBLOCK, &stops, nil)
         return .worker
     }
@@ -119,7 +119,7 @@ package struct Supervisor: ~Copyable {
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         // A shell starts background jobs with SIGINT ignored, and the child would inherit the ignored signal.
-        var stops = Self.signals([SIGTERM, SIGINT]), blocked = Self.signals([SIGHUP])
+        var stops = Signals.set([SIGTERM, SIGINT]), blocked = Signals.set([SIGHUP])
         posix_spawnattr_setsigdefault(&attributes, &stops)
         posix_spawnattr_setsigmask(&attributes, &blocked)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
@@ -184,17 +184,10 @@ package struct Supervisor: ~Copyable {
     // MARK: Parts
 
     private static func nextSignal(withinMs milliseconds: Int64 = 3_600_000) -> Int32? {
-        var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
+        var set = Signals.set([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         var time = timespec(tv_sec: Int(milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
         let signal = sigtimedwait(&set, nil, &time)
         return signal > 0 ? signal : nil
-    }
-
-    private static func signals(_ numbers: [Int32]) -> sigset_t {
-        var set = sigset_t()
-        sigemptyset(&set)
-        for number in numbers { sigaddset(&set, number) }
-        return set
     }
 
     private static var nowMs: Int64 { LoopTime.read().monotonicNs / 1_000_000 }

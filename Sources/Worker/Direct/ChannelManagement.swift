@@ -1,6 +1,7 @@
 package import APNs
 package import Configuration
 internal import JSON
+package import Kafka
 package import PushRecords
 
 /// Creates, reads, lists and deletes an app's broadcast channels at Apple, with a new connection for each request.
@@ -27,7 +28,7 @@ package enum ChannelManagement {
 
     package static func run(
         _ operation: ManagementRequest.Operation, bundleID: String, of settings: AppSettings, timeoutNs: Int64
-    ) throws(DirectSend.Failure) -> Answer {
+    ) throws(CommandFailure) -> Answer {
         let said: ManagementRequest.Answer
         do {
             let app = try LoadedApp(settings)
@@ -38,18 +39,18 @@ package enum ChannelManagement {
                 operation, bundleID: bundleID, configuration, token: ProviderTokens().token(of: app),
                 timeoutNs: timeoutNs)
         } catch {
-            throw DirectSend.Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
         return try Answer(said, to: operation, bundleID, settings)
     }
 }
 
 extension ChannelManagement.Answer {
-    /// - Throws: `DirectSend.Failure` if a successful answer lacks the requested data.
+    /// - Throws: `CommandFailure` if a successful answer lacks the requested data.
     package init(
         _ said: ManagementRequest.Answer, to operation: ManagementRequest.Operation, _ bundleID: String,
         _ settings: AppSettings
-    ) throws(DirectSend.Failure) {
+    ) throws(CommandFailure) {
         app = settings.name
         environment = settings.environment
         self.bundleID = bundleID
@@ -65,8 +66,8 @@ extension ChannelManagement.Answer {
             advice = Self.advice(body.reason, said.status, bundleID, settings)
             return
         }
-        func unreadable(_ fault: String) -> DirectSend.Failure {
-            DirectSend.Failure("the answer (status \(said.status), apns-request-id \(said.requestID)) \(fault)")
+        func unreadable(_ fault: String) -> CommandFailure {
+            CommandFailure("the answer (status \(said.status), apns-request-id \(said.requestID)) \(fault)")
         }
         switch operation {
         case .create(let storesMostRecent):

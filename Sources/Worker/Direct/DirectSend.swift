@@ -2,6 +2,7 @@ internal import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
+package import Kafka
 internal import Network
 package import PushRecords
 
@@ -16,12 +17,6 @@ package enum DirectSend {
         package var advice: String?
     }
 
-    package struct Failure: Error, Sendable, CustomStringConvertible {
-        package let description: String
-
-        init(_ description: String) { self.description = description }
-    }
-
     /// Sends the notification of a validated record in payload form.
     ///
     /// - Parameter onDelay: A function that is called with the reason for the wait, after two seconds and then every
@@ -29,7 +24,7 @@ package enum DirectSend {
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
-    ) throws(Failure) -> Answer {
+    ) throws(CommandFailure) -> Answer {
         let requestedAtMs = LoopTime.read().wallMs
         let request = try KeptRequest(record)
         let settings: AppSettings
@@ -56,14 +51,14 @@ package enum DirectSend {
             topic = String(decoding: parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic, as: UTF8.self)
         }
         guard settings.binary == nil else {
-            throw Failure(
+            throw CommandFailure(
                 "app \(settings.name) has transport: binary, but --direct needs HTTP/2; send without --direct")
         }
         let app: LoadedApp
         do {
             app = try LoadedApp(settings)
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
         let place = app.target.text
         let outgoing = request.outgoing(topic)
@@ -80,7 +75,7 @@ package enum DirectSend {
             }
             return Answer(answer, to: outgoing, topic, settings, requestedAtMs: requestedAtMs)
         } catch {
-            throw Failure(error, at: place)
+            throw CommandFailure(error, at: place)
         }
     }
 }
@@ -90,7 +85,7 @@ package enum DirectSend {
 private struct KeptRequest {
     let parsed: ParsedRequest
 
-    init(_ record: RequestRecord) throws(DirectSend.Failure) {
+    init(_ record: RequestRecord) throws(CommandFailure) {
         let headers = record.headers.map {
             RecordHeader(name: Self.keep($0.name.utf8), value: Self.keep($0.value))
         }
@@ -100,7 +95,7 @@ private struct KeptRequest {
             parser.parse(key: key, value: Self.keep(record.value), headers: $0, role: .request)
         }
         guard parsed.target == .device, !parsed.isInvalid else {
-            throw DirectSend.Failure("the record is not a valid request for one device: \(parsed.detail.text)")
+            throw CommandFailure("the record is not a valid request for one device: \(parsed.detail.text)")
         }
     }
 
@@ -150,7 +145,7 @@ extension DirectSend.Answer {
     }
 }
 
-extension DirectSend.Failure {
+extension CommandFailure {
     fileprivate init(_ failure: Exchange.Failure, at place: String) {
         func cause(_ reason: String?) -> String { reason.map { ": \($0)" } ?? "" }
         switch failure {

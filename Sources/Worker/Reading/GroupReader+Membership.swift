@@ -29,7 +29,6 @@ extension GroupReader {
     /// Whether the member may rejoin its group: no partition is draining, and the member is not leaving.
     var isSettled: Bool { revocations.isEmpty && !isLeaving }
 
-    /// Whether the member has left its group.
     var hasLeft: Bool {
         switch phase {
         case .member, .leaving: false

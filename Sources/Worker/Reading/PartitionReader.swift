@@ -165,7 +165,6 @@ extension PartitionReader {
         /// A buffer that is reused for each record, to avoid allocations.
         fileprivate var headers: [RecordHeader] = []
 
-        /// - Parameter retryGroup: The group id that retry records must name, or `nil` for request topics.
         init(retryGroup: String? = nil) {
             place.initialize(to: CrashPlace())
             self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }

@@ -92,7 +92,14 @@ package struct LoadedApp: Sendable {
 private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
-    mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
+    private mutating func bytes(_ secret: Secret) throws(TLSError) -> [UInt8] {
+        switch secret {
+        case .text(let text): Array(text.utf8)
+        case .file(let path): try bytes(path)
+        }
+    }
+
+    private mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
         let bytes: [UInt8]
         do throws(FileError) { bytes = try readFile(path) } catch {
             throw TLSError("\(path): cannot be read: \(error.reason)")
@@ -104,10 +111,7 @@ private struct ReadFiles {
     }
 
     mutating func trust(_ authorities: Secret) throws(TLSError) -> Trust {
-        switch authorities {
-        case .text(let text): .pem(text, name: "ca")
-        case .file(let path): .pem(String(decoding: try bytes(path), as: UTF8.self), name: path)
-        }
+        .pem(String(decoding: try bytes(authorities), as: UTF8.self), name: authorities.path ?? "ca")
     }
 
     /// Returns the system's CA certificates. OpenSSL reads the bundle itself. This method hashes the bundle so that the
@@ -118,18 +122,12 @@ private struct ReadFiles {
     }
 
     mutating func source(_ secret: Secret, _ name: String) throws(TLSError) -> CredentialSource {
-        switch secret {
-        case .text(let text): .text(text, name: name)
-        case .file(let path): .bytes(try bytes(path), name: path)
-        }
+        .bytes(try bytes(secret), name: secret.path ?? name)
     }
 
     /// Returns a passphrase or the proxy's credentials, without line breaks at the end.
     mutating func line(_ secret: Secret) throws(TLSError) -> String {
-        switch secret {
-        case .text(let text): Secret.line(in: Array(text.utf8))
-        case .file(let path): Secret.line(in: try bytes(path))
-        }
+        Secret.line(in: try bytes(secret))
     }
 }
 
@@ -193,20 +191,15 @@ extension AppSettings {
     /// Returns whether `other` can use this app's connections: `other` has the same connection settings and no
     /// additional bundle id, which APNs would refuse on an existing connection.
     package func connects(like other: AppSettings) -> Bool {
-        Set(bundleIDs).isSuperset(of: other.bundleIDs)
+        // Connections to the gateway do not depend on the settings of the feedback service.
+        var (binary, otherBinary) = (self.binary, other.binary)
+        binary?.feedback = nil
+        otherBinary?.feedback = nil
+        return Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
             && verifiesHost == other.verifiesHost && indexesAuthorization == other.indexesAuthorization
-            && binary?.withoutFeedback == other.binary?.withoutFeedback
-    }
-}
-
-extension BinarySettings {
-    /// The settings on which connections to the gateway depend, which are all settings except `feedback`.
-    fileprivate var withoutFeedback: Self {
-        var settings = self
-        settings.feedback = nil
-        return settings
+            && binary == otherBinary
     }
 }
 
