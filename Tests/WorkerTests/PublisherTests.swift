@@ -2,6 +2,7 @@ import Configuration
 import Delivery
 import Foundation
 @testable import Kafka
+import Observability
 import PushRecords
 import TestSupport
 import Testing
