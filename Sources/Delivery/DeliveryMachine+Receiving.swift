@@ -60,15 +60,14 @@ extension DeliveryMachine {
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         // No worker writes a retry record that is scheduled more than a year ahead, because a request with that time is
         // invalid. Without this check, the record could stay in retry topics for decades.
-        let aheadMs = Int64(request.notBefore) &* 1_000 - max(now.wallMs, timestampMs)
-        if request.retry != nil, aheadMs > MachineSettings.longestAheadMs {
+        if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
             // The header has the due time by the clock of the worker that wrote the record. The timestamp may be by the
-            // broker's clock (LogAppendTime). Both are checked, so that the records of a worker whose clock is ahead are
-            // not due immediately.
+            // broker's clock (LogAppendTime). Both are checked, so that the records of a worker whose clock is ahead
+            // are not due immediately.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
             // A worker with a wrong clock may have written a due time that is later than the tier's delay allows. In
             // this case, the record is due when the delay after its timestamp ends.
@@ -125,7 +124,7 @@ extension DeliveryMachine {
     ) {
         let offset = store[record].offset
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
-        let isExpired =
+        let isTooOld =
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
@@ -153,7 +152,7 @@ extension DeliveryMachine {
             request.refuse(reason, detail)
         }
         store.makeBody(
-            of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
+            of: record, request, in: ledger[partition], firstMs: firstMs, isTooOld: isTooOld, isInDoubt: isInDoubt,
             app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
@@ -297,7 +296,7 @@ extension DeliveryMachine {
             store.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot)
         }
 
-        let isPast = store[bodyOf: record].isExpired || store.isPastExpiration(record, now: now)
+        let isPast = store[bodyOf: record].isTooOld || store.isPastExpiration(record, now: now)
         let isExpired = isPast ? hasExpired(slot) : false
         if store[bodyOf: record].isInvalid || failure != .none {
             store[slot].answer.reason =

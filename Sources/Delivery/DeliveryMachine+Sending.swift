@@ -166,13 +166,15 @@ extension DeliveryMachine {
 
     /// Returns whether a notification that has expired by this machine's clock has also expired by the brokers' clocks,
     /// or `nil` if the notification must wait until the clocks are compared (`BrokersClock`).
-    func hasExpired(_ slot: NotificationSlot) -> Bool? {
+    mutating func hasExpired(_ slot: NotificationSlot) -> Bool? {
         // A notification with expiration 0 must not wait.
         guard let aheadMs = brokersClock.aheadMs(now) else { return store.isNowOrNever(slot) ? true : nil }
         let brokersNow = DeliveryTime(ns: now.ns, wallMs: now.wallMs - max(0, aheadMs))
         let (record, maxAgeMs) = (store[slot].record, settlement.settings.maxAgeMs)
-        return maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: brokersNow)
-            || store.isPastExpiration(record, now: brokersNow)
+        let isTooOld = maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: brokersNow)
+        // The result says which limit has passed.
+        store[bodyOf: record].isTooOld = isTooOld
+        return isTooOld || store.isPastExpiration(record, now: brokersNow)
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {

@@ -255,7 +255,7 @@ struct Settlement: ~Copyable {
         case nil: break
         }
         guard outcome == .expired else { return .none }
-        if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
+        if store[bodyOf: record].isTooOld { return Detail("the request is older than delivery.max_age") }
         return store[bodyOf: record].headers.expiration == 0
             ? Detail("apns-expiration is 0, and the notification would have needed a later send")
             : Detail("apns-expiration has passed")

@@ -257,7 +257,7 @@ extension Record {
         /// Whether the worker rejects all notifications of the record, with `failureReason` and `detail` as the reason.
         var isInvalid: Bool
         /// Whether each notification of the record is too old to be sent.
-        var isExpired: Bool
+        var isTooOld: Bool
         var failureReason: ReasonCode
         var detail: Detail
         /// The topic, partition and offset of the original request. For a retry record, the index is that of the

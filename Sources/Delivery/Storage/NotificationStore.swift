@@ -201,14 +201,14 @@ struct NotificationStore: ~Copyable {
     ///
     /// - Parameters:
     ///   - firstMs: The timestamp of the original request.
-    ///   - isExpired: Whether the request is too old to be sent.
+    ///   - isTooOld: Whether the request is too old to be sent.
     ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of the request's app, or -1 if no app is known.
     ///   - firstApp: The app that was tried first, as in `Record.Body`.
     ///   - defaultTopic: The topic for a request that names no topic.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
-        isExpired: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
+        isTooOld: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
     ) {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
@@ -265,7 +265,7 @@ struct NotificationStore: ~Copyable {
                 tokens: copy(token, &next), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
                 isBroadcast: isBroadcast, app: app, firstApp: firstApp, isInvalid: request.isInvalid,
-                isExpired: isExpired,
+                isTooOld: isTooOld,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, copy(subject, &next)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, isInDoubt: isInDoubt,
