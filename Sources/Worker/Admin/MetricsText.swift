@@ -357,7 +357,7 @@ struct MetricsText {
 /// The versions of this build and of the libraries that it has loaded.
 package enum BuildInfo {
     /// The version that `apns-worker --version`, the metrics and the status page show.
-    package static let version = "0.1.0"
+    package static let version = "1.0.0-rc.1"
 
     /// The labels of the metric `build_info`: the versions of the worker, of the loaded libraries and of Swift's
     /// standard library.
