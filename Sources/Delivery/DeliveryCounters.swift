@@ -64,10 +64,11 @@ package struct DeliveryCounters: Sendable {
     }
 }
 
-/// The current time, and the events and counts that the parts of the machine add. No decision depends on an event or a
-/// count.
+/// The current time, its difference to the brokers' time, and the events and counts that the parts of the machine add.
+/// No decision depends on an event or a count.
 struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
+    var brokersClock = BrokersClock()
     var events: [DeliveryEvent] = []
     var counters: DeliveryCounters
 }

@@ -168,7 +168,7 @@ extension DeliveryMachine {
     /// or `nil` if the notification must wait until the clocks are compared (`BrokersClock`).
     mutating func hasExpired(_ slot: NotificationSlot) -> Bool? {
         // A notification with expiration 0 must not wait.
-        guard let aheadMs = brokersClock.aheadMs(now) else { return store.isNowOrNever(slot) ? true : nil }
+        guard let aheadMs = journal.brokersClock.aheadMs(now) else { return store.isNowOrNever(slot) ? true : nil }
         let brokersNow = DeliveryTime(ns: now.ns, wallMs: now.wallMs - max(0, aheadMs))
         let (record, maxAgeMs) = (store[slot].record, settlement.settings.maxAgeMs)
         let isTooOld = maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: brokersNow)

@@ -234,7 +234,7 @@ extension DeliveryMachine {
     /// (`BrokersClock.compare(storedMs:latencyMs:now:)`).
     package mutating func compareClock(storedMs: Int64?, latencyMs: Int64, now: DeliveryTime) {
         self.now = now
-        brokersClock.compare(storedMs: storedMs, latencyMs: latencyMs, now: now)
+        journal.brokersClock.compare(storedMs: storedMs, latencyMs: latencyMs, now: now)
     }
 
     /// Settles a notification that has no unacknowledged output records.

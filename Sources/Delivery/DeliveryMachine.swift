@@ -37,9 +37,8 @@ package struct DeliveryMachine: ~Copyable {
     var dispatch: Dispatch
     /// The verdicts on answers, and the records to produce for concluded notifications.
     var settlement: Settlement
-    /// The current time, counters and log events.
+    /// The current time and what is known about its clock, counters and log events.
     var journal: Journal
-    var brokersClock = BrokersClock()
 
     package init(settings: MachineSettings, apps routes: [AppRoute]) {
         parser = RequestParser(copyHeaders: settings.copiedHeaders)

@@ -64,7 +64,7 @@ extension DeliveryMachine {
     /// The time of this machine's clock minus the time of the brokers' clocks, in milliseconds. `nil` if the clocks
     /// differ by at most ten minutes, or were not compared.
     package var clockAheadMs: Int64? {
-        brokersClock.aheadMs(now).flatMap { abs($0) > BrokersClock.toleranceMs ? $0 : nil }
+        journal.brokersClock.aheadMs(now).flatMap { abs($0) > BrokersClock.toleranceMs ? $0 : nil }
     }
 
     /// The state of every app by `AppIndex`, including removed apps.

@@ -7,6 +7,9 @@ struct BrokersClock {
     /// The difference up to which a clock is not reported as wrong.
     static let toleranceMs: Int64 = 600_000
 
+    /// The change of the difference between the wall clock and the monotonic clock from which the clock was set.
+    static let stepMs: Int64 = 5_000
+
     private var differenceMs: Int64?
     /// The wall clock minus the monotonic clock at the last comparison.
     private var baseMs: Int64 = 0
@@ -34,7 +37,7 @@ struct BrokersClock {
     /// comparison shows it: the true difference may be larger. Returns `nil` if they were not compared since the start,
     /// or since this machine's clock was set.
     func aheadMs(_ now: DeliveryTime) -> Int64? {
-        abs(Self.base(now) - baseMs) > Self.toleranceMs ? nil : differenceMs
+        abs(Self.base(now) - baseMs) > Self.stepMs ? nil : differenceMs
     }
 
     private static func base(_ now: DeliveryTime) -> Int64 { now.wallMs - now.ns / 1_000_000 }

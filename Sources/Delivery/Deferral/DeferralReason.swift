@@ -18,8 +18,8 @@ package enum DeferralReason: Int8, CaseIterable, Sendable {
     case span
     /// The notification's `push-not-before` is in the future. This is normal and is not logged.
     case scheduled
-    /// The notification has expired by this machine's clock, which was not compared with the brokers' clocks yet
-    /// (`BrokersClock`).
+    /// The notification has expired by this machine's clock, which has not been compared with the brokers' clocks since
+    /// the start or since it was last set (`BrokersClock`).
     case clock
 
     /// The value of the metrics' label `cause`.

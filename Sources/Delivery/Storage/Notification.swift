@@ -256,7 +256,7 @@ extension Record {
         var firstApp: Int32
         /// Whether the worker rejects all notifications of the record, with `failureReason` and `detail` as the reason.
         var isInvalid: Bool
-        /// Whether each notification of the record is too old to be sent.
+        /// Whether each notification of the record is older than `delivery.max_age`.
         var isTooOld: Bool
         var failureReason: ReasonCode
         var detail: Detail
