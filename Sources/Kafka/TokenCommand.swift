@@ -9,7 +9,7 @@ import JSON
 /// `expires_in`, a number of seconds. Other members are ignored. The standard error is this process's standard error.
 struct TokenCommand {
     let text: String
-    /// The time in seconds that the command has. Brokers are not connected while the client has no token.
+    /// The command's time limit in seconds. The client connects to no broker before it has a token.
     var limit = 20
 
     struct Token: Equatable {
@@ -51,7 +51,8 @@ struct TokenCommand {
             let code = unsafe rd_kafka_oauthbearer_set_token(
                 client, token.value, endMs, rd_kafka_name(client), nil, 0, &reason, reason.count)
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                throw CommandFailure("printed a token that librdkafka rejects: \(ClientHandle.string(reason))")
+                // librdkafka's reason quotes the token.
+                throw CommandFailure("printed a token with characters that OAUTHBEARER does not allow")
             }
         } catch {
             // librdkafka reports the failure as an authentication error of the client.
