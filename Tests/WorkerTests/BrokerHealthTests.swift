@@ -1,3 +1,4 @@
+import Kafka
 import Testing
 
 @testable import Worker
@@ -83,7 +84,8 @@ struct BrokerHealthTests {
     }
 
     private func problems(_ clients: [BrokerHealth], _ reasons: [String] = ["refused"]) -> [String] {
-        BrokerHealth.problems(clients, bootstrapServers: "h:1", reasons: reasons).map {
+        let errors = reasons.map { KafkaError(.transport, $0) }
+        return BrokerHealth.problems(clients, bootstrapServers: "h:1", errors: errors).map {
             "\($0.subject): \($0.text)"
         }
     }

@@ -27,7 +27,8 @@ struct PoolPlan {
         /// A connection failed with open requests, or an error discarded many. With more connections, each failure
         /// affects fewer requests.
         case crowded
-        /// The host is on probation: until APNs has answered on a connection, the pool wants exactly one.
+        /// The gateway must answer a fence (`BinaryTransport.mustProve`). Until it does, the pool wants exactly one
+        /// connection.
         case onProbation
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.

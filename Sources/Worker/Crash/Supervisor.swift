@@ -3,7 +3,8 @@ internal import EventLoop
 internal import Glibc
 
 /// The process that starts the worker as its child, and restarts the worker after a fatal signal, including one from
-/// the kernel's OOM killer. The supervisor does little else, to keep its own risk of failure low.
+/// the kernel's OOM killer, and when the worker requests it. The supervisor does little else, to keep its own risk of
+/// failure low.
 ///
 /// The supervisor's only thread blocks signals and receives them with sigtimedwait(2). As process 1 of a container, the
 /// supervisor also reaps orphans.

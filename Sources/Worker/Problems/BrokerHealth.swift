@@ -98,23 +98,28 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameter reasons: The last errors of librdkafka's clients. If no broker is connected, the first error is
+    /// - Parameter errors: The last errors of librdkafka's clients. If no broker is connected, the first error is
     ///   reported as the cause.
-    static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reasons: [String]) -> [Problem] {
+    static func problems(
+        _ clients: [BrokerHealth], bootstrapServers servers: String, errors: [KafkaError]
+    ) -> [Problem] {
         guard !areAllSilent(clients) else {
-            let isConnected = clients.contains { $0.reach == .silent }
-            let cause = isConnected ? "" : reasons.first.map { ": \($0)" } ?? ": none is connected"
+            var (cause, advice) = ("", "check the brokers and the network")
+            if !clients.contains(where: { $0.reach == .silent }) {
+                (cause, advice) = errors.first.map { Advice.connecting($0) } ?? ("none is connected", advice)
+                cause = ": \(cause)"
+            }
             return [
                 Problem(
                     .kafka, .kafkaUnreachable, "no broker of \(servers) answers\(cause)",
-                    "check the brokers and the network; no notification is lost meanwhile")
+                    "\(advice); no notification is lost meanwhile")
             ]
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
             // After a response of invalid size, librdkafka closes the connection and sends the same fetch again.
-            if let tooLarge = reasons.first(where: { $0.hasPrefix("\(name): Receive failed: Invalid response size ") })
-            {
+            let tooLargeText = "\(name): Receive failed: Invalid response size "
+            if let tooLarge = errors.map(\.text).first(where: { $0.hasPrefix(tooLargeText) }) {
                 return Problem(
                     .broker(name), .reading, "a record or a batch is too large to be read: \(tooLarge)",
                     "raise receive.message.max.bytes in kafka.librdkafka above the size of the response, or delete the "

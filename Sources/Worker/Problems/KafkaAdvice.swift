@@ -13,8 +13,9 @@ enum Advice {
         let login =
             error.text.contains("kafka.oauth.command")
             ? "run the command in a shell, as the worker's user; the worker's standard error has its messages"
-            : error.text.contains("OAUTHBEARER")
-                ? "check the token endpoint, and sasl.oauthbearer.… in kafka.librdkafka"
+            // A broker answers `invalid_token` for a token that has expired (RFC 7628, section 3.2.2).
+            : error.text.contains("OAUTHBEARER") || error.text.contains("invalid_token")
+                ? "check the token endpoint and sasl.oauthbearer.… in kafka.librdkafka, or kafka.oauth.command"
                 : "check sasl.mechanism, sasl.username and sasl.password in kafka.librdkafka"
         guard error.text.contains("SCRAM"), !isSCRAMCorrect else { return (error.text, login) }
         return (

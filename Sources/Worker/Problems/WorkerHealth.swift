@@ -50,7 +50,7 @@ struct WorkerHealth {
     ) -> [Problem] {
         var problems = BrokerHealth.problems(
             parts.brokerHealth, bootstrapServers: configuration.kafka.bootstrapServers,
-            reasons: parts.readers.compactMap { $0.lastError?.text })
+            errors: parts.readers.compactMap(\.lastError))
         var others = parts.publisher.problems(nowNs: now.ns) + parts.readers.flatMap { $0.problems(now) }
         if BrokerHealth.areAllSilent(parts.brokerHealth) {
             others.removeAll { $0.kind == .unacknowledged }
