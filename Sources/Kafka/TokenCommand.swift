@@ -51,8 +51,8 @@ struct TokenCommand {
             let code = unsafe rd_kafka_oauthbearer_set_token(
                 client, token.value, endMs, rd_kafka_name(client), nil, 0, &reason, reason.count)
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                // librdkafka's reason quotes the token.
-                throw CommandFailure("printed a token with characters that OAUTHBEARER does not allow")
+                // librdkafka's reason may quote the token.
+                throw CommandFailure("printed a token that librdkafka rejects")
             }
         } catch {
             // librdkafka reports the failure as an authentication error of the client.
@@ -80,7 +80,7 @@ struct TokenCommand {
         }
         guard let token = Self.token(in: bytes[..<length]) else {
             throw CommandFailure(
-                "printed no JSON object with access_token (a text) and expires_in (a number of seconds above 0)")
+                "printed no JSON object with access_token (an ASCII text) and expires_in (a number of seconds above 0)")
         }
         return token
     }
@@ -102,6 +102,8 @@ struct TokenCommand {
         } catch {
             return nil
         }
-        return token.value.isEmpty || !(1...1_000_000_000).contains(token.lifetime) ? nil : token
+        // A token has no other characters (RFC 6749, appendix A.12). librdkafka's error would quote it.
+        let isVisible = token.value.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        return token.value.isEmpty || !isVisible || !(1...1_000_000_000).contains(token.lifetime) ? nil : token
     }
 }

@@ -14,6 +14,7 @@ struct TokenCommandTests {
         (#"echo '{"access_token":"secret"}'"#, "and expires_in (a number of seconds above 0)"),
         (#"echo '{"access_token":"secret","expires_in":0}'"#, "printed no JSON object"),
         (#"echo '{"access_token":"secret","expires_in":"900"}'"#, "printed no JSON object"),
+        (#"printf '%s' '{"access_token":"secret\u0001","expires_in":900}'"#, "printed no JSON object"),
         ("echo secret; exit 3", "exited with 3"), ("no-such-command 2>/dev/null", "exited with 127"),
         ("yes secret | head -c 65537", "printed more than 65536 bytes"),
         ("kill -KILL $$", "was killed"), ("kill -SEGV $$", "ended with signal 11"),

@@ -17,7 +17,10 @@ struct ProblemTests {
         let refused = KafkaError(.authentication, "SASL authentication error with mechanism SCRAM-SHA-512")
         #expect(Advice.connecting(refused, isSCRAMCorrect: true).advice.hasPrefix("check sasl.mechanism"))
         #expect(Advice.connecting(refused, isSCRAMCorrect: false).advice.contains("2.6.1"))
-        for (text, words) in [("PLAIN", "check sasl.mechanism"), ("OAUTHBEARER token", "check the token endpoint")] {
+        for (text, words) in [
+            ("PLAIN", "check sasl.mechanism"), ("OAUTHBEARER token", "check the token endpoint"),
+            (#"{"status":"invalid_token"}"#, "kafka.oauth.command"),
+        ] {
             #expect(Advice.connecting(KafkaError(.authentication, text), isSCRAMCorrect: false).advice.contains(words))
         }
         #expect(Advice.connecting(KafkaError(.transport, "refused")).advice.hasPrefix("check kafka.bootstrap_servers"))
