@@ -27,9 +27,13 @@ import signal
 import time
 
 import gateway
+import metrics
 import records
+import selftest
 import simulator
 import topics
+from audit import Audit
+from contract import Case, Check, Evidence, main_cases, other_cases
 
 
 def produce(options):
@@ -122,8 +126,6 @@ def midway(options):
 
 
 def audit(options):
-    from audit import Audit
-
     book = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubt_margin, options.doubtful,
                  options.restarted)
     with open(options.book) as lines:
@@ -149,18 +151,16 @@ def audit(options):
 
 
 def contract(options):
-    import contract
-
     tiers = [(int(delay), name) for delay, name in (tier.split("=", 1) for tier in options.tiers)]
-    cases = (contract.other_cases if options.other else contract.main_cases)(tiers)
+    cases = (other_cases if options.other else main_cases)(tiers)
     options.retry_topics = [name for _, name in tiers]
     is_settled = True
     for group in [[case for case in cases if not case.is_alone]] + [[case] for case in cases if case.is_alone]:
         for topic in {case.topic for case in group}:
             topics.produce(options.servers, topic or options.topic, [case for case in group if case.topic == topic],
-                           note=contract.Case.written)
+                           note=Case.written)
         is_settled = is_settled and settle(options)
-    check = contract.Check(contract.Evidence(
+    check = Check(Evidence(
         *(topics.read(options.servers, name) for name in (options.results, options.unregistered, options.dead_letters)),
         ((place, message) for place, (_, name) in enumerate(tiers) for message in topics.read(options.servers, name))),
         tiers, options.max_message)
@@ -169,19 +169,7 @@ def contract(options):
     return check.finish() and is_settled
 
 
-def metrics(options):
-    import metrics
-
-    return metrics.check(options)
-
-
-def selftest(options):
-    import selftest
-
-    return selftest.run()
-
-
-COMMANDS = [produce, settle, audit, gateway.gateway_audit, metrics, contract, watch, midway, selftest]
+COMMANDS = [produce, settle, audit, gateway.gateway_audit, metrics.metrics, contract, watch, midway, selftest.selftest]
 
 
 def main():

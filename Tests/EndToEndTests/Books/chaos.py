@@ -84,8 +84,7 @@ class Schedule:
     """Selects faults and the worker to kill from a seed."""
 
     def __init__(self, options):
-        self.random, self.details = random.Random(options.seed), random.Random(options.seed)
-        self.options, self.bags = options, {}
+        self.random, self.options, self.bags = random.Random(options.seed), options, {}
 
     def drawn(self, kinds):
         bag = self.bags.setdefault(tuple(kinds), [])
@@ -99,17 +98,11 @@ class Schedule:
         victim = self.random.randrange(2)
         return victim, self.drawn(self.options.only or (CALM if self.options.calm else LONG if number % 2 else SHORT))
 
-    def seconds(self, least, most):
-        return self.details.uniform(least, most)
-
-    def choice(self, values):
-        return self.details.choice(values)
-
 
 class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.schedule = Schedule(options)
+        self.schedule, self.details = Schedule(options), random.Random(options.seed)
         self.dead_gone = self.dead_slack = 0
         self.findings, self.counts = [], Counter()
         self.began = time.monotonic()
@@ -335,7 +328,7 @@ class Chaos:
                 self.simulator.post("/now?fault=tcp-reset")
         elif kind in STOPS:
             name, least, most = STOPS[kind]
-            self.hold(getattr(self, name), self.schedule.seconds(least, most) if least else self.options.outage)
+            self.hold(getattr(self, name), self.details.uniform(least, most) if least else self.options.outage)
             if name == "broker":
                 self.await_broker()
         else:
@@ -347,15 +340,15 @@ class Chaos:
     def goaways(self):
         kinds = ["goaway", "goaway-shutdown", "goaway-twice"] + ["goaway-now"] * (not self.options.calm)
         for _ in range(4):
-            self.simulator.post("/now?fault=" + self.schedule.choice(kinds))
-            self.wait(self.schedule.seconds(0.05, 0.5))
+            self.simulator.post("/now?fault=" + self.details.choice(kinds))
+            self.wait(self.details.uniform(0.05, 0.5))
 
     def latency(self):
-        self.simulator.post("/faults?latency=" + self.schedule.choice(["1ms", "5ms..30ms", "~20ms", "40ms..120ms"]))
+        self.simulator.post("/faults?latency=" + self.details.choice(["1ms", "5ms..30ms", "~20ms", "40ms..120ms"]))
 
     def simulator_killed(self):
         self.simulator.end(signal.SIGKILL)
-        self.wait(self.schedule.seconds(0, 3))
+        self.wait(self.details.uniform(0, 3))
         self.simulator.start()
 
     def broker_restart(self, number=signal.SIGTERM, seconds=0):
@@ -370,7 +363,7 @@ class Chaos:
     def broker_away(self):
         """Makes the broker unavailable for longer than any session, and than a worker waits for a coordinator."""
         numbers = [signal.SIGTERM, signal.SIGKILL] if self.options.workers > 1 else [signal.SIGTERM]
-        self.broker_restart(self.schedule.choice(numbers), self.options.outage)
+        self.broker_restart(self.details.choice(numbers), self.options.outage)
 
     def disk_full(self):
         """Limits the size of files, so that Kafka stops with an error."""
@@ -378,14 +371,14 @@ class Chaos:
         if not self.until(lambda: not self.broker.is_running, 15, None):
             self.found("the broker goes on without a place to write to")
             self.broker.end(signal.SIGKILL)
-        self.wait(self.schedule.seconds(0, 2))
+        self.wait(self.details.uniform(0, 2))
         self.broker.start()
         self.await_broker()
 
     def topic_made_anew(self):
         self.tell_load("off")
         topics.delete(self.names.servers, [self.names.beside])
-        self.wait(self.schedule.choice([0, self.schedule.seconds(1, 8)]))
+        self.wait(self.details.choice([0, self.details.uniform(1, 8)]))
         topics.create(self.names.servers, {self.names.beside: BESIDE})
         self.tell_load("on")
 
@@ -393,24 +386,24 @@ class Chaos:
         self.dead_gone += topics.written(self.names.servers, self.names.unregistered)
         self.dead_slack += 5 + int(self.options.rate * SPECIAL * 5)
         topics.delete(self.names.servers, [self.names.unregistered])
-        self.wait(self.schedule.seconds(0, 8))
+        self.wait(self.details.uniform(0, 8))
         topics.create(self.names.servers, {self.names.unregistered: DEAD_TOKENS})
 
     def right_denied(self):
         names = self.names
-        right = self.schedule.choice([
+        right = self.details.choice([
             ("write", "topic", names.results), ("write", "topic", names.unregistered), ("write", "topic", names.retry),
             ("read", "topic", names.requests), ("read", "topic", names.beside), ("read", "group", names.group)])
         self.say(" ".join(right) + " is denied")
         self.broker.deny(*right)
-        self.wait(self.schedule.seconds(5, 12))
+        self.wait(self.details.uniform(5, 12))
         self.broker.lift()
 
     def app_paused(self):
         for is_paused in (True, False):
             for worker in self.workers.values():
                 worker.write(is_paused)
-            self.wait(self.schedule.seconds(3, 8) if is_paused else 0)
+            self.wait(self.details.uniform(3, 8) if is_paused else 0)
 
     def fourth_worker(self):
         fourth = self.workers["fourth"]
@@ -425,7 +418,7 @@ class Chaos:
             self.workers[name].start()
             if not self.until(self.workers[name].has_joined, 30, None):
                 self.say(f"{name} has no partitions after 30 s")
-            self.wait(self.schedule.seconds(0.2, 1))
+            self.wait(self.details.uniform(0.2, 1))
 
     def hold(self, program, seconds):
         program.signal(signal.SIGSTOP)

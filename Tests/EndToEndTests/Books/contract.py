@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from records import apples_time, request_of
 
-TRACE = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("tracestate", b"a=b,c=d")]
-COPIED = TRACE + [("x-tenant", b"blue \xc3\xa4")]  # x-tenant is in results.copy_headers
+COPIED = [  # x-tenant is in results.copy_headers
+    ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("tracestate", b"a=b,c=d"),
+    ("x-tenant", b"blue \xc3\xa4")]
 IDS = "b6ee4bd0-56d8-4a23-a4c1-%012x"
 FUTURE = 4_000_000_000
 TOPIC = ("apns-topic", b"com.example.shop")  # two apps are configured: a request has to name one
@@ -50,7 +51,6 @@ class Ending:
     topic: str | None = "com.example.shop"
     app: str | None = "shop"
     is_published: bool = True
-    is_sent: bool | None = None  # by the worker that wrote the result (None: if there were attempts)
     not_before: int = 0  # seconds; before then it may be in any tier any number of times, without an attempt
     held: bool = False  # it may be in the shortest tier any number of times, without an attempt
 
@@ -292,7 +292,6 @@ class Check:
         place = {"topic": topic, "partition": partition, "offset": offset, "index": index}
         if case.key and case.key != ending.token.encode():
             place["key"] = case.key.decode()
-        is_sent = ending.attempts > 0 if ending.is_sent is None else ending.is_sent
         # These three may have any value. Only their presence is compared.
         any_text, sent, settled = value.get("detail"), value.get("sent_at_ms"), value.get("settled_at_ms")
         wanted = {
@@ -302,7 +301,7 @@ class Check:
             sent if ending.dead_token else None,
             "apns_id": None if ending.id == "none" else id, "device_token": ending.token, "apns_topic": ending.topic,
             "app": ending.app, "environment": ending.app and "production", "attempts": ending.attempts,
-            "in_doubt": ending.in_doubt, "requested_at_ms": timestamp, "sent_at_ms": (sent or "a time") if is_sent else None,
+            "in_doubt": ending.in_doubt, "requested_at_ms": timestamp, "sent_at_ms": (sent or "a time") if ending.attempts else None,
             "settled_at_ms": settled or "a time", "request": place}
         self.equal(f"{what}: members", value, {name: found for name, found in wanted.items() if found is not None})
         last = max([int(dict(m.headers())["push-retry-due-ms"]) for _, m in retries], default=timestamp)

@@ -36,7 +36,7 @@ def read(address):
     return metrics
 
 
-def check(options):
+def metrics(options):
     """Returns whether every number is right. The page may be about 100 ms old, so it is read again until it agrees."""
     deadline = time.monotonic() + topics.PATIENCE
     while True:

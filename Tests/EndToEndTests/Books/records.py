@@ -102,13 +102,12 @@ class Generator:
     is the number of large fan-outs and of their tokens. They are among the first records, and have keys, so that they
     are spread over the partitions."""
 
-    def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None, envelopes=(0, 0)):
+    def __init__(self, count, seed, prefixes, plain=False, faults=None, envelopes=(0, 0)):
         self.count = count
         self.random = random.Random(seed)
         self.prefixes = prefixes
-        self.plain = plain
-        self.malformed = 0 if plain else malformed
-        self.fan_out = 0 if envelopes[0] else fan_out
+        self.malformed = 0 if plain else 0.01
+        self.fan_out = 0 if envelopes[0] else 0.03
         self.faults = faults or {}
         # Devices that get many notifications, so that device queues are used.
         self.favourites = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(max(1, count // 200))]

@@ -202,7 +202,7 @@ OF_GATEWAY = [
 ]
 
 
-def run():
+def selftest(_options):
     """Prints the failures, and returns whether there are none."""
     perfect = Books()
     cases = [(alter, word, ()) for _, alter, word in FAULTS] + [(lambda b: None, None, ())]
