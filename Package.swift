@@ -77,8 +77,9 @@ let package = Package(
         + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper)
-        + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
+        + module(
+            "HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper, tests: ["TestSupport"])
+        + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper, tests: ["TestSupport"])
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
         + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]

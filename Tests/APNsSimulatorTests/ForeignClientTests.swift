@@ -30,14 +30,6 @@ private final class Served {
     func url(_ token: String) -> String { "https://localhost:\(simulator.port)/3/device/\(token)" }
 }
 
-/// Runs a program until it exits.
-private func run(_ program: String, _ arguments: [String]) throws -> (output: String, ending: ChildProcess.Ending) {
-    let process = try ChildProcess(program, arguments)
-    process.closeInput()
-    let ending = try process.wait()
-    return (process.text, ending)
-}
-
 extension Trait where Self == ConditionTrait {
     fileprivate static func needs(_ program: String) -> Self {
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/\(program)"), "needs /usr/bin/\(program)")
@@ -54,7 +46,7 @@ struct ForeignClientTests {
                 "-s", "--max-time", "180", "--http2", "--cacert", "\(served.directory)/ca.pem", "-D", "-", "-d",
                 #"{"aps":{"alert":"Hi"}}"#,
             ]
-            return try run("curl", arguments + served.headers() + more + [served.url(token)]).output
+            return try ChildProcess.run("curl", arguments + served.headers() + more + [served.url(token)]).text
         }
         let accepted = try push(plainToken, "-H", "apns-id: 123e4567-e89b-12d3-a456-42665544000a")
         #expect(accepted.hasPrefix("HTTP/2 200"))
@@ -73,7 +65,7 @@ struct ForeignClientTests {
     func `A client that does not trust the simulator or does not offer HTTP/2 cannot connect`() throws {
         let served = try Served()
         func ending(_ arguments: String...) throws -> ChildProcess.Ending {
-            try run("curl", ["-s", "--max-time", "180"] + arguments + [served.url(plainToken)]).ending
+            try ChildProcess.run("curl", ["-s", "--max-time", "180"] + arguments + [served.url(plainToken)]).ending
         }
         #expect(try ending("--http2") == .exited(60), "curl must reject the certificate")
         // A client with HTTP/1.1 only has no protocol in common with the simulator.
@@ -84,7 +76,7 @@ struct ForeignClientTests {
     func `nghttp receives the SETTINGS of APNs`() throws {
         let served = try Served()
         let arguments = ["-nv", "--no-dep", "-t", "180", "-d", try served.body(#"{"aps":{}}"#)]
-        let output = try run("nghttp", arguments + served.headers() + [served.url(plainToken)]).output
+        let output = try ChildProcess.run("nghttp", arguments + served.headers() + [served.url(plainToken)]).text
         for text in [
             "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]", "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]",
             "[SETTINGS_HEADER_TABLE_SIZE(0x01):4096]", "[SETTINGS_INITIAL_WINDOW_SIZE(0x04):65535]",
@@ -98,7 +90,7 @@ struct ForeignClientTests {
     func `The books contain every request of h2load`() throws {
         let served = try Served(firstStreams: 1000)
         let arguments = ["-n", "10000", "-c", "4", "-m", "100", "-d", try served.body(#"{"aps":{"alert":"Hello"}}"#)]
-        let output = try run("h2load", arguments + served.headers() + [served.url(plainToken)]).output
+        let output = try ChildProcess.run("h2load", arguments + served.headers() + [served.url(plainToken)]).text
         #expect(output.contains("10000 succeeded, 0 failed"), "\(output)")
         let totals = served.simulator.books.totals
         #expect(totals.accepted == 10_000 && totals.acceptedDistinct == 10_000 && totals.tokens == 1)

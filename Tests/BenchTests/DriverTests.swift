@@ -9,8 +9,9 @@ import Testing
 
     @Test(.enabled(if: python != nil, "missing: a Python (Docker/setup --tests)"))
     func `The driver's own tests pass`() throws {
-        let process = try ChildProcess(try #require(Self.python), [Repository.path("Tests/BenchTests/driver_tests.py")])
-        #expect(try process.wait() == .exited(0), "\(process.text)")
+        let tests = Repository.path("Tests/BenchTests/driver_tests.py")
+        let ended = try ChildProcess.run(try #require(Self.python), [tests])
+        #expect(ended.ending == .exited(0), "\(ended.text)")
     }
 
     /// The parts take the payload of the topics.
@@ -21,8 +22,8 @@ import Testing
             import os, sys; os.environ["APNS_BENCH"] = ""; sys.path.insert(0, "\(driver)"); import stage
             print(stage.payload(12))
             """
-        let process = try ChildProcess(try #require(Self.python), ["-c", script])
-        try #require(try process.wait() == .exited(0), "\(process.text)")
-        #expect(process.text == Traffic.payload(12) + "\n")
+        let ended = try ChildProcess.run(try #require(Self.python), ["-c", script])
+        try #require(ended.ending == .exited(0), "\(ended.text)")
+        #expect(ended.text == Traffic.payload(12) + "\n")
     }
 }

@@ -16,10 +16,8 @@ extension EndToEnd {
             try scene.books("metrics", ["--metrics", pages.address, "--simulator", simulator.control])
             // One answer has an unknown reason, and one has none.
             try scene.send(to: deviceTokens(1, "fa17e4180") + deviceTokens(1, "fa17b4180"))
-            try pages.await("/metrics") {
-                $0.1.contains("apns_worker_reasons_total{app=\"shop\",reason=\"other\"} 1\n")
-                    && $0.1.contains("apns_worker_reasons_total{app=\"shop\",reason=\"none\"} 2\n")
-            }
+            let reasons = "apns_worker_reasons_total{app=\"shop\",reason="
+            try pages.await("/metrics", says: reasons + "\"other\"} 1\n", reasons + "\"none\"} 2\n")
             try scene.stop(worker)
         }
 

@@ -18,7 +18,6 @@ extension EndToEnd {
             /// The notifications that may be accepted again (`books.py gateway_audit --repeats`).
             var repeats = "none"
             var says: [String] = []
-            var isLong = false
 
             var testDescription: String { name }
         }
@@ -27,14 +26,14 @@ extension EndToEnd {
             // node-apn 1.7.8 loses up to 17,467 of 20,000 notifications in this run.
             Run(
                 name: "late errors", faults: ["error-delay=200ms"], badEvery: 500,
+                records: Long.isWanted ? 1_000_000 : 3_000,
                 says: [
                     "debug apns: the gateway answered",
                     "debug apns: resend window closed without an error from the gateway",
                 ]),
             Run(
                 name: "the gateway closes without an answer", faults: ["close@1000"],
-                binary: "window: {duration: 200ms}",
-                repeats: "doubtful"),
+                binary: "window: {duration: 200ms}", records: Long.isWanted ? 100_000 : 3_000, repeats: "doubtful"),
             Run(
                 // This is early enough for some connection to reach it, however they share the notifications.
                 name: "the gateway shuts down in order", faults: ["shutdown@100", "split"], badEvery: 700,
@@ -47,14 +46,9 @@ extension EndToEnd {
             Run(
                 name: "the worker is killed", faults: ["error-delay=50ms"], binary: "window: {duration: 500ms}",
                 badEvery: 500, records: 10_000, ends: [0.2, 0.5], isKilled: true, repeats: "crashed"),
-            Run(name: "a million", faults: ["error-delay=200ms"], badEvery: 500, records: 1_000_000, isLong: true),
-            Run(
-                name: "the gateway closes after every 5,000", faults: ["close@5000"], records: 100_000,
-                repeats: "doubtful",
-                isLong: true),
         ]
 
-        @Test(.needs(.worker, .broker, .python), arguments: runs.filter { Long.isWanted || !$0.isLong })
+        @Test(.needs(.worker, .broker, .python), arguments: runs)
         func `No notification is lost, and only notifications in doubt are sent twice`(run: Run) throws {
             let scene = try GatewayScene("run", faults: run.faults, binary: run.binary, badEvery: run.badEvery)
             try scene.produce(run.records)
@@ -146,7 +140,7 @@ private final class GatewayScene {
         (self.binary, self.badEvery, self.hasOther) = (binary, badEvery, hasOther)
         simulator = try base.startSimulator(
             arguments: ["--gateway", "0"] + faults.flatMap { ["--gateway-fault", $0] })
-        gatewayPort = try simulator.gatewayPort()
+        gatewayPort = try simulator.process.port(after: "binary gateway on")
     }
 
     private func app(_ name: String, _ bundle: String, _ transport: String) -> String {

@@ -8,7 +8,7 @@ extension EndToEnd {
         func `A broadcast can be sent with kcat`() throws {
             let scene = try Scene("broadcast")
             let simulator = try scene.startSimulator()
-            let managePort = try simulator.managePort()
+            let managePort = try simulator.process.port(after: "channel management on")
             scene.configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
             let worker = try scene.startWorker()
             let made = try scene.command("channels create --storage none --format json")
@@ -43,7 +43,7 @@ extension EndToEnd {
         func `Each action of the command channels works`() throws {
             let scene = try Scene(withoutBroker: "channels")
             let simulator = try scene.startSimulator("--no-broadcast", "com.example.plain")
-            let managePort = try simulator.managePort()
+            let managePort = try simulator.process.port(after: "channel management on")
             #expect(simulator.process.text.contains("broadcast: {manage_host: localhost, manage_port: \(managePort)}"))
             scene.configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
             scene.configuration.apps = scene.configuration.app(named: "plain")

@@ -7,7 +7,7 @@ extension EndToEnd {
     @Suite(.serialized, .ownBroker, .long) struct ChaosTests {
         private func chaos(_ arguments: String) throws -> Scene.Finished {
             let words = arguments.split(separator: " ").map { String($0).replacing("_", with: " ") }
-            let ended = try Scene.run(
+            let ended = try ChildProcess.run(
                 Tool.python.path(), [Scene.book("chaos.py"), "--worker", try Tool.worker.path()] + words, within: 600)
             print(ended.text)
             return ended

@@ -37,7 +37,7 @@ extension EndToEnd {
             let environment = [
                 "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": folder.appending(path: "cache").path,
             ]
-            let built = try Scene.run(
+            let built = try ChildProcess.run(
                 Tool.go.path(), ["build", "-o", program, Self.file("go/shop.go")], environment: environment,
                 within: 300)
             try #require(built.ending == .exited(0), "\(built.text)")
@@ -51,7 +51,7 @@ extension EndToEnd {
             let scene = try Scene("library", partitions: 2)
             let scratch = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent()
                 .appending(path: "library").path
-            try Scene.run(
+            try ChildProcess.run(
                 "swift",
                 [
                     "build", "--package-path", Repository.path("Tests/Library"), "--scratch-path", scratch,
@@ -61,7 +61,7 @@ extension EndToEnd {
             ).expect(0)
             let worker = try scene.startWorker()
             let names = scene.configuration
-            try Scene.run(
+            try ChildProcess.run(
                 "\(scratch)/debug/shop", [scene.servers, names.requests, names.results, names.unregistered]
             ).expect(0, "forgotten: fa174101…, gone since 1600000000000", "all is well")
             try scene.stop(worker)
@@ -77,7 +77,7 @@ extension EndToEnd {
             try scene.kcat([#"{"channel_id":"dHN0LXNyY2gtY2hubA==","payload":{"aps":{}}}"#], options: [])
             try scene.awaitResults(2)
             let topics = [scene.configuration.requests, scene.configuration.results, scene.configuration.unregistered]
-            try Scene.run(program, arguments + [scene.servers] + topics).expect(
+            try ChildProcess.run(program, arguments + [scene.servers] + topics).expect(
                 0, "unregistered Unregistered fa174101", "forgotten: fa174101…, gone since 16", "all is well")
             #expect(try scene.resultsWithKcat().count == 7)
             try scene.stop(worker)
@@ -105,7 +105,7 @@ extension EndToEnd {
             let line = pipe.replacing("localhost:9092", with: scene.servers)
                 .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
                 .replacing("apns.requests", with: scene.configuration.requests).replacing("\"game\"", with: "\"shop\"")
-            try Scene.run("sh", ["-c", line]).expect(0)
+            try ChildProcess.run("sh", ["-c", line]).expect(0)
             try scene.awaitResults(4)
             let outcomes = try scene.resultsWithKcat().map { $0.prefix(8) + $0.split(separator: " ")[1].prefix(13) }
             #expect(
@@ -127,7 +127,7 @@ extension EndToEnd {
             try scene.awaitResults(1, of: worker)
             let command = line.replacing("localhost:9092", with: scene.servers)
                 .replacing("apns.results", with: scene.configuration.results)
-            try Scene.run("sh", ["-c", String(command)]).expect(0, header, deviceTokens(1)[0])
+            try ChildProcess.run("sh", ["-c", String(command)]).expect(0, header, deviceTokens(1)[0])
             try scene.stop(worker)
         }
 

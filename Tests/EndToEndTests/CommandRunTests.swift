@@ -2,11 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-extension Scene.Finished {
+extension String {
     /// Returns the records that a command printed. The text also contains lines of standard error, such as those about
     /// a leader that is not elected yet.
     fileprivate func objects() throws -> [[String: Any]] {
-        try text.split(separator: "\n").filter { $0.hasPrefix("{") }.map { try jsonObject($0) }
+        try split(separator: "\n").filter { $0.hasPrefix("{") }.map { try jsonObject($0) }
     }
 }
 
@@ -48,7 +48,7 @@ extension EndToEnd {
                 "send --push-type background --priority 5 --expiration 1h --collapse-id news --topic com.example.shop "
                     + "--app shop --environment production --format json --apns-id EABEAE54-14A8-11E5-B60B-1697F925EC7B",
                 "--token", token("02"), "--payload", "@\(scene.file("payload.json"))")
-            let result = try #require(try json.objects().first)
+            let result = try #require(try json.text.objects().first)
             #expect(json.ending == .exited(0) && result["outcome"] as? String == "accepted", "\(json.text)")
             #expect(result["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
             try scene.command("send --alert Hi --token", token("fa174101")).expect(1, " unregistered 410 Unregistered ")
@@ -74,7 +74,7 @@ extension EndToEnd {
                 .expect(0, " accepted     200 \(token("01")) com.example.shop app=shop apns-id=")
             let dead = try send(
                 "fa174101", #"-p {"aps":{}} --format json --apns-id EABEAE54-14A8-11E5-B60B-1697F925EC7B"#)
-            let answer = try #require(try dead.objects().first)
+            let answer = try #require(try dead.text.objects().first)
             #expect(dead.ending == .exited(1) && answer["status"] as? Int == 410, "\(dead.text)")
             #expect(answer["reason"] as? String == "Unregistered" && answer["app"] as? String == "shop")
             #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
@@ -125,8 +125,8 @@ extension EndToEnd {
                 }
                 let (kafka, direct) = (try send(""), try send("--direct"))
                 #expect(kafka.ending == direct.ending && kafka.ending == .exited(outcome == "accepted" ? 0 : 1))
-                var ours = try #require(try kafka.objects().first).filter { !($0.value is NSNull) }
-                var theirs = try #require(try direct.objects().first)
+                var ours = try #require(try kafka.text.objects().first).filter { !($0.value is NSNull) }
+                var theirs = try #require(try direct.text.objects().first)
                 #expect(ours["outcome"] as? String == outcome && theirs["outcome"] as? String == outcome)
                 #expect((ours["apns_unique_id"] is String) == (outcome == "accepted"), "\(kafka.text)")
                 #expect((ours["advice"] is String) == (outcome == "unregistered" || outcome == "rejected"))
@@ -174,8 +174,8 @@ extension EndToEnd {
             let worker = try scene.startWorker()
             try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
             for number in 0..<4 {
-                let sent = try scene.command("send -t \(token("0\(number)")) -a Hi --format json").expect(0).objects()
-                #expect(sent.first?["in_doubt"] as? Int == 0, "\(sent)")
+                let sent = try scene.command("send -t \(token("0\(number)")) -a Hi --format json").expect(0)
+                #expect(try sent.text.objects().first?["in_doubt"] as? Int == 0, "\(sent.text)")
             }
             try scene.stop(worker)
         }
@@ -257,7 +257,7 @@ extension EndToEnd {
             try send("\(at)").expect(
                 0, " waits in \(tier) until \(due)",
                 "apns-worker tail results --config \(scene.file("worker.yaml")) --apns-id ")
-            let waiting = try #require(try send("2h --format json").expect(0).objects().first)
+            let waiting = try #require(try send("2h --format json").expect(0).text.objects().first)
             #expect(waiting["retry_topic"] as? String == tier, "\(waiting)")
             #expect((waiting["not_before_ms"] as? Int ?? 0) / 1_000 >= at)
             try send("25h").expect(1, " invalid ", "further ahead than delivery.max_ahead")
@@ -279,14 +279,14 @@ extension EndToEnd {
             try scene.kcat(
                 tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# } + ["key:not json"], headers: ["trace=a\u{1}b"])
             #expect(try following.wait() == .exited(0), "\(following.text)")
-            let results = try Scene.Finished(ending: .exited(0), text: following.text).objects()
+            let results = try following.text.objects()
             #expect(results.compactMap { $0["device_token"] as? String }.sorted() == tokens.sorted())
 
             let dead = try scene.command("tail unregistered --from beginning --count 10 --format text").expect(0)
             let line = "Unregistered \(token("fa174101")) com.example.shop app=shop since=2020-10-20T22:44:17.728Z"
             #expect(dead.text.split(separator: "\n").allSatisfy { $0.hasSuffix(line) }, "\(dead.text)")
 
-            let letter = try #require(try scene.command("tail dead-letters --from 1h --count 1").objects().first)
+            let letter = try #require(try scene.command("tail dead-letters --from 1h --count 1").text.objects().first)
             #expect(letter["reason"] as? String == "not-json" && letter["key"] as? String == "key")
             #expect(letter["value"] as? String == "not json")
             #expect(letter["topic"] as? String == scene.configuration.requests)
@@ -318,7 +318,7 @@ extension EndToEnd {
             #expect(Set(try scene.records(of: topic, "%p %k")) == written && written.count == 8)
             try scene.kcat([#"aa:{"device_token":"aa","observed_at_ms":1}"#], to: topic)
             let shown = try scene.command("tail unregistered --from beginning --count 9").expect(0)
-            #expect(try shown.objects().count == 9)
+            #expect(try shown.text.objects().count == 9)
         }
 
         /// Added partitions and a recreated topic are read from their beginning.
@@ -398,7 +398,7 @@ extension EndToEnd {
         /// Runs the worker's program with an empty, read-only file system at `/tmp`.
         private static func runWithoutTmp(_ arguments: [String]) throws -> Scene.Finished {
             let mount = #"mount -t tmpfs -o ro none /tmp && exec "$@""#
-            return try Scene.run("unshare", ["-rm", "sh", "-c", mount, "sh", Tool.worker.path()] + arguments)
+            return try ChildProcess.run("unshare", ["-rm", "sh", "-c", mount, "sh", Tool.worker.path()] + arguments)
         }
 
         @Test(
@@ -435,7 +435,7 @@ extension EndToEnd {
                 (try? String(contentsOfFile: scene.file("ended"), encoding: .utf8))?.count == 5
             }
             try eventually("no child that is left", of: tail) {
-                try Scene.run("sh", ["-c", "cat /proc/\(tail.processID)/task/*/children"]).text.isEmpty
+                try ChildProcess.run("sh", ["-c", "cat /proc/\(tail.processID)/task/*/children"]).text.isEmpty
             }
             #expect(try tail.stop() == .exited(0), "\(tail.text)")
         }

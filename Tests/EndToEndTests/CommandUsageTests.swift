@@ -131,7 +131,7 @@ extension EndToEnd {
                 (#"{ "$0" schema asyncapi; echo "ended $?" >&2; } | true"#, 0, "ended 0\n"),
             ] as [(String, Int32, String)])
         func `Output that cannot be written is a failure`(command: String, status: Int32, words: String) throws {
-            let ended = try Scene.run("sh", ["-c", command, Tool.worker.path()]).expect(status, words)
+            let ended = try ChildProcess.run("sh", ["-c", command, Tool.worker.path()]).expect(status, words)
             #expect(!words.isEmpty || ended.text == "", "\(ended.text)")
         }
 

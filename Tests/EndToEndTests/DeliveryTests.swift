@@ -23,7 +23,7 @@ extension EndToEnd {
         /// Correct books are altered, one fault at a time.
         @Test(.needs(.python))
         func `The audits detect each kind of fault`() throws {
-            let ended = try Scene.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
+            let ended = try ChildProcess.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
             ended.expect(0)
         }
 

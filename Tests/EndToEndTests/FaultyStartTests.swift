@@ -30,11 +30,11 @@ extension EndToEnd {
         func `A signal before the start is handled`(number: Int32) throws {
             let scene = try Scene(withoutBroker: "early")
             let library = try scene.compile("early.c")
-            func run(_ command: String) throws -> ChildProcess.Ending? {
-                try ChildProcess(
+            func run(_ command: String) throws -> ChildProcess.Ending {
+                try ChildProcess.run(
                     Tool.worker.path(), [command, "--config", "/no/such/file.yaml"],
                     environment: ["LD_PRELOAD": library, "EARLY_SIGNAL": "\(number)"]
-                ).wait()
+                ).ending
             }
             // SIGHUP stays pending until there is something to reload. A stop signal ends the worker in order.
             #expect(try run("run") == .exited(number == SIGHUP ? 78 : 0))
@@ -89,44 +89,22 @@ extension EndToEnd {
                 "\(warning)\(more[1]) (requests.topics) has unclean.leader.election.enable=true")
         }
 
-        /// A fault, the words that its log line must contain, and whether `run` keeps trying.
-        struct Fault: Sendable {
-            var name: String
-            var words: [String]
-            var keepsTrying = false
-            var arrange: @Sendable (inout Configuration) -> Void
-        }
-
         static let deadPort = Ports.claim()
 
-        /// The faults. The files `garbage.p8` and `server.pem` are created beside the configuration.
-        static let faults = [
-            Fault(name: "a key that does not exist", words: ["conections", "connections"]) {
-                $0.more = "conections: 3"
-            },
-            Fault(name: "a request topic that is missing", words: ["no.such.topic"]) { $0.requests = "no.such.topic" },
-            Fault(name: "a result topic that is missing", words: ["no.such.results"]) {
-                $0.results = "no.such.results"
-            },
-            Fault(name: "a key file that is missing", words: ["gone.p8"]) { $0.keyFile = "gone.p8" },
-            Fault(name: "a key file that holds no key", words: ["garbage.p8"]) { $0.keyFile = "garbage.p8" },
-            Fault(name: "an authority that is missing", words: ["gone.pem"]) { $0.caFile = "gone.pem" },
-            Fault(name: "a property that breaks the promise", words: ["enable.idempotence"]) {
-                $0.kafka = "producer: {enable.idempotence: false}"
-            },
-            Fault(name: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true) {
-                $0.servers = "127.0.0.1:\(deadPort)"
-            },
-            Fault(name: "an APNs host that is not there", words: ["localhost", "\(deadPort)"], keepsTrying: true) {
-                $0.port = deadPort
-            },
-            Fault(name: "an APNs host without an address", words: ["apns.invalid"], keepsTrying: true) {
-                $0.host = "apns.invalid"
-            },
-            Fault(
-                name: "an APNs host that another authority signed for", words: ["localhost", "certificate"],
-                keepsTrying: true
-            ) { $0.caFile = "server.pem" },
+        /// Faults of a configuration, the words that their log line must contain, and whether `run` keeps trying. The
+        /// files `garbage.p8` and `server.pem`, a key file without a key and another authority, are beside it.
+        static let faults: [(words: [String], keepsTrying: Bool, arrange: @Sendable (inout Configuration) -> Void)] = [
+            (["conections", "connections"], false, { $0.more = "conections: 3" }),
+            (["no.such.topic"], false, { $0.requests = "no.such.topic" }),
+            (["no.such.results"], false, { $0.results = "no.such.results" }),
+            (["gone.p8"], false, { $0.keyFile = "gone.p8" }),
+            (["garbage.p8"], false, { $0.keyFile = "garbage.p8" }),
+            (["gone.pem"], false, { $0.caFile = "gone.pem" }),
+            (["enable.idempotence"], false, { $0.kafka = "producer: {enable.idempotence: false}" }),
+            (["127.0.0.1:\(deadPort)"], true, { $0.servers = "127.0.0.1:\(deadPort)" }),
+            (["localhost", "\(deadPort)"], true, { $0.port = deadPort }),
+            (["apns.invalid"], true, { $0.host = "apns.invalid" }),
+            (["localhost", "certificate"], true, { $0.caFile = "server.pem" }),
         ]
 
         /// The limit is raised up to the hard limit. A log line reports if that is too low.
@@ -168,19 +146,17 @@ extension EndToEnd {
                 return (fault, scene, try scene.startCommand("check"), try scene.startCommand("run"))
             }
             for (fault, _, check, run) in started {
-                let name = fault.name
-                let checked = try check.wait()
-                #expect(checked == .exited(1), "check, \(name): \(check.text)")
-                #expect(Self.lines(of: check, naming: fault.words).count == 1, "check, \(name): \(check.text)")
+                let words = fault.words
+                #expect(try check.wait() == .exited(1), "check, \(words): \(check.text)")
+                #expect(Self.lines(of: check, naming: words).count == 1, "check, \(words): \(check.text)")
                 if fault.keepsTrying {
-                    try eventually("two lines of run, \(name),", of: run) {
-                        Self.lines(of: run, naming: fault.words).count >= 2
+                    try eventually("two lines of run, \(words),", of: run) {
+                        Self.lines(of: run, naming: words).count >= 2
                     }
-                    #expect(try run.stop() == .exited(0), "run, \(name): \(run.text)")
+                    #expect(try run.stop() == .exited(0), "run, \(words): \(run.text)")
                 } else {
-                    let ended = try run.wait()
-                    #expect(ended == .exited(78), "run, \(name): \(run.text)")
-                    #expect(Self.lines(of: run, naming: fault.words).count == 1, "run, \(name): \(run.text)")
+                    #expect(try run.wait() == .exited(78), "run, \(words): \(run.text)")
+                    #expect(Self.lines(of: run, naming: words).count == 1, "run, \(words): \(run.text)")
                 }
             }
         }

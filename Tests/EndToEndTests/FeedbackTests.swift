@@ -59,16 +59,14 @@ extension EndToEnd {
             #expect(again.contains("\(tokens) \(count)\n"))
 
             try first.process.stop()
-            try pages.await("/status") {
-                $0.1.contains("app old") && $0.1.contains("feedback cannot be read: localhost:\(port)")
-            }
+            try pages.await("/status", says: "app old", "feedback cannot be read: localhost:\(port)")
             _ = try scene.startFeedback(10, from: count, port: port)
             try pages.await("/metrics", says: "\(tokens) \(count + 10)\n")
             try pages.await("/status") { !$0.1.contains("feedback cannot be read") }
 
             // A SIGHUP changes the service, and a second one removes it.
             let other = try scene.startFeedback(1, from: count + 10, port: 0)
-            scene.readFeedback(port: try other.feedbackPort(), interval: "1s")
+            scene.readFeedback(port: try other.process.port(after: "feedback service on"), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
             #expect(!worker.text.contains("app changed, reconnecting app=old"), "connections to the gateway continue")
             try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")

@@ -48,7 +48,7 @@ extension EndToEnd {
             let topic = scene.configuration.requests
             try broker.deny(.all, .topic(topic))
             try broker.deny(.all, .topic(scene.configuration.unregistered))
-            try pages.await("/status") { $0.1.contains(topic) && $0.1.contains("cannot be read") }
+            try pages.await("/status", says: topic, "cannot be read")
             worker.signal(SIGTERM)
             #expect(try worker.wait() == .exited(0), "\(worker.text.suffix(4_000))")
         }
@@ -61,7 +61,7 @@ extension EndToEnd {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
             try proxy.waitFor("\n")
-            let port = try RunningSimulator.port(of: "listening", proxy)
+            let port = try proxy.port(after: "listening")
             scene.configuration.servers = "127.0.0.1:\(port)"
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             try scene.send(to: deviceTokens(40, "aa"))
@@ -74,9 +74,7 @@ extension EndToEnd {
                 kind == "fetch"
                 ? ["broker 127.0.0.1:\(port)", "accepts requests but does not answer"]
                 : ["topic \(scene.configuration.results)", "is not acknowledged"]
-            try pages.await("/status") { answer in
-                (["\"health\":\"degraded\"", "check the"] + words).allSatisfy(answer.1.contains)
-            }
+            try pages.await("/status", says: "\"health\":\"degraded\"", "check the", words[0], words[1])
             try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
             proxy.write("flow\n")
             try scene.awaitTokens(50, of: worker)

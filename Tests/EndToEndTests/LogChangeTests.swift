@@ -179,7 +179,7 @@ extension EndToEnd {
             try scene.commit(offset: 20, metadata: map.text)
             if original == 20 {
                 let command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-                try Scene.run(
+                try ChildProcess.run(
                     Tool.javaClient.path(),
                     [
                         "-cp", "\(KafkaBroker.home ?? "")/libs/*", command, "--bootstrap-server", scene.servers,

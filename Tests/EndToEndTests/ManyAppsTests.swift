@@ -162,10 +162,8 @@ extension EndToEnd {
             try Self.write(800..<1_200, in: scene)
             try worker.killNow()
             (worker, pages) = try scene.startWorkerWithPages()
-            try pages.await("/metrics") {
-                $0.1.contains(#"apns_worker_unreachable{app="shop-dev"} 1"#)
-                    && $0.1.contains(#"apns_worker_unreachable{app="shop"} 0"#)
-            }
+            let unreachable = "apns_worker_unreachable{app="
+            try pages.await("/metrics", says: unreachable + #""shop-dev"} 1"#, unreachable + #""shop"} 0"#)
             #expect(try Self.outcomes(of: scene).values.allSatisfy { $0 == ["accepted"] || $0 == ["rejected"] })
             _ = try Self.startDevelopment(in: scene, port: port)
             try Self.awaitResults(of: 0..<1_200, in: scene, worker)

@@ -109,10 +109,7 @@ extension Pages {
             }
             return words.allSatisfy { (problem.text + " " + problem.advice).contains($0) }
         }
-        try self.await("/metrics") {
-            $0.1.contains("\napns_worker_degraded 1\n")
-                && $0.1.contains(",subject=\"\(subject)\"} ")
-        }
+        try self.await("/metrics", says: "\napns_worker_degraded 1\n", ",subject=\"\(subject)\"} ")
         func said() -> Int {
             worker.text.split(separator: "\n").count { $0.contains("degraded") && $0.contains(subject) }
         }

@@ -108,10 +108,9 @@ extension EndToEnd {
             scene.configuration.keyFile = "current.p8"
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             try scene.send(5)
-            try pages.await("/status") {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains("InvalidProviderToken") && $0.1.contains("certificate files within 10 s")
-            }
+            try pages.await(
+                "/status", says: #""health":"degraded""#, #""subject":"app shop""#, "InvalidProviderToken",
+                "certificate files within 10 s")
             let refused = "\napns_worker_credential_refused{app=\"shop\"} "
             try pages.await("/metrics", says: refused + "1\n")
             try worker.waitFor("circuit breaker opened")
@@ -120,16 +119,14 @@ extension EndToEnd {
             if underItsName {
                 // The file is invalid, like one that is only half written.
                 try scene.write("garbage", to: "current.p8")
-                try scene.signalReload(worker, saying: "cannot be used, keeping the previous credential")
+                try scene.reload(worker, saying: "cannot be used, keeping the previous credential", writes: false)
                 try scene.write(String(contentsOfFile: scene.file(right), encoding: .utf8), to: "current.p8")
-                try scene.signalReload(worker, saying: "credential reloaded")
+                try scene.reload(worker, saying: "credential reloaded", writes: false)
             } else {
                 scene.configuration.keyFile = right
                 try scene.reload(worker, saying: "app changed")
             }
-            try pages.await("/metrics") {
-                $0.1.contains(count("accepted", of: "shop", 5)) && $0.1.contains(refused + "0\n")
-            }
+            try pages.await("/metrics", says: count("accepted", of: "shop", 5), refused + "0\n")
             try pages.await("/status", says: #""health":"fine""#)
 
             // The same reason arrives in a GOAWAY. The next answer proves that the credential is valid.
@@ -150,19 +147,12 @@ extension EndToEnd {
 }
 
 extension Scene {
-    /// Writes the configuration to the worker's file, and waits for words in the log. Without a signal, the worker
-    /// notices the change by itself.
-    func reload(_ worker: ChildProcess, saying words: String, signals: Bool = true) throws {
+    /// Writes the configuration to the worker's file, sends SIGHUP, and waits for words in the log. Without a signal,
+    /// the worker notices the change by itself.
+    func reload(_ worker: ChildProcess, saying words: String, writes: Bool = true, signals: Bool = true) throws {
         let before = worker.text.count
-        try write(configuration.text, to: "worker.yaml")
+        if writes { try configure() }
         if signals { worker.signal(SIGHUP) }
         try eventually("“\(words)” after the change", of: worker) { worker.text.dropFirst(before).contains(words) }
-    }
-
-    /// Sends SIGHUP, and waits for words in the log.
-    func signalReload(_ worker: ChildProcess, saying words: String) throws {
-        let before = worker.text.count
-        worker.signal(SIGHUP)
-        try eventually("“\(words)” after SIGHUP", of: worker) { worker.text.dropFirst(before).contains(words) }
     }
 }

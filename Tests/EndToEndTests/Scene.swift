@@ -131,35 +131,13 @@ final class Scene {
 
     // MARK: Programs
 
-    struct Finished {
-        var ending: ChildProcess.Ending
-        var text: String
-
-        /// Expects this exit code, and each of these words in the output.
-        @discardableResult
-        func expect(_ code: Int32, _ words: String..., at place: SourceLocation = #_sourceLocation) -> Self {
-            let missing = words.filter { !$0.isEmpty && !text.contains($0) }
-            #expect(ending == .exited(code) && missing.isEmpty, "\(missing) in: \(text)", sourceLocation: place)
-            return self
-        }
-    }
-
-    /// Runs a program to its end. If it takes too long, throws an error with its output.
-    @discardableResult
-    static func run(
-        _ program: String, _ arguments: [String], environment: [String: String] = [:],
-        within seconds: Double = ChildProcess.patience
-    ) throws -> Finished {
-        let process = try ChildProcess(program, arguments, environment: environment)
-        let ending = try process.wait(seconds: seconds)
-        return Finished(ending: ending, text: process.text)
-    }
+    typealias Finished = ChildProcess.Finished
 
     /// Runs `apns-worker` with the words of a line, and with further arguments, which may contain spaces.
     static func worker(_ line: String, _ more: String...) throws -> Finished { try worker(line, more) }
 
     static func worker(_ line: String, _ more: [String]) throws -> Finished {
-        try run(Tool.worker.path(), line.split(separator: " ").map(String.init) + more)
+        try ChildProcess.run(Tool.worker.path(), line.split(separator: " ").map(String.init) + more)
     }
 
     /// Runs a command of `apns-worker` with the configuration file that `configure` or `startWorker` has written.
@@ -186,7 +164,7 @@ final class Scene {
         let library = file(name + ".so")
         if !FileManager.default.fileExists(atPath: library) {
             let arguments = ["-shared", "-fPIC", "-O1", "-w", "-o", library, Self.book(name), "-ldl"]
-            let ended = try Self.run("clang", arguments)
+            let ended = try ChildProcess.run("clang", arguments)
             guard ended.ending == .exited(0) else { throw Unexpected("clang: \(ended.text)") }
         }
         return library
@@ -195,16 +173,12 @@ final class Scene {
     /// Runs a program in `Books`. Throws an error with its output if the exit code is not 0.
     @discardableResult
     func book(_ name: String, _ arguments: [String]) throws -> String {
-        let ended = try tryBook(name, arguments)
+        let ended = try ChildProcess.run(Tool.python.path(), [Self.book(name)] + arguments, within: 600)
         guard ended.ending == .exited(0) else {
             throw Unexpected("\(name) \(arguments.first ?? "") \(ended.ending):\n\(ended.text)")
         }
         print(ended.text)
         return ended.text
-    }
-
-    func tryBook(_ name: String, _ arguments: [String]) throws -> Finished {
-        try Self.run(Tool.python.path(), [Self.book(name)] + arguments, within: 600)
     }
 
     /// Runs `Books/books.py COMMAND` with the scene's topics.
@@ -214,7 +188,8 @@ final class Scene {
     }
 
     func tryBooks(_ command: String, _ arguments: [String]) throws -> Finished {
-        try tryBook("books.py", [command] + topicArguments + arguments)
+        try ChildProcess.run(
+            Tool.python.path(), [Self.book("books.py"), command] + topicArguments + arguments, within: 600)
     }
 
     private var topicArguments: [String] {
@@ -293,7 +268,7 @@ final class Scene {
     /// - Parameter options: options of kcat. Without options the lines have no keys.
     func kcat(_ lines: [String], to topic: String? = nil, headers: [String] = [], options: [String] = ["-K:"]) throws {
         try write(lines.map { $0 + "\n" }.joined(), to: "lines.txt")
-        let ended = try Self.run(
+        let ended = try ChildProcess.run(
             Tool.kcat.path(),
             ["-P", "-b", servers, "-t", topic ?? configuration.requests] + options + headers.flatMap { ["-H", $0] }
                 + ["-l", file("lines.txt")])
@@ -313,7 +288,7 @@ final class Scene {
 
     /// Returns the records of a topic in kcat's format.
     func records(of topic: String, _ format: String) throws -> [Substring] {
-        try Self.run(
+        try ChildProcess.run(
             Tool.kcat.path(), ["-C", "-q", "-e", "-b", servers, "-t", topic, "-o", "beginning", "-f", format + "\n"]
         ).text.split(separator: "\n")
     }
@@ -376,6 +351,16 @@ final class Scene {
 
     /// Compares the books. Throws all findings if they do not agree.
     func audit(_ more: String...) throws { try books("audit", more) }
+}
+
+extension ChildProcess.Finished {
+    /// Expects this exit code, and each of these words in the output.
+    @discardableResult
+    func expect(_ code: Int32, _ words: String..., at place: SourceLocation = #_sourceLocation) -> Self {
+        let missing = words.filter { !$0.isEmpty && !text.contains($0) }
+        #expect(ending == .exited(code) && missing.isEmpty, "\(missing) in: \(text)", sourceLocation: place)
+        return self
+    }
 }
 
 /// Parses a line of JSON that must be an object.

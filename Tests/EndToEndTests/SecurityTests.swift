@@ -120,7 +120,7 @@ private final class SecuredScene {
             "broker", by: "ca", subject: "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1,DNS:127.0.0.1")
         try authority.makeCertificate("worker", by: "ca", subject: "/CN=worker")
         let path = authority.file
-        try Scene.run("bash", ["-ec", "cat \(path("broker-key.pem")) >>\(path("broker.pem"))"]).expect(0)
+        try ChildProcess.run("bash", ["-ec", "cat \(path("broker-key.pem")) >>\(path("broker.pem"))"]).expect(0)
         broker = try KafkaBroker(home: KafkaBroker.home ?? "", certificates: authority.folder.path)
         scene = try Scene("secured", on: broker)
         scene.configuration = Configuration(servers: "", name: "\(scene.name).created")
@@ -133,7 +133,7 @@ private final class SecuredScene {
         let script =
             #"kafka-acls.sh() { java -cp "$KAFKA_HOME/libs/*" org.apache.kafka.tools.AclCommand "$@"; }"# + "\n"
             + printed.replacing(scene.configuration.servers, with: broker.bootstrapServers)
-        try Scene.run("bash", ["-ec", script]).expect(0)
+        try ChildProcess.run("bash", ["-ec", script]).expect(0)
         permissions = try printed.split(separator: "\n").flatMap { line in
             let words = line.split(separator: " ").suffix(2).map(String.init)
             let resource: KafkaBroker.Resource = words[0] == "--group" ? .group(words[1]) : .topic(words[1])

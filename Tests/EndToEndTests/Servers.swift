@@ -17,25 +17,8 @@ struct RunningSimulator {
             Tool.worker.path(),
             ["simulate", "--listen", "127.0.0.1:\(port)", "--control", "0", "--directory", folder.path] + more)
         try process.waitFor("listening;")
-        self.port = try Self.port(of: "APNs simulator on", process)
-        control = "http://127.0.0.1:\(try Self.port(of: "control endpoint:", process))"
-    }
-
-    /// Returns the port for channel management.
-    func managePort() throws -> Int { try Self.port(of: "channel management on", process) }
-
-    /// Returns the port of the binary protocol (`--gateway 0`).
-    func gatewayPort() throws -> Int { try Self.port(of: "binary gateway on", process) }
-
-    /// Returns the port of the feedback service (`--feedback 0`).
-    func feedbackPort() throws -> Int { try Self.port(of: "feedback service on", process) }
-
-    static func port(of service: String, _ process: ChildProcess) throws -> Int {
-        let line = process.text.split(separator: "\n").first { $0.hasPrefix(service) }
-        guard let port = line?.firstMatch(of: /:(\d+)\/?$/).flatMap({ Int($0.1) }) else {
-            throw Unexpected("no port of “\(service)”:\n\(process.text)")
-        }
-        return port
+        self.port = try process.port(after: "APNs simulator on")
+        control = "http://127.0.0.1:\(try process.port(after: "control endpoint:"))"
     }
 
     // MARK: The control endpoint
@@ -69,10 +52,23 @@ struct RunningSimulator {
     }
 }
 
+extension ChildProcess {
+    /// Returns the port at the end of the line that begins with these words.
+    func port(after words: String) throws -> Int {
+        let line = text.split(separator: "\n").first { $0.hasPrefix(words) }
+        guard let port = line?.firstMatch(of: /:(\d+)\/?$/).flatMap({ Int($0.1) }) else {
+            throw Unexpected("no port after “\(words)”:\n\(text)")
+        }
+        return port
+    }
+}
+
 /// Repeats a check until it succeeds.
 ///
 /// - Parameter process: a process whose end also ends the wait, and whose output is part of the error.
-func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () throws -> Bool) throws {
+func eventually(
+    _ what: @autoclosure () -> String, of process: ChildProcess? = nil, _ holds: () throws -> Bool
+) throws {
     var isDone = false
     _ = try waitUntil(everyMs: 100) {
         isDone = try holds()
@@ -81,7 +77,7 @@ func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () thr
     // The check may succeed only after the process has ended.
     guard try isDone || process?.ended != nil && holds() else {
         let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
-        throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
+        throw Unexpected("\(what()) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
     }
 }
 
@@ -110,7 +106,7 @@ extension Scene {
 
     /// Returns the path of a file with the simulator's table of token prefixes, taken from its help.
     func prefixes() throws -> String {
-        let help = try Self.run(Tool.worker.path(), ["simulate", "--help"])
+        let help = try ChildProcess.run(Tool.worker.path(), ["simulate", "--help"])
         try write(help.text, to: "simulate-help.txt")
         return file("simulate-help.txt")
     }
@@ -130,13 +126,11 @@ extension Scene {
 
     /// Creates a signing key in Apple's format: P-256, PKCS#8, PEM.
     func makeSigningKey(_ name: String) throws {
-        try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file(name))
+        try openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file(name)])
     }
 
-    private func openssl(_ arguments: String...) throws { try openssl(arguments) }
-
     private func openssl(_ arguments: [String]) throws {
-        let ended = try Self.run(Tool.openssl.path(), arguments)
+        let ended = try ChildProcess.run(Tool.openssl.path(), arguments)
         guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
     }
 }
@@ -165,22 +159,17 @@ struct Pages {
     @discardableResult
     func await(_ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool) throws -> String {
         var last = (0, "")
-        var isDone = false
-        _ = try waitUntil(everyMs: 100) {
+        try eventually("\(path) said \(last.0): \(last.1)\nwhat was expected", of: worker) {
             last = try get(path)
-            isDone = try isAsItShouldBe(last)
-            return isDone || worker.ended != nil
-        }
-        guard isDone else {
-            throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
+            return try isAsItShouldBe(last)
         }
         return last.1
     }
 
-    /// Reads a page until it contains a text.
+    /// Reads a page until it contains these texts.
     @discardableResult
-    func await(_ path: String, says text: String) throws -> String {
-        try self.await(path) { $0.1.contains(text) }
+    func await(_ path: String, says texts: String...) throws -> String {
+        try self.await(path) { texts.allSatisfy($0.1.contains) }
     }
 
     struct Problem: Decodable {

@@ -105,7 +105,7 @@ enum NewerClientLibrary {
         let link = libraries.appending(path: "librdkafka.so.1")
         if FileManager.default.fileExists(atPath: link.path) { return libraries.path }
         guard let python = Python.place(with: ["pip"]) else { throw Unexpected("missing: a Python with pip") }
-        let ended = try Scene.run(
+        let ended = try ChildProcess.run(
             python,
             [
                 "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", target.path,

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import EventLoop
@@ -6,21 +7,19 @@ import Testing
 /// A temporary folder, a watch of its files, and the changes that the watch reports.
 final class WatchScene {
     let loop: Loop
-    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
+    private let folder: TemporaryFolder
     private(set) var changes: [[String]] = []
     private var watch: FileWatch!
 
     init() throws {
         loop = try Loop()
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        folder = try TemporaryFolder()
     }
 
-    deinit { try? FileManager.default.removeItem(at: folder) }
-
-    func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
+    func path(_ name: String) -> String { folder.path(name) }
 
     func write(_ text: String, _ name: String = "key", options: Data.WritingOptions = []) throws {
-        try Data(text.utf8).write(to: folder.appendingPathComponent(name), options: options)
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path(name)), options: options)
     }
 
     /// Starts a watch of the files, each with the contents that were read last.

@@ -16,8 +16,8 @@ struct GuardRunTests {
         || [program, "/usr/bin/valgrind"].allSatisfy(FileManager.default.isExecutableFile)
 
     static func run(_ arguments: [String]) throws -> (ending: ChildProcess.Ending, text: String) {
-        let child = try ChildProcess(program, ["guard"] + arguments)
-        return (try child.wait(seconds: 300), child.text)
+        let ended = try ChildProcess.run(program, ["guard"] + arguments, within: 300)
+        return (ended.ending, ended.text)
     }
 
     /// One run over all parts, for the two tests of allocations and instructions.

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import HTTPServer
@@ -12,23 +13,16 @@ struct Curl {
 
     var status: Int
     var body: String
-    /// curl's exit code: 0, or 18 for a body cut off.
-    var exit: Int32
+    /// curl's exit code is 0, or 18 for a body cut off.
+    var ending: ChildProcess.Ending
 
     init(_ arguments: String..., port: UInt16, page: String) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: Curl.path)
-        process.arguments =
-            ["-s", "--max-time", "20", "-w", "\n%{http_code}"] + arguments + ["http://127.0.0.1:\(port)\(page)"]
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        try process.run()
-        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        let cut = output.lastIndex(of: "\n")!
-        self.status = Int(output[output.index(after: cut)...]) ?? 0
-        self.body = String(output[..<cut])
-        self.exit = process.terminationStatus
+        let (options, url) = (["-s", "--max-time", "20", "-w", "\n%{http_code}"], "http://127.0.0.1:\(port)\(page)")
+        let ended = try ChildProcess.run(Curl.path, options + arguments + [url])
+        let cut = ended.text.lastIndex(of: "\n")!
+        status = Int(ended.text[ended.text.index(after: cut)...]) ?? 0
+        body = String(ended.text[..<cut])
+        ending = ended.ending
     }
 }
 
@@ -82,14 +76,14 @@ struct PageServerTests {
 
     @Test func `A long body is streamed`() throws {
         let answer = try Curl(port: server.port, page: "/lines")
-        #expect(answer.exit == 0)
+        #expect(answer.ending == .exited(0))
         #expect(answer.body.split(separator: "\n").count == 100_000)
         #expect(answer.body.hasSuffix("line 99999\n"))
     }
 
     @Test func `The client can detect that a stream failed`() throws {
         let answer = try Curl(port: server.port, page: "/broken")
-        #expect(answer.exit != 0)
+        #expect(answer.ending != .exited(0))
     }
 
     @Test func `A port in use is refused with its address`() throws {
@@ -107,27 +101,9 @@ struct PageServerTests {
         server.stop()
         server.stop()
         let answer = try Curl(port: server.port, page: "/")
-        #expect(answer.exit == 7, "connection refused")
+        #expect(answer.ending == .exited(7), "connection refused")
         let again = try PageServer(port: server.port, routes: [Route(.get, "/") { _ in .text("again") }])
         #expect(try Curl(port: again.port, page: "/").body == "again")
-    }
-
-    /// Connects to a server without sending anything.
-    private static func connect(_ client: Int32, from host: String? = nil, to port: UInt16) {
-        func address(_ host: String, _ port: UInt16) -> sockaddr_in {
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = port.bigEndian
-            inet_pton(AF_INET, host, &address.sin_addr)
-            return address
-        }
-        func call(_ address: sockaddr_in, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
-            withUnsafeBytes(of: address) {
-                body($0.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
-            }
-        }
-        if let host { #expect(call(address(host, 0)) { bind(client, $0, $1) } == 0) }
-        #expect(call(address("127.0.0.1", port)) { Glibc.connect(client, $0, $1) } == 0)
     }
 
     /// CPU time in milliseconds, of the process or of this thread.
@@ -140,7 +116,7 @@ struct PageServerTests {
     @Test func `Slow clients of one address do not delay other clients`() throws {
         let slow = (0..<2 * PageServer.connectionLimit).map { _ in socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         defer { for client in slow { close(client) } }
-        for client in slow { Self.connect(client, from: "127.0.0.2", to: server.port) }
+        for client in slow { #expect(LocalHTTP.connect(client, from: 2, to: server.port)) }
         #expect(try Curl(port: server.port, page: "/").body == "home\n")
     }
 
@@ -151,7 +127,7 @@ struct PageServerTests {
             // All descriptors below it are in use.
             var limit = rlimit(rlim_cur: rlim_t(client) + 1, rlim_max: rlim_t(client) + 1)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-            PageServerTests.connect(client, to: server.port)
+            #expect(LocalHTTP.connect(client, to: server.port))
             // A busy server thread would use about as much CPU time as this thread.
             func others() -> Int {
                 PageServerTests.cpu(CLOCK_PROCESS_CPUTIME_ID) - PageServerTests.cpu(CLOCK_THREAD_CPUTIME_ID)

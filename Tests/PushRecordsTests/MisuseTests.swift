@@ -20,13 +20,13 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: "\(modules)/PushRecords.swiftmodule"), "\(modules)")
         // The files are one module, because otherwise the first file with an error hides the others.
         let words = ["-typecheck", "-wmo", "-swift-version", "6", "-warnings-as-errors", "-I", modules]
-        let process = try ChildProcess(try #require(compiler), words + options + files)
-        let isFine = try process.wait() == .exited(0)
-        let complaints = process.text.split(separator: "\n").compactMap { line -> Complaint? in
+        let ended = try ChildProcess.run(try #require(compiler), words + options + files)
+        let isFine = ended.ending == .exited(0)
+        let complaints = ended.text.split(separator: "\n").compactMap { line -> Complaint? in
             guard let match = line.wholeMatch(of: /.*?\.swift:(\d+):\d+: error: (.*)/) else { return nil }
             return Complaint(line: Int(match.1) ?? 0, text: String(match.2))
         }
-        if !isFine && complaints.isEmpty { Issue.record("swiftc: \(process.text)") }
+        if !isFine && complaints.isEmpty { Issue.record("swiftc: \(ended.text)") }
         return (isFine, complaints)
     }
 

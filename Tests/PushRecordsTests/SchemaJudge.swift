@@ -49,12 +49,9 @@ struct SchemaJudge {
     }
 
     /// Runs the script with these arguments.
-    static func run(_ arguments: [String], input: String = "") throws -> (ending: ChildProcess.Ending, text: String) {
+    static func run(_ arguments: [String], input: String = "") throws -> ChildProcess.Finished {
         let script = Repository.path("Tests/EndToEndTests/Books/schemas.py")
-        let process = try ChildProcess(try #require(python), [script] + arguments)
-        process.write(input)
-        process.closeInput()
-        return (ending: try process.wait(seconds: 240), text: process.text)
+        return try ChildProcess.run(try #require(python), [script] + arguments, input: input, within: 240)
     }
 }
 

@@ -29,7 +29,10 @@ import Testing
 
     private func expect(
         _ words: String, of identity: @autoclosure () throws -> Identity, at location: SourceLocation = #_sourceLocation
-    ) { #expect(failure { _ = try identity() }?.text == words, sourceLocation: location) }
+    ) {
+        let error = #expect(throws: TLSError.self, sourceLocation: location) { _ = try identity() }
+        #expect(error?.text == words, sourceLocation: location)
+    }
 
     private func openssl(_ command: String, _ name: String) throws -> String {
         _ = try OpenSSLCommand.run("\(command) -out \(folder.path(name))")

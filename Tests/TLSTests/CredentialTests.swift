@@ -60,7 +60,7 @@ import Testing
         ])
     func `The error of an unsuitable key names the reason and quotes no secret`(command: String, words: String) throws {
         let pem = try OpenSSLCommand.run(command)
-        let error = failure { _ = try SigningKey(.text(pem, name: "AuthKey.p8")) }
+        let error = #expect(throws: TLSError.self) { _ = try SigningKey(.text(pem, name: "AuthKey.p8")) }
         #expect(error?.text.hasPrefix("AuthKey.p8: ") == true)
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
         #expect(error?.text.contains("secret") == false)
@@ -86,7 +86,7 @@ import Testing
             ),
         ])
     func `The error of a text that is not a private key names the reason`(text: String, words: String) {
-        let error = failure { _ = try SigningKey(pem: text) }
+        let error = #expect(throws: TLSError.self) { _ = try SigningKey(pem: text) }
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
     }
 
@@ -124,12 +124,14 @@ import Testing
             let encrypted = try OpenSSLCommand.run("\(form) \(plain)")
             #expect(encrypted.contains("ENCRYPTED"))
             _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted, passphrase: "open")
-            let wrong = failure {
+            let wrong = #expect(throws: TLSError.self) {
                 _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted, passphrase: "shut")
             }
             #expect(wrong?.text.contains("wrong passphrase?") == true)
             #expect(wrong?.text.contains("shut") == false)
-            let none = failure { _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted) }
+            let none = #expect(throws: TLSError.self) {
+                _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted)
+            }
             #expect(none?.text == "key: the private key is encrypted and no passphrase was given")
         }
         withExtendedLifetime(folder) {}
@@ -147,15 +149,6 @@ enum OpenSSLCommand {
     static let isThere = FileManager.default.isExecutableFile(atPath: "/usr/bin/openssl")
 
     static func run(_ arguments: String) throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
-        process.arguments = arguments.split(separator: " ").map(String.init)
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let data = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        return String(decoding: data, as: UTF8.self)
+        try ChildProcess.run("sh", ["-c", "openssl \(arguments) 2>/dev/null"]).text
     }
 }

@@ -84,16 +84,6 @@ extension Session {
     func write(_ bytes: [UInt8]) throws { try bytes.withUnsafeBytes { try write($0) } }
 }
 
-/// The TLSError that `body` throws, or `nil` if it throws none.
-func failure(_ body: () throws -> Void) -> TLSError? {
-    do {
-        try body()
-        return nil
-    } catch {
-        return error as? TLSError
-    }
-}
-
 extension CredentialSource {
     static func file(_ path: String) throws -> CredentialSource {
         .bytes([UInt8](try Data(contentsOf: URL(filePath: path))), name: path)

@@ -63,7 +63,7 @@ import Testing
         try pair.client.write(bytes(100))
         var record = pair.take(pair.client)
         record[50] ^= 1
-        #expect(failure { _ = try pair.give(record, pair.server, &pair.atServer) } != nil)
+        #expect(throws: TLSError.self) { _ = try pair.give(record, pair.server, &pair.atServer) }
         #expect(pair.atServer.isEmpty)
         #expect(!pair.server.pendingOutput.isEmpty, "The server must send an alert to its peer")
     }
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test func `The error of a key log that cannot be opened names its path`() {
-        let failure = failure { try KeyLog.start("/nowhere/keys.log") }
+        let failure = #expect(throws: TLSError.self) { try KeyLog.start("/nowhere/keys.log") }
         #expect(failure?.text == "key log /nowhere/keys.log: cannot be opened: No such file or directory")
     }
 }

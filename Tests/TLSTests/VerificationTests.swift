@@ -10,7 +10,7 @@ import Testing
     @Test(arguments: ["example.com", "127.0.0.2", "::2", "push.example", "x.api.push.example", "localhost.example"])
     func `A host name that is not in the server's certificate is refused`(hostName: String) throws {
         let pair = try Pair(hostName: hostName)
-        let error = failure { try pair.settle() }
+        let error = #expect(throws: TLSError.self) { try pair.settle() }
         #expect(error?.text.contains(hostName) == true)
         #expect(error?.text.contains("for another name") == true)
         #expect(!pair.client.isHandshakeComplete)
@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(arguments: ["", "a b\u{0}c"]) func `An invalid host name is refused at once`(hostName: String) throws {
-        #expect(failure { _ = try Pair(hostName: hostName) } != nil)
+        #expect(throws: TLSError.self) { _ = try Pair(hostName: hostName) }
     }
 
     /// The name of the trusted authority, and a part of the error text.
@@ -28,14 +28,14 @@ import Testing
     func `A certificate of another authority is refused even if the names match`(name: String, words: String) throws {
         let other = try CertificateAuthority(commonName: name)
         let pair = try Pair(client: ClientContext(trust: .pem(other.certificatePEM)))
-        let error = failure { try pair.settle() }
+        let error = #expect(throws: TLSError.self) { try pair.settle() }
         #expect(error?.text.contains("not trusted") == true && error?.text.contains(words) == true)
         #expect(error?.text.contains("(set tls.ca_file to a file with the authorities to trust") == true)
     }
 
     @Test func `The system does not trust a test authority`() throws {
         let pair = try Pair(client: ClientContext(trust: .system))
-        #expect(failure { try pair.settle() } != nil)
+        #expect(throws: TLSError.self) { try pair.settle() }
     }
 
     @Test func `Verification can be turned off`() throws {
@@ -47,7 +47,7 @@ import Testing
     @Test func `An expired certificate is refused`() throws {
         let expired = try Pair.authority.issueServer(validForDays: -2).identity()
         let pair = try Pair(server: ServerContext(identity: expired))
-        let error = failure { try pair.settle() }
+        let error = #expect(throws: TLSError.self) { try pair.settle() }
         #expect(error?.text.contains("expired") == true)
         #expect(error?.text.contains("tls.ca_file") == false, "Another authority would not help")
     }
@@ -55,8 +55,9 @@ import Testing
     @Test func `The server's error contains the reason of the client's refusal`() throws {
         let other = try CertificateAuthority(commonName: "other")
         let pair = try Pair(client: ClientContext(trust: .pem(other.certificatePEM)))
-        _ = failure { try pair.settle() }
-        let error = failure { _ = try pair.give(pair.take(pair.client), pair.server, &pair.atServer) }
+        #expect(throws: TLSError.self) { try pair.settle() }
+        let alert = pair.take(pair.client)
+        let error = #expect(throws: TLSError.self) { _ = try pair.give(alert, pair.server, &pair.atServer) }
         #expect(error?.text.contains("unknown ca") == true)
     }
 
@@ -71,11 +72,12 @@ import Testing
         let pair = try Pair(
             client: ClientContext(trust: .pem(Pair.authority.certificatePEM), alpn: offered),
             server: ServerContext(identity: Pair.identity, alpn: accepted))
-        let error = failure { try pair.settle() }
         if let chosen {
-            #expect(error == nil && pair.client.applicationProtocol ?? "" == chosen)
+            try pair.settle()
+            #expect(pair.client.applicationProtocol ?? "" == chosen)
             #expect(pair.server.applicationProtocol ?? "" == chosen)
         } else {
+            let error = #expect(throws: TLSError.self) { try pair.settle() }
             #expect(error?.text.contains("localhost does not speak h2") == true)
         }
     }
@@ -96,7 +98,7 @@ import Testing
         let pair = try Pair(
             server: ServerContext(
                 identity: Pair.identity, clientCertificates: .required(.pem(Pair.authority.certificatePEM))))
-        let error = failure { try pair.settle() }
+        let error = #expect(throws: TLSError.self) { try pair.settle() }
         #expect(error?.text.contains("certificate required") == true)
     }
 
@@ -109,7 +111,7 @@ import Testing
             client: ClientContext(trust: .pem(Pair.authority.certificatePEM), identity: try issued.identity()),
             server: ServerContext(
                 identity: Pair.identity, clientCertificates: .required(.pem(Pair.authority.certificatePEM))))
-        let error = failure { try pair.settle() }
+        let error = #expect(throws: TLSError.self) { try pair.settle() }
         #expect(error?.isCertificateRefused == true)
         #expect(error?.text.contains(isExpired ? "certificate expired" : "unknown ca") == true, "\(error?.text ?? "")")
     }

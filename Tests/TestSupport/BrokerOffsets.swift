@@ -72,8 +72,7 @@ extension OffsetReader {
 /// Returns the current offset range of a partition's log.
 package func logRange(of partition: TopicPartition, _ servers: String) throws -> Range<Int64> {
     let reader = try OffsetReader(ClusterSettings(bootstrapServers: servers), fetchKilobytes: 1)
-    _ = try reader.topics(named: [partition.topic], timeoutMs: 10_000)
-    guard let range = try reader.bounds(of: [partition], timeoutMs: 10_000)[partition] else {
+    guard let range = try reader.ranges(of: partition.topic)[partition] else {
         throw KafkaError(.unknownTopicOrPartition)
     }
     return range

@@ -104,14 +104,14 @@ extension KafkaBroker {
     /// Allows `User:worker` to use every transactional id. Kafka's own program creates the ACL, because librdkafka
     /// 2.0.2 does not support this resource type.
     package func allowTransactions() throws {
-        let command = try ChildProcess(
+        let ended = try ChildProcess.run(
             "java",
             [
                 "-cp", "\(Self.home ?? "")/libs/*", "org.apache.kafka.tools.AclCommand", "--bootstrap-server",
                 bootstrapServers, "--add", "--allow-principal", "User:worker", "--operation", "All",
                 "--transactional-id", "*", "--force",
             ])
-        guard try command.wait() == .exited(0) else { throw Failure.refused(command.text) }
+        guard ended.ending == .exited(0) else { throw Failure.refused(ended.text) }
     }
 
     /// Increases a topic's number of partitions.

@@ -53,6 +53,24 @@ package final class ChildProcess: @unchecked Sendable {
         Thread.detachNewThread { self.gather(outPipe.0) }
     }
 
+    /// What a program printed, and how it ended.
+    package struct Finished {
+        package var ending: Ending
+        package var text: String
+    }
+
+    /// Runs a program to its end. If it takes too long, throws an error with its output.
+    @discardableResult
+    package static func run(
+        _ program: String, _ arguments: [String] = [], input: String = "", environment: [String: String] = [:],
+        within seconds: Double = ChildProcess.patience
+    ) throws -> Finished {
+        let process = try ChildProcess(program, arguments, environment: environment)
+        process.write(input)
+        process.closeInput()
+        return Finished(ending: try process.wait(seconds: seconds), text: process.text)
+    }
+
     deinit { closeInput() }
 
     private static func pipe() -> (Int32, Int32) {

@@ -29,10 +29,9 @@ package enum Python {
     /// Returns the path of an interpreter with these modules (by default those that the tests need), or `nil` if none
     /// exists.
     package static func place(with modules: [String] = []) -> String? {
-        guard let process = try? ChildProcess(Repository.path("Docker/python"), modules),
-            (try? process.wait()) == .exited(0)
-        else { return nil }
-        return process.text.split(separator: "\n").last.map(String.init)
+        let ended = try? ChildProcess.run(Repository.path("Docker/python"), modules)
+        guard let ended, ended.ending == .exited(0) else { return nil }
+        return ended.text.split(separator: "\n").last.map(String.init)
     }
 }
 

@@ -43,9 +43,13 @@ package enum LocalHTTP {
     }
 
     /// Connects a socket to a local port. Returns whether that succeeded.
-    package static func connect(_ descriptor: Int32, to port: UInt16) -> Bool {
-        var address = sockaddr_in(port: port)
-        return address.pass { Glibc.connect(descriptor, $0, $1.pointee) } == 0
+    ///
+    /// - Parameter number: the last number of the client's address, which the kernel chooses by default.
+    package static func connect(_ descriptor: Int32, from number: UInt32? = nil, to port: UInt16) -> Bool {
+        var (own, address) = (sockaddr_in(port: 0), sockaddr_in(port: port))
+        own.sin_addr.s_addr = (0x7f00_0000 | (number ?? 1)).bigEndian
+        return (number == nil || own.pass { bind(descriptor, $0, $1.pointee) } == 0)
+            && address.pass { Glibc.connect(descriptor, $0, $1.pointee) } == 0
     }
 }
 
