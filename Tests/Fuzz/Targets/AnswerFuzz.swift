@@ -4,9 +4,7 @@ import Network
 import PushRecords
 
 func fuzzErrorBody(_ bytes: UnsafeRawBufferPointer) {
-    let pieces = Pieces()
-    defer { withExtendedLifetime(pieces) {} }
-    let body = ErrorBody(parsing: pieces.copy(bytes))
+    let body = ErrorBody(parsing: bytes)
     // Each invalid byte becomes a replacement character of three bytes.
     require((body.text?.utf8.count ?? 0) <= 600, "the text of a reason must be limited")
     require((body.reason == .other) == (body.text != nil), "a reason must have a text exactly if it is unknown")
@@ -21,9 +19,6 @@ func fuzzProxy(_ bytes: UnsafeRawBufferPointer) {
 
 /// Checks that the scanner and the reader, which relies on the scanner's check, agree on the end of each value.
 func fuzzJSON(_ bytes: UnsafeRawBufferPointer) {
-    let owner = Pieces()
-    defer { withExtendedLifetime(owner) {} }
-    let bytes = owner.copy(bytes)
     withUnsafeTemporaryAllocation(of: JSONMember.self, capacity: 16) { members in
         members.initialize(repeating: JSONMember())
         let scan = JSONScanner.scan(bytes, members: members)

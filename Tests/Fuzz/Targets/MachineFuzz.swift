@@ -230,12 +230,9 @@ private struct MachineDriver: ~Copyable {
             headers.withUnsafeBufferPointer {
                 let request = RequestPlace(
                     topic: ("requests" as StaticString).lentBytes, partition: 0, offset: offset, index: 0)
-                for header in letters.headers(
-                    original: $0, place: request, timestampMs: timestampMs, reason: reason, detail: detail)
-                {
-                    touch(header.name)
-                    touch(header.value)
-                }
+                touch(
+                    letters.headers(
+                        original: $0, place: request, timestampMs: timestampMs, reason: reason, detail: detail))
             }
             produced.append(id)
         }
@@ -321,12 +318,7 @@ private struct MachineDriver: ~Copyable {
             machine.withResult(id, now: now) { content, ending in
                 let record = results.write(content, ending)
                 touch(record.key)
-                var size = record.key.count + record.value.count
-                for header in record.headers {
-                    touch(header.name)
-                    touch(header.value)
-                    size += header.name.count + header.value.count
-                }
+                let size = record.key.count + record.value.count + touch(record.headers)
                 require(size <= RecordLimits.result, "a result must not exceed its size limit: \(size)")
                 do throws(RecordError) {
                     _ = try DeliveryResult(json: Array(record.value))
@@ -375,14 +367,9 @@ private struct MachineDriver: ~Copyable {
             let flags = reader.byte()
             var outcomes: [CommitOutcome]?
             if flags & 15 != 15 {
+                let failures: [CommitOutcome] = [.unattributed, .impossible, .metadataTooLarge, .refused]
                 outcomes = (0..<inFlight[group.rawValue]).map { _ in
-                    switch flags & 15 {
-                    case 11: reader.byte() & 1 == 0 ? .acknowledged : .unattributed
-                    case 12: reader.byte() & 1 == 0 ? .acknowledged : .impossible
-                    case 13: reader.byte() & 1 == 0 ? .acknowledged : .metadataTooLarge
-                    case 14: reader.byte() & 1 == 0 ? .acknowledged : .refused
-                    default: .acknowledged
-                    }
+                    flags & 15 < 11 || reader.byte() & 1 == 0 ? .acknowledged : failures[Int(flags & 15) - 11]
                 }
             }
             inFlight[group.rawValue] = 0

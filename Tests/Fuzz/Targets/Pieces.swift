@@ -78,6 +78,13 @@ struct FuzzReader {
     }
 }
 
+/// Reads the names and values of headers. Returns their size.
+@discardableResult
+func touch(_ headers: UnsafeBufferPointer<RecordHeader>) -> Int {
+    for bytes in headers.flatMap({ [$0.name, $0.value] }) { touch(bytes) }
+    return headers.reduce(0) { $0 + $1.name.count + $1.value.count }
+}
+
 /// Reads every byte, so that the address sanitizer checks all of them.
 func touch(_ bytes: UnsafeRawBufferPointer) {
     var sum: UInt8 = 0
