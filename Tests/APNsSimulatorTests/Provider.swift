@@ -114,12 +114,7 @@ final class Provider: Client {
 
     /// Sends a push and waits for its answer. Throws if there is none.
     func answer(token: String = plainToken, id: String? = nil, topic: String? = "com.example.app") throws -> Response {
-        asked += 1
-        let user = 1_000_000 + asked
-        guard try push(user, token: token, id: id, topic: topic), run(until: { responses[user] != nil }) else {
-            throw SimulatorError("no answer to a push")
-        }
-        return responses[user]!
+        try answer { try push($0, token: token, id: id, topic: topic) }
     }
 
     /// Sends any request and waits for its answer. Throws if there is none.
@@ -127,17 +122,19 @@ final class Provider: Client {
         _ method: String, _ path: String, channel: String? = nil, requestID: String? = nil, isPush: Bool = false,
         body: String = ""
     ) throws -> Response {
-        asked += 1
-        let user = 1_000_000 + asked
         let more: [(StaticString, String?)] = [
             ("apns-channel-id", channel), ("apns-request-id", requestID),
             ("apns-push-type", isPush ? "liveactivity" : nil),
         ]
-        guard try submit(method, path, more, body, user: user) else {
-            throw SimulatorError("no stream for \(method) \(path)")
-        }
+        return try answer { try submit(method, path, more, body, user: $0) }
+    }
+
+    private func answer(to send: (UInt32) throws -> Bool) throws -> Response {
+        asked += 1
+        let user = 1_000_000 + asked
+        guard try send(user) else { throw SimulatorError("no stream for a request") }
         guard run(until: { responses[user] != nil }), let response = responses[user] else {
-            throw SimulatorError("no answer to \(method) \(path)")
+            throw SimulatorError("no answer to a request")
         }
         return response
     }

@@ -13,19 +13,17 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         ("👩‍👩‍👧‍👦", 25),
     ]
 
-    /// A text that fills a payload to exactly `size` bytes, first with `character`, then with `a`.
-    private func body(_ size: Int, around empty: Int, of character: Character, taking bytes: Int) -> String {
-        let room = size - empty
-        return String(repeating: "\(character)", count: room / bytes) + String(repeating: "a", count: room % bytes)
-    }
-
     @Test(arguments: characters)
     func `A payload is accepted up to the exact size limit`(character: Character, bytes: Int) throws {
         var alert = AlertPayload(body: "")
         var call = VoIPPayload(["x": ""])
         var update = LiveActivityUpdate(contentState: ["x": ""], timestamp: 1)
         let empty = (alert: try alert.size(), call: try call.size(), update: try update.size())
-        func fill(_ size: Int, _ empty: Int) -> String { body(size, around: empty, of: character, taking: bytes) }
+        /// A text that fills an empty payload to exactly `size` bytes, first with `character`, then with `a`.
+        func fill(_ size: Int, _ empty: Int) -> String {
+            let (count, rest) = (size - empty).quotientAndRemainder(dividingBy: bytes)
+            return String(repeating: "\(character)", count: count) + String(repeating: "a", count: rest)
+        }
 
         for (size, fits) in [(4_095, true), (4_096, true), (4_097, false)] {
             alert.body = fill(size, empty.alert)
